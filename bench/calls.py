@@ -31,11 +31,11 @@ from bench.harness.engine import View
 from bench.harness.queries import PLANS, Query
 from bench.harness.query import Planner, describe, planner
 from bench.harness.world import World
-from tidemark_replica.render.description import Report
-from tidemark_replica.step_worker.members import Members
-from tidemark_replica.step_worker.pool import StepWorkers
-from tidemark_replica.step_worker.tickets import Ticket
-from tidemark_replica.step_worker.wire import Member
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.wire import Member
+from tidemark_replica.render.step_worker.work_ticket import Ticket
+from tidemark_replica.render.step_worker.worker_members import Members
+from tidemark_replica.render.task.description import Report
 
 WARM_UP = 10
 

@@ -37,12 +37,12 @@ from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore, install
 from tests.cluster.waiting import wait_for
 from tests.cluster.whole.system import CREDENTIALS, REPLICA, SMALL, System, shared_folder
-from tidemark_devcluster.build import ensure_helm, ensure_versitygw
 from tidemark_devcluster.images.build import BuildOptions, Image, image_name, version, workshop
-from tidemark_devcluster.node import needs
+from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import ensure_node_binaries
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.build import ensure_helm, ensure_versitygw
+from tidemark_devcluster.programs.progress import Progress
 from tidemark_operator.orchestrator.kubernetes.driver import METRICS_PORT
 
 PLAIN = f"{version()}-plain"
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(rounds=1, steps=5)
-    needs.require_all()
+    host_requirements.require_all()
     circumstances = context() | {"load_before": load(), **vars(given)}
     said = Progress(sys.stderr)
     images = nodes.built(said)

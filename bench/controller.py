@@ -29,9 +29,9 @@ from bench.harness.controlled import LAG_MS, Controlled, Stored, Trouble, until
 from bench.harness.ratios import Figures, rounded
 from bench.harness.simulated import SECONDS, now_ms
 from tests.protocol.samples import dataflow
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.ids import ReplicaId, ShardId, Time
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 
 TABLES, BOUND = 20, 600.0
 

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.kernels.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
-from tidemark_replica.arrangement.kernels.kept import State
-from tidemark_replica.arrangement.kernels.ranking import Ranking
-from tidemark_replica.arrangement.kernels.top_k import TopKSpec, top_k
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import apply, plan_merges
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import make_updates
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_replica.kernels.ranking.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
+from tidemark_replica.kernels.ranking.ranking import Ranking
+from tidemark_replica.kernels.ranking.state import State
+from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
 TYPES = (pa.int64(), pa.decimal128(15, 2), pa.string())
 FIRST_TEN = Ranking(TYPES, (0,), (OrderKey(1, descending=True),), 0, 10)

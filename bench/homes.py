@@ -29,10 +29,10 @@ from bench.harness.measure import Run
 from bench.harness.queries import Q3
 from bench.harness.ratios import Figures, ratio, rounded, statistics
 from bench.steps.setting import Options, Setting, setting
-from tests.bounds import until
-from tidemark_replica.render.homes import Homes, home_of
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.spark_settings import SETTINGS
+from tests.waiting import until
+from tidemark_replica.render.execution.executor_affinity import Homes, home_of
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.spark.settings import SETTINGS
 
 EXECUTORS, THREADS, EACH = 2, 4, 2
 WAIT = "spark.locality.wait"

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from bench import heads
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec, Side, join
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import apply, plan_merges
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import make_updates
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 ORDERS, ITEMS, SUMS = ArrangementId("orders"), ArrangementId("items"), ArrangementId("sums")
 ORDER_TYPES = (pa.int64(), pa.string(), pa.int32())

@@ -32,10 +32,10 @@ from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.processes import cpu_seconds, resident_mb
 from bench.harness.ratios import Figures, rounded
 from tests.e2e.system import CHECKOUT, System, running
-from tidemark_devcluster.build import ensure_binaries
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.progress import Progress
-from tidemark_operator.resources.meta import GROUP, VERSION
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.build import ensure_binaries
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_operator.resources.manifest.meta import GROUP, VERSION
 
 NAMESPACE, SOURCE, TABLES, BOUND = "bench", "readings", 20, 1200.0
 QUIET_SECONDS = 5.0

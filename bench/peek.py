@@ -34,12 +34,12 @@ from bench.harness.ratios import Figures, rounded
 from bench.peers.spark_lookup import SparkLookup
 from tests.e2e.oracle import expanded, rows_of
 from tests.e2e.system import System, running
-from tidemark_devcluster.build import ensure_binaries
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.progress import Progress
-from tidemark_protocol.frames import GRPC_OPTIONS
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.build import ensure_binaries
+from tidemark_devcluster.programs.progress import Progress
 from tidemark_protocol.pb.gateway_pb2 import QueryRequest
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub
+from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
 NAMESPACE, LINES_OF_SF1 = "bench", 6_000_000
 COLUMNS = "l_orderkey, l_linenumber, l_partkey, l_quantity, l_extendedprice, l_shipdate"

@@ -31,7 +31,7 @@ from bench.profiling import spans, stacks
 from bench.profiling.driving import Profiled, Profiler
 from bench.profiling.plans import QUERIES
 from bench.profiling.shapes import SHAPES, TASK, TASKS, Steps
-from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.spark.session import SparkHolder, start_spark
 
 WARM_UP, LARGE_WARM_UP = 10, 3
 

@@ -24,12 +24,12 @@ from bench.harness.query import planner
 from bench.harness.ratios import Figures, rounded
 from bench.views import Tables
 from tests.replica.process import ReplicaProcess
-from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
-from tidemark_operator.handlers.installer import running_sinces
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
+from tidemark_operator.handlers.revisions.installer import running_sinces
 from tidemark_protocol.ids import ReplicaId
-from tidemark_protocol.responses import Description
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.responses import Description
+from tidemark_protocol.plan.dataflow import DataflowDescription
 
 TABLES, ROWS, BOUND = 10, 10, 3600.0
 REPLICA = ReplicaId("r1")

@@ -33,7 +33,7 @@ from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, driven, rss_mib
 from bench.harness.tpch import Table
 from tidemark_persist import DIFF, TIME
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_protocol.plan.dataflow import DataflowDescription
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})
 VIEW = "SELECT k, count(*) AS n, sum(v) AS total FROM {{{table}}} WHERE v <> 7 GROUP BY k"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.build import Binaries, ensure_binaries
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.build import Binaries, ensure_binaries
+from tidemark_devcluster.programs.progress import Progress
 
 
 @pytest.fixture(scope="session")

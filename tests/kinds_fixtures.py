@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 CRDS = Path(__file__).parents[1] / "crds"
 

@@ -19,12 +19,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bounds import until
 from tests.ports import free_port
-from tidemark_devcluster import processes
-from tidemark_devcluster.build import ensure_versitygw
-from tidemark_devcluster.progress import Progress
-from tidemark_persist.storage import Storage
+from tests.waiting import until
+from tidemark_devcluster.control_plane import processes
+from tidemark_devcluster.programs.build import ensure_versitygw
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_persist.storage.storage import Storage
 
 BOUND_SECONDS = 60.0
 STARTS_MOST = 10

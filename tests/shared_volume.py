@@ -26,12 +26,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bounds import BOUND, until
 from tests.ports import free_port
 from tests.s3_server import S3Server, s3_server
-from tidemark_devcluster import processes
-from tidemark_devcluster.build import ensure_binaries
-from tidemark_devcluster.progress import Progress
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane import processes
+from tidemark_devcluster.programs.build import ensure_binaries
+from tidemark_devcluster.programs.progress import Progress
 
 CACHE_MIB = 256
 SETTINGS = (

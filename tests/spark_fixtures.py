@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.spark.session import SparkHolder, start_spark
 
 
 @pytest.fixture(scope="session")

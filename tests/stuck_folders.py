@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 
 
 class StuckFolders:

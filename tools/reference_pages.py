@@ -14,16 +14,16 @@ from typing import Any
 
 import yaml
 
-from tidemark_protocol.aggregates import AGGREGATES
-from tidemark_protocol.fallible import never
-from tidemark_protocol.function_entry import Function
-from tidemark_protocol.functions import FUNCTIONS
-from tidemark_protocol.functions_codes import CODES
-from tidemark_protocol.functions_dates import DATES
-from tidemark_protocol.functions_intervals import INTERVALS
-from tidemark_protocol.functions_lambdas import LAMBDAS
-from tidemark_protocol.functions_math import MATH
-from tidemark_protocol.functions_text import TEXT
+from tidemark_protocol.functions.aggregates import AGGREGATES
+from tidemark_protocol.functions.call_errors import never
+from tidemark_protocol.functions.codes import CODES
+from tidemark_protocol.functions.dates import DATES
+from tidemark_protocol.functions.entry import Function
+from tidemark_protocol.functions.intervals import INTERVALS
+from tidemark_protocol.functions.lambdas import LAMBDAS
+from tidemark_protocol.functions.math import MATH
+from tidemark_protocol.functions.registry import FUNCTIONS
+from tidemark_protocol.functions.text import TEXT
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_operator.resources.meta import GROUP
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_operator.resources.manifest.meta import GROUP
 
 _COUNT = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')

@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from tests.controller.heard import Heard
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.shards import ShardBook
+from tests.controller.recording_listener import Heard
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.fleet.fleet import MAINTAIN_SECONDS
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.ids import ReplicaId, WriterTerm
-from tidemark_protocol.responses import Description, Response
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.responses import Description, Response
+from tidemark_protocol.plan.dataflow import DataflowDescription
 
 LAG_MS = 60_000
 

@@ -17,20 +17,20 @@ import pyarrow as pa
 
 from bench.harness.tpch import Table
 from tidemark_persist import DIFF, TIME, MaintenancePolicy, Part, Shard, create_or_open, open_shard, write_staged
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_replica.arrangement.batch_cache import BatchCache
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
+from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.arrangement.updates import diffs, errors, row_columns
-from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.render import SteppedDataflow, build
-from tidemark_replica.render.homes import Homes
-from tidemark_replica.render.merge_queue import MergeQueue
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.render.worker_runner import ROWS_MOST
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.execution.executor_affinity import Homes
+from tidemark_replica.render.execution.merge_queue import MergeQueue
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.worker_runner import ROWS_MOST
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.values.arrow_types import arrow_schema
 
 AS_OF = 0
 DEFAULT_POLICY = MaintenancePolicy()

@@ -18,10 +18,10 @@ from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
 from bench.harness.world import World
-from tidemark_replica.render.homes import Homes
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.render.worker_runner import ROWS_MOST
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.execution.executor_affinity import Homes
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.worker_runner import ROWS_MOST
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 TASK, DRIVER = "task", "driver"
 

@@ -14,14 +14,22 @@ import pyarrow as pa
 from tidemark_operator.planning.assemble import Named, at
 from tidemark_operator.planning.assemble import describe as assemble
 from tidemark_operator.planning.client import decode_outcome
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.codec import encode
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.messages.planning import (
+    Catalogue,
+    ExportRequest,
+    Planned,
+    PlanRequest,
+    Refused,
+    Relation,
+    ViewRequest,
+)
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Catalogue, ExportRequest, Planned, PlanRequest, Refused, Relation, ViewRequest
+from tidemark_protocol.plan.codec import encode
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.types import Column
-from tidemark_replica.arrow_types import sql_type
+from tidemark_replica.values.arrow_types import sql_type
 
 _SECONDS = 600.0
 Planner = Callable[[PlanRequest], Planned | Refused]

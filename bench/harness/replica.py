@@ -22,7 +22,9 @@ import pyarrow as pa
 from tests.replica.process import ReplicaProcess
 from tests.replica.stream import ReplicaStream
 from tests.soak.processes import Process, of_system
-from tidemark_protocol.commands import (
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Epoch, GlobalId, Time
+from tidemark_protocol.messages.commands import (
     AllowCompaction,
     CreateDataflow,
     CreateInstance,
@@ -33,12 +35,10 @@ from tidemark_protocol.commands import (
     Peek,
     Schedule,
 )
-from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch, GlobalId, Time
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Frontiers, PeekResponse, PeekRows, Response, Status
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import Frontiers, PeekResponse, PeekRows, Response, Status
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import ColumnType
 
 BOUND = 600.0

@@ -23,17 +23,17 @@ from typing import Any
 
 import grpc
 
-from tidemark_protocol import codec
-from tidemark_protocol.dataflow import DataflowDescription, ShardSink
-from tidemark_protocol.describe import description_to_proto
-from tidemark_protocol.frames import FRAME_VERSION, GRPC_OPTIONS
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
+from tidemark_protocol.messages.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.pb import compute_pb2_grpc
-from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
-from tidemark_protocol.storage import FilesSource, IngestionDescription, SourceTable
-from tidemark_protocol.understanding import UNDERSTOOD
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardSink
+from tidemark_protocol.plan.ingestion import FilesSource, IngestionDescription, SourceTable
+from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.wire.describe import description_to_proto
+from tidemark_protocol.wire.frames import FRAME_VERSION, GRPC_OPTIONS
 
 SECONDS = 1.0
 MESSAGES = 5_000

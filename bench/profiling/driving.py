@@ -29,11 +29,11 @@ from bench.profiling import spans
 from bench.profiling.parts import SPARK, WORKER, Run, Spent, Told, parts, tasks
 from bench.profiling.plans import QUERIES, lines_changed, tables
 from bench.profiling.shapes import Steps, exchanging, workers
-from tidemark_replica.render import prepare
-from tidemark_replica.render.description import Description
-from tidemark_replica.render.runner import believed
-from tidemark_replica.render.spark_runner import SparkRunner
-from tidemark_replica.render.worker_runner import WorkerRunner
+from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.execution.runner import believed
+from tidemark_replica.render.execution.spark_runner import SparkRunner
+from tidemark_replica.render.execution.worker_runner import WorkerRunner
+from tidemark_replica.render.task.description import Description
 
 
 @dataclass

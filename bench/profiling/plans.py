@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from bench.harness.cache import cache_folder
 from bench.harness.deltas import SEED, Delta
 from bench.harness.tpch import Table
-from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.storage.tpch.initial import InitialData
 from tidemark_replica.storage.tpch.tables import TABLES
+from tidemark_replica.values.arrow_types import arrow_schema
 
 
 @dataclass(frozen=True)

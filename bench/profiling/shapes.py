@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 TASK, DRIVER, TASKS = "task", "driver", "tasks"
 SHAPES: Mapping[str, str] = {

@@ -21,11 +21,12 @@ from typing import Any
 
 from bench.profiling import stacks
 from bench.profiling.parts import Call
-from tidemark_replica.arrangement import runs, step
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.render import own_merges, pipeline, stage
-from tidemark_replica.render.description import Description, Report
-from tidemark_replica.render.slots import Feed
+from tidemark_replica.arrangement import step, step_runs
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.render.plan import pipeline
+from tidemark_replica.render.task import in_step_merges, stage
+from tidemark_replica.render.task.description import Description, Report
+from tidemark_replica.render.task.jvm_input_slots import Feed
 
 FOLDER = "TIDEMARK_PROFILE"
 
@@ -137,9 +138,9 @@ def _wrap_once() -> None:
         (BatchCache, "segments", "batches opened"),
         (step.BatchWriter, "write_scratch", "batches written"),
         (Report, "write", "report written"),
-        (own_merges, "merge", "merges"),
-        (own_merges, "plan_merges", "merges"),
-        (own_merges, "in_step", "merges"),
-        (runs, "merge_segments", "merges"),
+        (in_step_merges, "merge", "merges"),
+        (in_step_merges, "plan_merges", "merges"),
+        (in_step_merges, "in_step", "merges"),
+        (step_runs, "merge_segments", "merges"),
     ):
         setattr(holder, name, _calls(called, getattr(holder, name)))

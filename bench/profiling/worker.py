@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from bench.profiling import spans
-from tidemark_replica.step_worker.__main__ import main
-from tidemark_replica.step_worker.members import Members
-from tidemark_replica.step_worker.wire import Answer, Member
+from tidemark_replica.render.step_worker.__main__ import main
+from tidemark_replica.render.step_worker.wire import Answer, Member
+from tidemark_replica.render.step_worker.worker_members import Members
 
 
 class Timed(Members):

@@ -14,7 +14,7 @@ from bench.harness.measure import Run
 from bench.harness.queries import JOIN_AND_SUM, Q1, STATE, Query
 from bench.harness.ratios import Figures, ratio, statistics
 from bench.steps.setting import Setting
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.execution.step_shape import Exchanging
 
 NEVER = 1 << 62
 PLANS = {"aggregation": Q1, "join": JOIN_AND_SUM, "distinct": next(q for q in STATE if q.name == "distinct")}

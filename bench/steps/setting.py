@@ -13,8 +13,8 @@ from bench.harness.measure import Engine, Rounds, measure
 from bench.harness.queries import Query
 from bench.harness.query import planner
 from bench.harness.world import World
-from tidemark_replica.spark_session import SparkHolder, start_spark
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.spark.session import SparkHolder, start_spark
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ from bench.harness.measure import Run
 from bench.harness.queries import Query
 from bench.harness.ratios import Figures, ratio, statistics
 from bench.steps.setting import Setting
-from tidemark_replica.render import prepare
-from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.pipeline import Pipeline
-from tidemark_replica.render.runner import Work
-from tidemark_replica.render.shapes import Shape
-from tidemark_replica.render.slots import Feed, Slots
-from tidemark_replica.render.spark_runner import SparkRunner
-from tidemark_replica.render.stage import Stage
+from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.spark_runner import SparkRunner
+from tidemark_replica.render.execution.step_shape import Shape
+from tidemark_replica.render.plan.pipeline import Pipeline
+from tidemark_replica.render.task.description import PROPERTY
+from tidemark_replica.render.task.jvm_input_slots import Feed, Slots
+from tidemark_replica.render.task.stage import Stage
 
 THREADS = 4
 """Of a replica, for Spark's jobs."""

@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 
 from tidemark_cli import completion
 from tidemark_cli.errors import CliError
-from tidemark_protocol.release import release
+from tidemark_protocol.version import release
 
 PROGRAM = "kubectl tidemark"
 COMMANDS = {

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tidemark_devcluster.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
-from tidemark_devcluster.commands import SERVERS
+from tidemark_devcluster.control_plane.commands import SERVERS
+from tidemark_devcluster.control_plane.control_plane import ControlPlane, Status
+from tidemark_devcluster.control_plane.start import Options
 from tidemark_devcluster.errors import DevClusterError
-from tidemark_devcluster.excerpts import ensure_monitoring_kinds
 from tidemark_devcluster.images import command as images_command
 from tidemark_devcluster.node import command as node_command
-from tidemark_devcluster.plane import ControlPlane, Status
-from tidemark_devcluster.progress import Progress
-from tidemark_devcluster.start import Options
+from tidemark_devcluster.programs.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
+from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
+from tidemark_devcluster.programs.progress import Progress
 
 DEFAULT_STATE = Path(".tidemark") / "control-plane"
 

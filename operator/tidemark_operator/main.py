@@ -24,28 +24,28 @@ from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.peers import Peers, Trusted
-from tidemark_operator.certificates.proven import Proven
 from tidemark_operator.certificates.secrets import SecretStore
+from tidemark_operator.certificates.tls_peers import Proven
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.server import Gateway
-from tidemark_operator.gateway.service import Announced
-from tidemark_operator.handlers import looked_after
-from tidemark_operator.handlers.operator import Operator
-from tidemark_operator.handlers.processes import Processes
-from tidemark_operator.handlers.store_secrets import StoreSecrets
-from tidemark_operator.handlers.watches import TELL_OF_ENDS, watch
-from tidemark_operator.handlers.world import World
+from tidemark_operator.gateway.server.endpoint_slice import Announced
+from tidemark_operator.gateway.server.server import Gateway
+from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
+from tidemark_operator.handlers.reconcile.replica_processes import Processes
+from tidemark_operator.handlers.reconcile.store_secrets import StoreSecrets
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.watch import namespace_access
+from tidemark_operator.handlers.watch.watches import TELL_OF_ENDS, watch
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
-from tidemark_operator.kube.starting import asked_again
+from tidemark_operator.kube.startup_retry import asked_again
 from tidemark_operator.options import Options, parse
 from tidemark_operator.orchestrator.interface import Orchestrator
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
-from tidemark_operator.orchestrator.process import ProcessOrchestrator
+from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.tls.identities import PLANNER
 
@@ -93,7 +93,7 @@ async def run(options: Options) -> int:
             kube.fence = leadership.check
             tasks.start("leadership", leadership.keep())
             if options.pods is not None:
-                await looked_after.begin(kube)
+                await namespace_access.begin(kube)
             return await _lead(await _world(kube, options, leadership, fleet, identity), options, tasks, stop)
         finally:
             await tasks.end()
@@ -218,7 +218,7 @@ def _work(operator: Operator, world: World, options: Options) -> list[tuple[str,
         ("resync", operator.resync()),
         ("watches", watch(operator.observed, operator.missed, options.kubeconfig, world.kube.namespaces)),
         ("certificates", world.peers.run()),
-        *([("namespaces", looked_after.stays(world.kube, options.namespaces))] if options.pods is not None else []),
+        *([("namespaces", namespace_access.stays(world.kube, options.namespaces))] if options.pods is not None else []),
         *_store_secrets(world),
     ]
 

@@ -2,8 +2,8 @@
 
     scrape ──► HTTP thread ──► the event loop, which owns all state ──► samples, by instance ──► text
 
-Everything is read when it is asked for, but for counts that go on all the time: fleet/counts.py, introspection/lags.py.
-Who stands by tells that it does, so that each can be asked whether it is alive.
+Everything is read when it is asked for, but for counts that go on all the time: fleet/instance_counters.py,
+fleet/lag_histogram.py. Who stands by tells that it does, so that each can be asked whether it is alive.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.fleet.counts import SECONDS
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running import RunningInstance
-from tidemark_operator.gateway.listening import LOOPBACK
-from tidemark_operator.introspection.lags import BUCKETS
+from tidemark_operator.fleet.instance_counters import SECONDS
+from tidemark_operator.fleet.lag_histogram import BUCKETS
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.gateway.server.listener import LOOPBACK
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol import scraped
-from tidemark_protocol.wire import MESSAGE_NAMES
+from tidemark_protocol import metrics_http
+from tidemark_protocol.wire.protobuf import MESSAGE_NAMES
 
 OF_INSTANCE = ("namespace", "instance")
 SCRAPE_SECONDS = 5.0
@@ -36,7 +36,7 @@ def serve(told: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(told())))
     try:
-        return scraped.serve(make_wsgi_app(registry), host, port)
+        return metrics_http.serve(make_wsgi_app(registry), host, port)
     except OSError as error:
         raise OperatorError(f"metrics on {host}, port {port}: {error.strerror or error}") from None
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.gateway.listening import LOOPBACK, Clients, Issued, Listening, Tls
-from tidemark_operator.gateway.service import Service
+from tidemark_operator.gateway.server.endpoint_slice import Service
+from tidemark_operator.gateway.server.listener import LOOPBACK, Clients, Issued, Listening, Tls
 from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.orchestrator.kubernetes.settings import USER, Settings
 

@@ -12,15 +12,12 @@ Writing moves the upper, and only by compare-and-append: of several writers that
 wins. Reading is ``snapshot(as_of)`` (the contents at a time) and ``listen(lower, upper)`` (the updates of a
 range of times); both come as files with time bounds, to be read in this process or in others.
 
-Where to start reading: `shard.py` (the face), `log_entry.py` and `log.py` (what a commit is, and how one is
-made), `append.py` (who wins), `compaction.py` and `vacuum.py` (what keeps it small). `docs/storage.md` tells
-the whole story.
+Where to start reading: `shard.py` (the face), `log/entry.py` and `log/delta_log.py` (what a commit is, and how one is
+made), `log/append.py` (who wins), `maintenance/compaction.py` and `maintenance/vacuum.py` (what keeps it small).
+`docs/storage.md` tells the whole story.
 """
 
-from tidemark_persist.append import Appended, UpperMismatch
-from tidemark_persist.claim import claim, claimed
 from tidemark_persist.client import PersistClient, PersistClientCache
-from tidemark_persist.consolidate import consolidate
 from tidemark_persist.errors import (
     CommitForgotten,
     Contention,
@@ -41,17 +38,20 @@ from tidemark_persist.errors import (
     StorageError,
     Trouble,
 )
-from tidemark_persist.lease import Lease
-from tidemark_persist.log_entry import DataFile
-from tidemark_persist.maintenance import MaintenancePolicy, Work
-from tidemark_persist.parts import Part, read_part
-from tidemark_persist.pruning import Condition, condition
+from tidemark_persist.files.consolidate import consolidate
+from tidemark_persist.files.file_parts import Part, read_part
+from tidemark_persist.files.pruning import Condition, condition
+from tidemark_persist.files.spill import spill_below
+from tidemark_persist.files.staging import StagedFile, write_staged
+from tidemark_persist.log.append import Appended, UpperMismatch
+from tidemark_persist.log.conditional_put import claim, claimed
+from tidemark_persist.log.entry import DataFile
+from tidemark_persist.log.state import ShardState
+from tidemark_persist.maintenance.lease import Lease
+from tidemark_persist.maintenance.maintenance import MaintenancePolicy, Work
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
 from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_existing, open_shard
-from tidemark_persist.spill import spill_below
-from tidemark_persist.staging import StagedFile, write_staged
-from tidemark_persist.state import ShardState
-from tidemark_persist.storage import Storage, check_store
+from tidemark_persist.storage.storage import Storage, check_store
 from tidemark_persist.times import EMPTY, ShardId, Term, Time
 
 __all__ = [

@@ -16,7 +16,7 @@ from threading import Lock
 import pyarrow as pa
 
 from tidemark_persist.errors import ShardMismatch
-from tidemark_persist.maintenance import MaintenancePolicy
+from tidemark_persist.maintenance.maintenance import MaintenancePolicy
 from tidemark_persist.schema import physical_schema, user_schema
 from tidemark_persist.shard import DEFAULT_POLICY, Shard, ShardReader, create_or_open, open_shard
 

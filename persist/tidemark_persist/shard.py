@@ -13,22 +13,22 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tidemark_persist import append as appending
-from tidemark_persist.append import Append, Appended, UpperMismatch
-from tidemark_persist.batch import check_rows, conform
-from tidemark_persist.consolidate import consolidate_stream
-from tidemark_persist.create import create_table, verify
-from tidemark_persist.deletion import refuse_deleted, remove_everything
 from tidemark_persist.errors import Fenced, NotReadable, ShardDeleted
-from tidemark_persist.lease import LEASE_SECONDS, Lease
-from tidemark_persist.log import DeltaLog
-from tidemark_persist.log_entry import DataFile
-from tidemark_persist.maintenance import Maintenance, MaintenancePolicy, Work
-from tidemark_persist.parts import Part, part_of, read_part
+from tidemark_persist.files.batch import check_rows, conform
+from tidemark_persist.files.consolidate import consolidate_stream
+from tidemark_persist.files.file_parts import Part, part_of, read_part
+from tidemark_persist.files.staging import StagedFile, check_staged, write_file
+from tidemark_persist.log import append as appending
+from tidemark_persist.log.append import Append, Appended, UpperMismatch
+from tidemark_persist.log.create import create_table, verify
+from tidemark_persist.log.deletion import refuse_deleted, remove_everything
+from tidemark_persist.log.delta_log import DeltaLog
+from tidemark_persist.log.entry import DataFile
+from tidemark_persist.log.state import ShardState
+from tidemark_persist.maintenance.lease import LEASE_SECONDS, Lease
+from tidemark_persist.maintenance.maintenance import Maintenance, MaintenancePolicy, Work
 from tidemark_persist.schema import TIME, physical_schema, user_schema
-from tidemark_persist.staging import StagedFile, check_staged, write_file
-from tidemark_persist.state import ShardState
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import ShardId, Time, checked_frontier, show
 
 DEFAULT_POLICY = MaintenancePolicy()

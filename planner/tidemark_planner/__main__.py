@@ -11,8 +11,8 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tidemark_planner.process import adopt_orphans
-from tidemark_planner.server import MOST_SECONDS, serve
+from tidemark_planner.service.server import MOST_SECONDS, serve
+from tidemark_planner.service.worker_process import adopt_orphans
 from tidemark_protocol.errors import CertificateUnreadable
 from tidemark_protocol.tls.folder import CertificateFolder
 

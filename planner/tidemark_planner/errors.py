@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NoReturn
 
-from tidemark_protocol.planning import Diagnostic
+from tidemark_protocol.messages.planning import Diagnostic
 
 
 class PlannerError(Exception):

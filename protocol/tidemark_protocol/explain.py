@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.functions.sql_text import literal_sql, to_sql
+from tidemark_protocol.plan.dataflow import (
     ContinualTaskSink,
     CopyToSink,
     DataflowDescription,
     MaterializedViewSink,
     SubscribeSink,
 )
-from tidemark_protocol.expr import ScalarExpr
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import ScalarExpr
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     ArrangeBy,
@@ -53,7 +54,6 @@ from tidemark_protocol.lir import (
     WindowFrame,
     inputs_of,
 )
-from tidemark_protocol.sqltext import literal_sql, to_sql
 
 _MAX_ROWS_SHOWN = 5
 

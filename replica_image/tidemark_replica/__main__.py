@@ -4,7 +4,7 @@
 2   wrong arguments, or an address or scratch folder that cannot be used
 10  another instance configuration was asked for: start me again
 11  the Spark driver's JVM died: start me again
-12  the command loop was stuck: start me again (`watchdog.py`)
+12  the command loop was stuck: start me again (`process/watchdog.py`)
 13  the same as 11, and no executor had ever come: nothing that was to be computed is the cause
 
 SIGUSR1 writes where every thread is to the standard error.
@@ -21,7 +21,7 @@ from types import FrameType
 
 from tidemark_replica.errors import AddressNotUsable, ConfigChanged, ScratchInUse
 from tidemark_replica.options import parse
-from tidemark_replica.replica import Replica
+from tidemark_replica.process.replica import Replica
 
 EXIT_USAGE = 2
 EXIT_CONFIG_CHANGED = 10

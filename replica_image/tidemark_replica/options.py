@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_protocol.tls.folder import CertificateFolder
-from tidemark_replica.own_pods import K8S
-from tidemark_replica.spark_settings import RELIED_ON
+from tidemark_replica.spark.executor_pods import K8S
+from tidemark_replica.spark.settings import RELIED_ON
 
 MIB, GIB = 1024**2, 1024**3
 # what Spark's driver needs to start at all; the other half of the memory is for Arrow, here and in Python workers

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from tests.arrangement.histories import A, Driver, updates
-from tidemark_replica.arrangement.batch import BatchRef
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.arrange import arrange
 
 LAYOUT = Layout.of_rows([pa.int64()], [0])
 LARGE = 10_000

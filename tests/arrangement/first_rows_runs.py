@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.arrangement.histories import Driver, colliding, contents, pool, updates
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spines.manifest import Manifest
 
 LAST = 12
 

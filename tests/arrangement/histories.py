@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.hashing import factor, hash_rows
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.share import WHOLE, Share
-from tidemark_replica.arrangement.spine import apply, plan_merges
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.hashing import factor, hash_rows
+from tidemark_replica.arrangement.rows.task_share import WHOLE, Share
+from tidemark_replica.arrangement.rows.updates import Updates, update_schema
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
-from tidemark_replica.arrangement.updates import Updates, update_schema
 
 DEC15, DEC38 = pa.decimal128(15, 2), pa.decimal128(38, 4)
 PAIR = pa.struct([("a", pa.float64()), ("b", pa.string())])

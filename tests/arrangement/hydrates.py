@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.arrangement.histories import A, Driver
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec, Side, join
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import make_updates
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_replica.kernels.arrange import arrange
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 CHUNK = 1 << 14
 WIDTH = 400

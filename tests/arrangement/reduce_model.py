@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from tests.arrangement.exact import exactly, spark_average
 from tests.arrangement.histories import DEC15, DEC38, colliding, plain, unscaled
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
 
 # group by (string, bigint) over columns of every accumulable type, and a filter
 TYPES = [pa.string(), pa.int64(), pa.int64(), pa.int8(), DEC15, DEC38, pa.float64(), pa.float32(), pa.bool_()]

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, Driver, contents, updates, with_garbage_under_nulls
-from tidemark_replica.arrangement.kernels import groups
-from tidemark_replica.arrangement.kernels.groups import GroupFunction, GroupsSpec, reevaluate
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.groups import reevaluated_groups
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupFunction, GroupsSpec, reevaluate
 
 CUTS = ((1000, 1 << 18, [2, 14]), (5, 7, [2, 3, 7, 8, 14]), (1, 3, list(range(2, 15))))
 """(rows of a chunk, entries of a piece, uppers of the steps)"""
@@ -71,6 +71,6 @@ def check_all_cuts(
 ) -> None:
     """However the history is cut, exactly the expected updates come out."""
     for chunk_rows, entries, cuts in CUTS:
-        monkeypatch.setattr(groups, "RANGE_ENTRIES", entries)
-        monkeypatch.setattr(groups, "RANGE_ROWS", 2 * entries)
+        monkeypatch.setattr(reevaluated_groups, "RANGE_ENTRIES", entries)
+        monkeypatch.setattr(reevaluated_groups, "RANGE_ROWS", 2 * entries)
         assert run(folder / str(chunk_rows), rng, spec, rows, cuts, chunk_rows) == expected

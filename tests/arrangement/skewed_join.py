@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from tests.arrangement.histories import Driver
 from tests.arrangement.test_delta_join import SHAPES, TYPES, name
-from tidemark_replica.arrangement.kernels.delta_join import DeltaSpec, delta_join
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec, Side, join
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.updates import Updates, make_updates
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import Updates, make_updates
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.joins.delta_join import DeltaSpec, delta_join
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
 
 SLICES = 12
 BATCH = 1 << 16

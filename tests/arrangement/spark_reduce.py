@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from tests.arrangement.histories import unscaled
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.updates import make_updates, update_schema
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
-from tidemark_replica.arrangement.updates import make_updates, update_schema
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 TYPES = (
     pa.int64(),

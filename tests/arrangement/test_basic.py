@@ -14,12 +14,12 @@ from tests.arrangement.groups_model import expected_output, in_order
 from tests.arrangement.histories import A, Driver, contents, seeds
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
 from tidemark_replica.arrangement.errors import MalformedUpdates, UnsupportedType
-from tidemark_replica.arrangement.kernels import basic
-from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction
-from tidemark_replica.arrangement.kernels.groups import reevaluate
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.ordering import Order
-from tidemark_replica.arrangement.share import Share
+from tidemark_replica.arrangement.rows.ordering import Order
+from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.groups import basic
+from tidemark_replica.kernels.groups.basic import BasicAggregate, BasicFunction
+from tidemark_replica.kernels.groups.reevaluated_groups import reevaluate
 
 # group by c0 over a double, a text, a bigint and a filter
 TYPES = [pa.string(), pa.float64(), pa.string(), pa.int64(), pa.bool_()]

@@ -12,13 +12,13 @@ import pytest
 
 from tests.arrangement.batches import LARGE, LAYOUT, arranged, is_mapped, remove
 from tests.arrangement.histories import A, contents
-from tests.bounds import BOUND, until
-from tidemark_replica.arrangement import batch_cache
-from tidemark_replica.arrangement.batch_cache import BatchCache
+from tests.waiting import BOUND, until
+from tidemark_replica.arrangement.batches import batch_cache
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.batches.key_lookup import Keys
 from tidemark_replica.arrangement.errors import BatchUnreadable
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.probe import Keys
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.trace import Trace
 
 
 def deleted(folder: Path) -> list[str]:

@@ -14,10 +14,10 @@ import pytest
 
 from tests.arrangement.histories import A, Driver, contents, seeds, updates
 from tidemark_replica.arrangement.errors import DiffOverflow
-from tidemark_replica.arrangement.kernels.at_changes import AtChangesSpec, at_changes
-from tidemark_replica.arrangement.kernels.changes import ChangesSpec, changes
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.kernels.changes import ChangesSpec, changes
+from tidemark_replica.kernels.continual_task import AtChangesSpec, at_changes
 
 WATCHED = (pa.int64(), pa.string())
 VIEW = (pa.string(), pa.float64())

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, number_of, plain, pool, random_column, unmix
-from tidemark_replica.arrangement.columns import any_null, canonical, canonical_rows, check_type, equal_rows
 from tidemark_replica.arrangement.errors import UnsupportedType
-from tidemark_replica.arrangement.grouping import group_rows, order_by_hash
-from tidemark_replica.arrangement.hashing import ERRS_HASH, bucket_edges, bucket_of, hash_rows, key_hashes
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_replica.arrangement.rows.columns import any_null, canonical, canonical_rows, check_type, equal_rows
+from tidemark_replica.arrangement.rows.grouping import group_rows, order_by_hash
+from tidemark_replica.arrangement.rows.hashing import ERRS_HASH, bucket_edges, bucket_of, hash_rows, key_hashes
+from tidemark_replica.arrangement.rows.updates import make_updates
 
 
 @pytest.mark.parametrize("t", TYPES, ids=str)

@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import TYPES, colliding, contents, random_column, updates
-from tidemark_replica.arrangement.consolidate import consolidate, consolidate_sorted, sum_diffs
 from tidemark_replica.arrangement.errors import DiffOverflow
-from tidemark_replica.arrangement.kernels.arrange import sorted_rows
-from tidemark_replica.arrangement.layout import Layout, file_hashes
-from tidemark_replica.arrangement.trace import file_updates
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_replica.arrangement.rows.consolidate import consolidate, consolidate_sorted, sum_diffs
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
+from tidemark_replica.arrangement.rows.updates import make_updates
+from tidemark_replica.arrangement.spines.trace import file_updates
+from tidemark_replica.kernels.arrange import sorted_rows
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import Driver, contents, seeds, updates
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.kernels.delta_join import DeltaInput, DeltaSpec, delta_join
-from tidemark_replica.arrangement.kernels.half_join import Lookup
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.kernels.arrange import arrange
+from tidemark_replica.kernels.joins.delta_join import DeltaInput, DeltaSpec, delta_join
+from tidemark_replica.kernels.joins.half_join import Lookup
 
 AS_OF, END = 3, 16
 # every input has the columns (k, v): here joined by k all around, or in a chain k = v of the one before

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from tests.arrangement.exact import exactly
 from tests.arrangement.histories import A, Driver, contents, plain, updates
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 SHAPE = Shape((pa.float64(),), (), (Aggregate("sum", 0, "sum(v)"), Aggregate("avg", 0, "avg(v)")))
 LARGE, SMALL = [1.7976931348623157e308, 1e308, -1e308], [5e-324, -5e-324, 2.2250738585072014e-308]

@@ -11,11 +11,11 @@ import pytest
 from tests.arrangement.first_rows_runs import CUTS, LAST, random_history, run
 from tests.arrangement.histories import TYPES, A, Driver, contents, seeds, updates
 from tests.arrangement.value_model import at, compare
-from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.kernels.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
-from tidemark_replica.arrangement.kernels.kept import State
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.share import Share
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.kernels.ranking.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
+from tidemark_replica.kernels.ranking.state import State
 
 
 def spec_of(of: Extremes) -> tuple[ExtremesSpec, dict]:

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import contents
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.kernels import flat_map as kernel
-from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec, chunks, flat_map
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.updates import Updates, make_updates
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
-from tidemark_replica.arrangement.updates import Updates, make_updates
+from tidemark_replica.kernels import flat_map as kernel
+from tidemark_replica.kernels.flat_map import FlatMapSpec, chunks, flat_map
 
 ILLEGAL, TOO_MANY = '{"code":"illegal"}', '{"code":"too many"}'
 EXPLODE = FlatMapSpec("explode", (1,), (0, pa.list_(pa.int64())), pa.int64(), False, False, ILLEGAL, TOO_MANY, 100)

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, Driver, contents, seeds, updates
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.at_limit import RECURSION_LIMIT, AtLimitSpec, at_limit
-from tidemark_replica.arrangement.kernels.iterate import IteratedSpec, iterate
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.recursion.iterate import IteratedSpec, iterate
+from tidemark_replica.kernels.recursion.recursion_limit import RECURSION_LIMIT, AtLimitSpec, at_limit
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 INT = pa.int64()
 COUNT = Aggregate("count", None, "count(*)")

@@ -11,11 +11,11 @@ import pytest
 
 from tests.arrangement.histories import Driver, colliding, contents, seeds, updates
 from tidemark_replica.arrangement.errors import DiffOverflow, MalformedUpdates, OutOfFrontier
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec, Side, join, multiply_diffs
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.updates import Updates
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import Updates
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.kernels.arrange import arrange
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join, multiply_diffs
 
 LEFT, RIGHT = ArrangementId("left"), ArrangementId("right")
 # (k1 string, k2 bigint, value) joined with (value, k2 bigint, k1 string)

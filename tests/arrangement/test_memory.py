@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from tests.arrangement.histories import A, Driver
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_replica.kernels.arrange import arrange
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.rows.updates import make_updates
 
 def rows(count):
     rng = np.random.default_rng(1)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, Driver, contents, updates
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 PAIR = pa.struct([("x", pa.float64()), ("y", pa.float64())])
 FUNCTIONS = ("covar_pop", "covar_samp", "corr")

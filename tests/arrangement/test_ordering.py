@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import TYPES, plain, random_column
-from tidemark_replica.arrangement.ordering import ranks
+from tidemark_replica.arrangement.rows.ordering import ranks
 
 
 def key(value: object) -> tuple:

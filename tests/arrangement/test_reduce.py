@@ -20,13 +20,13 @@ from tests.arrangement.histories import (
 )
 from tests.arrangement.reduce_model import expected_output, history, shape_of
 from tidemark_replica.arrangement.errors import DiffOverflow, MalformedUpdates, UnsupportedType
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec, reduce
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.share import Share
-from tidemark_replica.arrangement.spine import Merge
+from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 
 def run(driver: Driver, rng: np.random.Generator, shape: Shape, rows: list[tuple], cuts: list[int]) -> Counter:

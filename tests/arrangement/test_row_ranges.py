@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import updates
-from tidemark_replica.arrangement.batch import Segment
-from tidemark_replica.arrangement.kernels.arrange import sorted_rows
-from tidemark_replica.arrangement.layout import Layout, file_hashes
-from tidemark_replica.arrangement.spine import merge_segments, ranges
+from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
+from tidemark_replica.arrangement.spines.spine import merge_segments, ranges
+from tidemark_replica.kernels.arrange import sorted_rows
 
 LAYOUT = Layout.of_rows([pa.int64(), pa.string()], [0])
 SINCE = 5

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, Driver, updates
-from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement import small_batches
-from tidemark_replica.arrangement.batch import Segment
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.kernels.ranking import by_value
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.probe import Hits, Keys, probe
-from tidemark_replica.arrangement.runs import StepRuns
-from tidemark_replica.arrangement.small_batches import runs_of_small
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.batches import small_batches
+from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.batches.key_lookup import Hits, Keys, probe
+from tidemark_replica.arrangement.batches.small_batches import runs_of_small
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.arrange import arrange
+from tidemark_replica.kernels.ranking.ranking import by_value
 
 TYPES = (pa.int64(), pa.string())
 LAYOUT = Layout.of_rows(TYPES, (0,))

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, seeds, updates
-from tidemark_replica.arrangement.columns import is_bytes
 from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest, StepGone
-from tidemark_replica.arrangement.kernels.arrange import arrange
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import FAN_IN, SMALL_ROWS, Merge, apply, newest_run, plan_merges
+from tidemark_replica.arrangement.rows.columns import is_bytes
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import FAN_IN, SMALL_ROWS, Merge, apply, newest_run, plan_merges
+from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.kernels.arrange import arrange
 
 
 def random_rows(rng: np.random.Generator, types: list[pa.DataType], lower: int, upper: int, n: int) -> list[tuple]:

@@ -9,20 +9,20 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, contents, updates
-from tidemark_replica.arrangement.batch import Span
-from tidemark_replica.arrangement.batch_cache import BatchCache
+from tidemark_replica.arrangement.batches.batch import Span
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import (
     BatchUnreadable,
     DiskLimitExceeded,
     StaleManifest,
     UnknownArrangement,
 )
-from tidemark_replica.arrangement.kernels.arrange import arrange, sorted_rows
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest, live_files
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest, live_files
+from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step import FULL, MUCH_BYTES, SCARCE, BatchWriter, StepContext, StepId
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.kernels.arrange import arrange, sorted_rows
 
 LAYOUT = Layout.of_rows([pa.int64()], [0])
 

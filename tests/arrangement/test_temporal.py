@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import A, Driver, contents, seeds, updates
-from tidemark_replica.arrangement.kernels import temporal as kernel
-from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, due_rows, temporal
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.kernels import temporal as kernel
+from tidemark_replica.kernels.temporal import TemporalSpec, due_rows, temporal
 
 MICROS = pa.timestamp("us", "UTC")
 SPEC = TemporalSpec(A, (pa.string(),), (1,), (2,))

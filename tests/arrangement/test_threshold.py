@@ -10,9 +10,9 @@ import pytest
 
 from tests.arrangement.histories import A, Driver, contents, seeds, updates
 from tidemark_replica.arrangement.errors import MalformedUpdates
-from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec, counts_of, threshold
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.threshold import ThresholdSpec, counts_of, threshold
 
 TYPES = [pa.int64(), pa.string(), pa.float64()]
 SPEC = ThresholdSpec(A, tuple(TYPES))

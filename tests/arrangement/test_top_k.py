@@ -12,14 +12,14 @@ import pytest
 from tests.arrangement.first_rows_runs import CUTS, LAST, random_history, run
 from tests.arrangement.histories import TYPES, A, Driver, contents, seeds, updates
 from tests.arrangement.value_model import at, first_rows
-from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.heads import Heads, Ranked
-from tidemark_replica.arrangement.kernels.first_rows import FEW_ROWS
-from tidemark_replica.arrangement.kernels.kept import State
-from tidemark_replica.arrangement.kernels.ranking import Ranking
-from tidemark_replica.arrangement.kernels.top_k import TopKSpec, top_k
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.updates import make_updates
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.rows.updates import make_updates
+from tidemark_replica.arrangement.spines.first_rows_reader import Heads, Ranked
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.kernels.ranking.first_rows import FEW_ROWS
+from tidemark_replica.kernels.ranking.ranking import Ranking
+from tidemark_replica.kernels.ranking.state import State
+from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
 
 def random_ranking(rng: np.random.Generator, types: list[pa.DataType]) -> Ranking:

@@ -9,12 +9,12 @@ import pytest
 
 from tests.arrangement.histories import TYPES, colliding, plain, pool, random_column, seeds, updates
 from tests.arrangement.value_model import at, compare
-from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.batch import Segment
-from tidemark_replica.arrangement.kernels.ranking import by_value
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.spine import merge_segments
-from tidemark_replica.arrangement.value_order import row_keys, sort_rows
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.value_order import row_keys, sort_rows
+from tidemark_replica.arrangement.spines.spine import merge_segments
+from tidemark_replica.kernels.ranking.ranking import by_value
 
 
 @pytest.mark.parametrize("t", TYPES, ids=str)

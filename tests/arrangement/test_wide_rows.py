@@ -9,14 +9,14 @@ import pytest
 
 from tests.arrangement.histories import A, Driver
 from tests.arrangement.histories import updates as updates_of
-from tidemark_replica.arrangement import updates
-from tidemark_replica.arrangement.batch import Segment
-from tidemark_replica.arrangement.kernels.arrange import sorted_rows
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec, Side, join
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import merge_segments
-from tidemark_replica.arrangement.updates import rechunk
+from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.rows import updates
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import rechunk
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import merge_segments
+from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
 
 B = ArrangementId("b")
 LAYOUT = Layout.of_rows([pa.int64(), pa.string()], [0])

@@ -16,10 +16,10 @@ from tests.arrangement.exact import exactly
 from tests.arrangement.groups_model import expected_output, in_order, rank
 from tests.arrangement.histories import plain, seeds, unscaled
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
-from tidemark_replica.arrangement.kernels.window import WindowFunction
-from tidemark_replica.arrangement.kernels.window_calls import Call
-from tidemark_replica.arrangement.kernels.window_frames import DAY_MICROS, Distance, Frame, _moved
-from tidemark_replica.arrangement.ordering import Order
+from tidemark_replica.arrangement.rows.ordering import Order
+from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.frames import DAY_MICROS, Distance, Frame, _moved
+from tidemark_replica.kernels.window.window import WindowFunction
 
 DEC = pa.decimal128(10, 2)
 # partition by c0 over a bigint to order by, a double, a decimal and a text

@@ -10,11 +10,12 @@ import pytest
 from tests.arrangement.regrouping import run, spec_of
 from tests.arrangement.test_window import RUNNING, WHOLE, call, run_once
 from tidemark_replica.arrangement.errors import UnsupportedType
-from tidemark_replica.arrangement.kernels import versions, window
-from tidemark_replica.arrangement.kernels.window import WindowFunction
-from tidemark_replica.arrangement.kernels.window_calls import Call
-from tidemark_replica.arrangement.kernels.window_frames import Frame
-from tidemark_replica.arrangement.ordering import Order
+from tidemark_replica.arrangement.rows.ordering import Order
+from tidemark_replica.kernels.groups import group_versions
+from tidemark_replica.kernels.window import window
+from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.frames import Frame
+from tidemark_replica.kernels.window.window import WindowFunction
 
 
 def test_a_frame_whose_sum_overflows_is_an_error_until_it_does_not(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_values_that_are_too_large_together_are_an_error_until_they_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every row would show the longest text; a partition that fits is shown, whatever else the step holds."""
-    monkeypatch.setattr(versions, "MAX_BYTES", 8)
+    monkeypatch.setattr(group_versions, "MAX_BYTES", 8)
     types = [pa.string(), pa.string()]
     function = WindowFunction(tuple(types), (Order(1),), (Call("first_value", (1,), types[1], "first OVER", WHOLE),))
     rows = [(("x", "aaaa"), 2, 1), (("x", "b"), 3, 2), (("x", "b"), 4, -2), (("y", "cc"), 2, 1), (("y", "cc"), 4, 1)]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.arrangement import spark_reduce
 from tests.arrangement.histories import plain
-from tidemark_replica.arrangement.kernels.worker import freeze_in_spark_worker
+from tidemark_replica.kernels.worker import freeze_in_spark_worker
 
 
 def test_only_sparks_workers_are_frozen() -> None:
@@ -23,7 +23,7 @@ def test_only_sparks_workers_are_frozen() -> None:
 
 def test_a_worker_is_frozen_at_import() -> None:
     """In a process started as Spark starts its daemon, importing the kernels freezes what is imported."""
-    code = "import gc, tidemark_replica.arrangement.kernels; print(gc.get_freeze_count())"
+    code = "import gc, tidemark_replica.kernels; print(gc.get_freeze_count())"
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     worker = subprocess.run([sys.executable, "-c", code, "pyspark.daemon"], capture_output=True, text=True, check=True)
     assert int(plain.stdout) == 0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 
 from tests.arrangement.histories import plain
-from tidemark_protocol.reductions import OrderKey
+from tidemark_protocol.plan.reductions import OrderKey
 
 Row = tuple
 

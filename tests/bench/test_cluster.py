@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import generate_latest
 
 from bench.harness.replica import Steps
-from tidemark_replica.metrics import Metrics
+from tidemark_replica.telemetry.metrics import Metrics
 
 
 def test_steps_are_counted_and_timed_as_replicas_tell_them() -> None:

@@ -16,8 +16,8 @@ from bench.harness.measure import DRIVER, TASK, Engine, measure
 from bench.harness.queries import JOIN_AND_SUM, Q1
 from bench.harness.query import Planner, planner
 from bench.harness.world import World
-from tests.bounds import BOUND
-from tidemark_replica.step_worker.pool import StepWorkers
+from tests.waiting import BOUND
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 pytestmark = pytest.mark.spark
 QUERIES = [JOIN_AND_SUM, Q1]

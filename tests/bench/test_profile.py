@@ -15,7 +15,7 @@ from bench.harness.tpch import Table
 from bench.profiling import spans, stacks
 from bench.profiling.parts import SPARK, WORKER, Call, Run, Spent, Told, parts, shares, tasks
 from bench.profiling.plans import lines_changed
-from tests.bounds import until
+from tests.waiting import until
 
 CHECKOUT = Path(__file__).parents[2]
 LINES = pa.table(

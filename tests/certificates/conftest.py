@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_operator.certificates import diagnosis
 
 

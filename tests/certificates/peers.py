@@ -15,17 +15,17 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_operator.certificates.issue import KeyPair
-from tidemark_protocol.describe import description_from_proto
+from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
-from tidemark_protocol.responses import Description
 from tidemark_protocol.tls.folder import CertificateFolder, Material
 from tidemark_protocol.tls.identities import OPERATOR, Identity
 from tidemark_protocol.tls.server import OnlyFrom, server_credentials
-from tidemark_replica.gate import Gate
-from tidemark_replica.mailbox import Mailbox
-from tidemark_replica.server import ComputeService, start_server
+from tidemark_protocol.wire.describe import description_from_proto
+from tidemark_replica.events.mailbox import Mailbox
+from tidemark_replica.server.epoch_gate import Gate
+from tidemark_replica.server.server import ComputeService, start_server
 
 INCARNATION = "here"
 

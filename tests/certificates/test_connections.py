@@ -12,21 +12,21 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.bounds import BOUND
 from tests.certificates.peers import replica, run
 from tests.certificates.worlds import R1, R2, material, written
 from tests.controller.scripted import Listening, leadership
-from tidemark_operator.certificates.dialing import Mutual
+from tests.waiting import BOUND
+from tidemark_operator.certificates.channel_factory import Mutual
 from tidemark_operator.certificates.issue import new_authority
-from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import PlannerUnavailable
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.planning.client import PlannerClient
-from tidemark_protocol import codec
-from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.planning import Catalogue, Diagnostic, PlanRequest, Refused
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Catalogue, Diagnostic, PlanRequest, Refused
+from tidemark_protocol.plan import codec
 from tidemark_protocol.tls.folder import CertificateFolder, Material
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, Identity
 from tidemark_protocol.tls.server import OnlyFrom, server_credentials

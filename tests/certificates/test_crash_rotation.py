@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.certificates.worlds import R1, R1_PLACE, R2, R2_PLACE, Clock, Died, MemoryStore
-from tidemark_operator.certificates import leaf as leaves
+from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Step, from_bag
+from tidemark_operator.certificates.certificate_rotation import SPREAD_MS, Keeper
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import is_signed_by, validity
-from tidemark_operator.certificates.keeper import SPREAD_MS, Keeper
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.store import Place, Store
 from tidemark_protocol.tls.folder import Material

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.certificates.worlds import R1, R1_PLACE, R2_PLACE, START_MS, material
+from tidemark_operator.certificates.certificate_state import Leaf, to_bag
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
-from tidemark_operator.certificates.leaf import Leaf, to_bag
 from tidemark_operator.certificates.names import PLANNER
 from tidemark_operator.certificates.store import Bag, Place, Taken
 from tidemark_operator.errors import CertificateRefused

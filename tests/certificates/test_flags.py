@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.certificates.peers import replica
+from tests.waiting import BOUND
 from tidemark_operator.options import parse
-from tidemark_operator.orchestrator.process import ProcessOrchestrator
+from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_replica import options
 from tidemark_replica.errors import AddressNotUsable

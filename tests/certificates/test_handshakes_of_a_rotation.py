@@ -13,9 +13,9 @@ from pathlib import Path
 from tests.certificates.peers import INCARNATION, described, replica, run
 from tests.certificates.worlds import DAY_MS, R1, R1_PLACE, R2, R2_PLACE, Clock
 from tidemark_operator.certificates.authority import Step
-from tidemark_operator.certificates.dialing import Mutual
+from tidemark_operator.certificates.certificate_rotation import Keeper
+from tidemark_operator.certificates.channel_factory import Mutual
 from tidemark_operator.certificates.files import FileStore
-from tidemark_operator.certificates.keeper import Keeper
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import Identity
 

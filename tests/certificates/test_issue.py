@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.certificates.worlds import DAY_MS, R1, START_MS, authority, material
+from tidemark_operator.certificates.certificate_state import Leaf, renewed
 from tidemark_operator.certificates.issue import belongs, holder, is_signed_by, issue, new_authority, validity
-from tidemark_operator.certificates.leaf import Leaf, renewed
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, Identity, identity_of, replica_identity
 

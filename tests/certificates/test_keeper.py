@@ -17,11 +17,11 @@ from tests.certificates.worlds import (
     Clock,
     MemoryStore,
 )
-from tidemark_operator.certificates import leaf as leaves
+from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Step, from_bag
+from tidemark_operator.certificates.certificate_rotation import LOOK_SECONDS, Keeper
+from tidemark_operator.certificates.certificate_state import Leaf
 from tidemark_operator.certificates.issue import holder, is_signed_by, validity
-from tidemark_operator.certificates.keeper import LOOK_SECONDS, Keeper
-from tidemark_operator.certificates.leaf import Leaf
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
 from tidemark_operator.errors import CertificateRefused, OperatorError

@@ -8,16 +8,16 @@ from collections.abc import Collection
 import pytest
 
 from tests.certificates.worlds import Clock, MemoryStore
-from tidemark_operator.certificates.dialing import PLAIN
-from tidemark_operator.certificates.keeper import Keeper
+from tidemark_operator.certificates.certificate_rotation import Keeper
+from tidemark_operator.certificates.channel_factory import PLAIN
 from tidemark_operator.certificates.names import AUTHORITY, PLANNER, replica_secret
 from tidemark_operator.certificates.peers import Trusted
-from tidemark_operator.certificates.proven import Proven, identity_of, place_of
 from tidemark_operator.certificates.store import Kept, Place
+from tidemark_operator.certificates.tls_peers import Proven, identity_of, place_of
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube import starting
+from tidemark_operator.kube import startup_retry
 from tidemark_operator.kube.client import ApiError
-from tidemark_operator.resources.meta import Meta, Namespace, Uid
+from tidemark_operator.resources.manifest.meta import Meta, Namespace, Uid
 from tidemark_protocol.tls.identities import PLANNER as THE_PLANNER
 
 
@@ -63,12 +63,12 @@ class Stumbling(MemoryStore):
 @pytest.mark.parametrize("status", [0, 429, 503])
 def test_an_api_server_that_stumbles_at_the_start_is_asked_again(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """Nothing is made twice; and not without an end."""
-    monkeypatch.setattr(starting, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(startup_retry, "AGAIN_SECONDS", 0)
     store = Stumbling(status, 3)
     asyncio.run(Proven.start(store))
     assert store.writes == 2
     with pytest.raises(ApiError):
-        asyncio.run(Proven.start(Stumbling(status, starting.TRIES)))
+        asyncio.run(Proven.start(Stumbling(status, startup_retry.TRIES)))
 
 
 def test_an_api_server_that_refuses_at_the_start_is_not_asked_again() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.certificates.peers import echo, run, showing
 from tests.certificates.worlds import R1, R1_PLACE, material, written
+from tidemark_operator.certificates.certificate_state import Leaf, to_bag
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
-from tidemark_operator.certificates.leaf import Leaf, to_bag
 from tidemark_operator.certificates.store import Bag
 from tidemark_protocol.errors import CertificateUnreadable
 from tidemark_protocol.tls.folder import CertificateFolder, Material, Renewed

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import until
 from tests.certificates.worlds import START_MS, Clock
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_operator.certificates import leaf as leaves
+from tests.waiting import until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Step
+from tidemark_operator.certificates.certificate_rotation import Keeper
 from tidemark_operator.certificates.issue import holder, is_signed_by
-from tidemark_operator.certificates.keeper import Keeper
 from tidemark_operator.certificates.names import AUTHORITY, MANAGED_LABEL, PLANNER, replica_secret
-from tidemark_operator.certificates.proven import Proven, identity_of, place_of
 from tidemark_operator.certificates.secrets import SecretStore, build_secret
 from tidemark_operator.certificates.store import Place, Taken
+from tidemark_operator.certificates.tls_peers import Proven, identity_of, place_of
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Kube
 from tidemark_operator.kube.leadership import LEASE
-from tidemark_operator.resources.meta import Meta
+from tidemark_operator.resources.manifest.meta import Meta
 
 pytestmark = pytest.mark.cluster
 Scenario = Callable[[Kube, Kube], Awaitable[None]]

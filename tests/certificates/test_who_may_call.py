@@ -11,10 +11,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.bounds import BOUND
 from tests.certificates.peers import INCARNATION, calling, described, echo, replica, run, showing, showing_blocking
 from tests.certificates.worlds import DAY_MS, R1, R2, material, written
-from tidemark_operator.certificates.dialing import Mutual
+from tests.waiting import BOUND
+from tidemark_operator.certificates.channel_factory import Mutual
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, replica_identity

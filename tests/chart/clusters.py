@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.bounds import until
 from tests.chart.render import NAMESPACE, kept
-from tidemark_devcluster.excerpts import ensure_monitoring_kinds
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.progress import Progress
+from tests.waiting import until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
+from tidemark_devcluster.programs.progress import Progress
 
 OURS = ("computeinstances", "computereplicas", "datasources", "dataflows")
 GROUP, RBAC = "compute.tidemark.dev", "rbac.authorization.k8s.io"

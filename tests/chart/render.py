@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from tests.bounds import BOUND
-from tidemark_devcluster.build import ensure_helm
-from tidemark_devcluster.progress import Progress
+from tests.waiting import BOUND
+from tidemark_devcluster.programs.build import ensure_helm
+from tidemark_devcluster.programs.progress import Progress
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "tidemark"

@@ -23,8 +23,8 @@ from tests.chart.render import (
     render,
     template,
 )
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
-from tidemark_devcluster.plane import ControlPlane
 
 __all__ = ["cluster", "monitored"]
 

@@ -13,8 +13,8 @@ import yaml
 from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, kept, pods
 from tests.orchestrator.pods import SETTINGS, large
 from tidemark_operator.certificates.names import MOUNT_PATH, PLANNER
-from tidemark_operator.gateway.listening import Issued, Tls
-from tidemark_operator.gateway.service import Service
+from tidemark_operator.gateway.server.endpoint_slice import Service
+from tidemark_operator.gateway.server.listener import Issued, Tls
 from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template

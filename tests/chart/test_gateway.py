@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.chart.clusters import apply, cluster, rights
 from tests.chart.render import NAMESPACE, kept
 from tests.chart.test_operator_rights import kubeconfig_of
 from tests.e2e.system import wait_for
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = ["cluster", "rights"]
 

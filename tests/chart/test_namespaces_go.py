@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.bounds import BOUND, until
 from tests.chart.clusters import GROUP, May, account, answers, apply, cluster, known, rights
 from tests.chart.render import NAMESPACE, kept
 from tests.chart.test_operator_rights import REPLICA, STORE, kubeconfig_of, made, shapes
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.handlers import looked_after
+from tidemark_operator.handlers.watch import namespace_access
 from tidemark_operator.kube.client import Kube
 
 __all__ = ["cluster", "rights"]
@@ -105,10 +105,10 @@ def test_an_operator_goes_on_while_it_may_do_nothing_anywhere(bindings: ControlP
     """Its connections to replicas, and queries, would end with it, and nothing be gained."""
 
     async def scenario(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(looked_after, "LOOK_SECONDS", 0.2)
+        monkeypatch.setattr(namespace_access, "LOOK_SECONDS", 0.2)
         async with Kube.connect(kubeconfig_of(bindings, "tidemark-operator", tmp_path), ("team-b", "team-c")) as kube:
-            watching = asyncio.create_task(looked_after.stays(kube, kube.namespaces))
-            await asyncio.sleep(4 * looked_after.TRIES * looked_after.LOOK_SECONDS)
+            watching = asyncio.create_task(namespace_access.stays(kube, kube.namespaces))
+            await asyncio.sleep(4 * namespace_access.TRIES * namespace_access.LOOK_SECONDS)
             assert not watching.done()
             await asyncio.to_thread(give, bindings)
             with pytest.raises(OperatorError, match="nothing is allowed in namespace team-c any more"):

@@ -11,7 +11,7 @@ import yaml
 from tests.chart.clusters import cluster
 from tests.chart.render import CHART, NAMESPACE, helm
 from tests.cli.usage import check_usage
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]

@@ -13,10 +13,10 @@ import grpc
 import pytest
 import yaml
 
-from tests.bounds import BOUND, until
 from tests.chart.clusters import cluster, rights
 from tests.chart.render import NAMESPACE
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = ["cluster", "rights"]
 
@@ -125,7 +125,7 @@ def works(rights: ControlPlane, folder: Path, namespace: str, address: str, seco
     kubeconfig = kubeconfig_of(rights, "tidemark-test", folder)
     options = ["--kubeconfig", str(kubeconfig), "--lease-namespace", namespace, "--planner", address]
     options += ["--gateway", address]
-    command = [sys.executable, "-m", "tidemark_operator.works", *options, "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "tidemark_operator.install_check", *options, "--seconds", str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * BOUND, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.chart.render import CHART, helm
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 KINDS = (

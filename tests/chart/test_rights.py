@@ -6,7 +6,7 @@ import pytest
 
 from tests.chart.clusters import GROUP, OURS, May, account, answers, apply, cluster, known, rights
 from tests.chart.render import NAMESPACE, kept
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.certificates.names import AUTHORITY
 from tidemark_operator.certificates.names import PLANNER as PLANNER_SECRET
 

@@ -16,7 +16,7 @@ import grpc
 import pyarrow as pa
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_cli.main import main
 from tidemark_cli.output import times
 from tidemark_protocol.pb import gateway_pb2 as pb

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_cli.completion import SHELLS, kubectl_answer
 from tidemark_cli.main import COMMANDS, main, tidemark
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 PROGRAMS = {"tidemark": "tidemark_cli", "kubectl-tidemark": "tidemark_cli"}
 PROGRAMS["kubectl_complete-tidemark"] = "tidemark_cli.completion"

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_cli.gateway import channel
 from tidemark_cli.main import main
 from tidemark_protocol.pb import gateway_pb2 as pb

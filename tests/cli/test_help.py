@@ -15,7 +15,7 @@ from tests.cli.usage import check_usage
 from tidemark_cli.errors import GatewayFailed
 from tidemark_cli.gateway.kubectl import Kubectl
 from tidemark_cli.main import COMMANDS, PROGRAM, main, tidemark
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 CONTEXTS = {"one": "team-a", "two": "team-b", "none": None}
 HEAVY = ("grpc", "pyarrow", "numpy", "rich", "google.protobuf")

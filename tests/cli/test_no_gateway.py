@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_cli.errors import GatewayFailed, GatewayUnknown
 from tidemark_cli.gateway import port_forward
 from tidemark_cli.gateway.channel import connected
 from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.gateway.kubectl import Certificate, Kubectl
 from tidemark_cli.gateway.port_forward import TOKEN_PORT, Leader, find_leader
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb import gateway_pb2 as pb
 
 LEADER = Leader(Kubectl(), "tidemark-system", "tidemark-operator-0", 7443, b"")

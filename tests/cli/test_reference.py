@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.tidy.checkout import ROOT
+from tests.waiting import BOUND
 
 PAGE = (ROOT / "docs" / "reference" / "cli.md").read_text()
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")

@@ -22,13 +22,13 @@ from tests.cluster import nodes
 from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore, install
 from tests.cluster.pods import restricted_namespace
-from tidemark_devcluster.build import ensure_helm, ensure_versitygw
 from tidemark_devcluster.errors import KernelLacks
 from tidemark_devcluster.images.build import Image
-from tidemark_devcluster.node import needs
+from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import NodeBinaries, ensure_node_binaries
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.build import ensure_helm, ensure_versitygw
+from tidemark_devcluster.programs.progress import Progress
 
 TEST_SECONDS = 3600
 OF_THIS_FOLDER = pytest.StashKey[bool]()
@@ -77,7 +77,7 @@ def progress() -> Progress:
 def node_binaries(progress: Progress) -> NodeBinaries:
     """The programs; the first time they are compiled, which takes minutes and is shown."""
     with left_out_without_the_kernel():
-        needs.require_all()
+        host_requirements.require_all()
     return ensure_node_binaries(os.environ, progress)
 
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tidemark_devcluster.images.build import BuildOptions, Image, build_all
-from tidemark_devcluster.node import needs
+from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.progress import Progress
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def running_node(binaries: NodeBinaries) -> Iterator[OneNode]:
 
 def built(progress: Progress) -> dict[str, Image]:
     """Both images, from this checkout."""
-    needs.require_image_tools()
+    host_requirements.require_image_tools()
     return build_all(BuildOptions(python=os.environ.get("TIDEMARK_PYTHON_IMAGE")), os.environ, progress)
 
 

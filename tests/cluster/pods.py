@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_devcluster.node.cluster import OneNode
 
 # in no image's /etc/passwd

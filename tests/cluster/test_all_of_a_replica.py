@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import pods
 from tidemark_devcluster.images.build import BuildOptions, Image, image_name, version, workshop
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.progress import Progress
 
 DOCKERFILE = Path(__file__).with_name("Dockerfile")
 NAME = f"tidemark.local/replica-tests:{version()}"

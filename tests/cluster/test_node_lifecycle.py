@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import until
-from tidemark_devcluster.node import family, link
+from tests.waiting import until
+from tidemark_devcluster.node import process_tree, veth
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.cluster import OneNode
 
@@ -30,7 +30,7 @@ def traces(node: OneNode) -> list[str]:
     groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{node.place.cgroup}")]
     listed = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True, check=True).stdout
     processes = [line for line in listed.splitlines() if own in line]
-    found = link.find_own(node.place)
+    found = veth.find_own(node.place)
     elsewhere = [str(path) for path in ELSEWHERE if path.exists()]
     return mounts + groups + processes + elsewhere + ([found.link] if found else [])
 
@@ -55,7 +55,7 @@ def test_crash_one_sigkill_ends_all_and_the_next_up_begins_anew(own: OneNode, no
     pids = own.status().pids
     os.kill(pids["init"], signal.SIGKILL)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.values()))
-    until(lambda: link.find_own(own.place) is None)
+    until(lambda: veth.find_own(own.place) is None)
     assert not own.status().ready
     own.up(node_binaries, die_with_starter=True)
     assert own.status().ready
@@ -66,7 +66,7 @@ def test_crash_a_server_that_dies_is_started_again(own: OneNode) -> None:
     own.kubectl("create", "namespace", "kept")
     before = own.status().pids["kube-apiserver"]
     os.kill(before, signal.SIGKILL)
-    until(lambda: family.program_name(before) is None)
+    until(lambda: process_tree.program_name(before) is None)
     until(lambda: own.status().ready)
     assert own.status().pids["kube-apiserver"] != before
     own.kubectl("get", "namespace", "kept")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import until
 from tests.cluster import pods
 from tests.cluster.waiting import wait_for
+from tests.waiting import until
 from tidemark_devcluster.images.build import Image
 from tidemark_devcluster.node.cluster import OneNode
 from tidemark_operator.orchestrator.interface import Executors, PodSpec, ReplicaSpec, Requests, Scratch

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from tests.oracle.histories import History, Table
 from tests.oracle.world import plain
-from tidemark_protocol.planning import TaskRequest
+from tidemark_protocol.messages.planning import TaskRequest
 from tidemark_protocol.types import STRING, TIMESTAMP, Column
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.values.arrow_types import arrow_type
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]

@@ -16,21 +16,21 @@ from tests.oracle.world import as_table, plain
 from tests.replica.loop import Loop
 from tidemark_persist import Appended, ShardNotFound, create_or_open, open_shard, read_part
 from tidemark_persist import Time as PersistTime
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata, SinkExport
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.planning import Catalogue, ExportRequest, Planned, PlanRequest, Relation, ViewRequest
-from tidemark_protocol.responses import Status
+from tidemark_protocol.messages.planning import Catalogue, ExportRequest, Planned, PlanRequest, Relation, ViewRequest
+from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata, SinkExport
 from tidemark_protocol.types import Column
-from tidemark_replica.arrow_types import arrow_schema
-from tidemark_replica.driver import DataflowDriver
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.rendering import Renderer
-from tidemark_replica.shards import ShardHandles
-from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.renderer import Renderer
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.spark.session import SparkHolder
+from tidemark_replica.values.arrow_types import arrow_schema
 
 EXPORT = GlobalId("task")
 

@@ -20,8 +20,8 @@ from tests.oracle.seeds import seeds
 from tests.oracle.tables import TU, T
 from tests.replica.test_crash_sink import CutShort
 from tidemark_persist import open_shard
-from tidemark_protocol.responses import Status
-from tidemark_replica.shards import ShardHandles
+from tidemark_protocol.messages.responses import Status
+from tidemark_replica.shards.shards import ShardHandles
 
 pytestmark = pytest.mark.spark
 

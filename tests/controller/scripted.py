@@ -10,26 +10,26 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.bounds import BOUND
-from tests.controller.heard import Heard
+from tests.controller.recording_listener import Heard
 from tests.controller.worlds import INPUT, LAG, at
 from tests.protocol.samples import SHARD
-from tidemark_operator.controller.shards import ShardBook
+from tests.waiting import BOUND
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import LeadershipLost, OperatorError
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol import commands as c
-from tidemark_protocol.describe import description_to_proto
-from tidemark_protocol.frames import Unpacker, pack_responses
 from tidemark_protocol.ids import Epoch, ReplicaId, WriterTerm
-from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.responses import (
     DescribedCollection,
     DescribedDataflow,
     DescribedShard,
     Description,
     Response,
 )
+from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
+from tidemark_protocol.wire.describe import description_to_proto
+from tidemark_protocol.wire.frames import Unpacker, pack_responses
 
 R1, PIECE_BYTES, MOST_TERM = ReplicaId("r1"), 1000, 1 << 20
 

@@ -10,14 +10,14 @@ import pytest
 
 from tests.controller.worlds import NOW
 from tests.protocol.samples import A
-from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.planning.adoption import adopted_shard, newest_source
 from tidemark_operator.planning.shards import Look, Place
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
-from tidemark_protocol.planning import PlannedExport, PlannedTask
-from tidemark_protocol.responses import DescribedShard
+from tidemark_protocol.messages.planning import PlannedExport, PlannedTask
+from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.types import STRING, Column
 
 PLACE = Place.of("/data", "ns", "revenue", "new")

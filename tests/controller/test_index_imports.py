@@ -10,17 +10,17 @@ from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World
 from tests.protocol.samples import ROW, A, dataflow
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.catalogue.relations import catalogue
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.handlers.installer import exporters_first
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.handlers.revisions.installer import exporters_first
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
-from tidemark_protocol import commands as c
-from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, IndexImport
-from tidemark_protocol.expr import ColumnRef
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import Get
-from tidemark_protocol.planning import PlannedExport, SharedIndex
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.planning import PlannedExport, SharedIndex
+from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, IndexImport
+from tidemark_protocol.plan.expr import ColumnRef
+from tidemark_protocol.plan.lir import Get
 from tidemark_protocol.types import BIGINT
 
 READ = GlobalId("b/i")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.controller.ingestion import GRACE_MS, Candidates, Ingester, choose_ingester
+from tidemark_operator.controller.ingester_choice import GRACE_MS, Candidates, Ingester, choose_ingester
 from tidemark_protocol.ids import WriterTerm
 
 

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
 from tests.protocol.samples import INGESTION, dataflow
+from tidemark_operator.controller.answers.peeks import PeekAnswer
+from tidemark_operator.controller.controller_events import DataflowChanged, DataflowGone, ShardAppeared
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import DataflowChanged, DataflowGone, ShardAppeared
-from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.shards import ShardBook
-from tidemark_protocol import commands as c
 from tidemark_protocol.ids import ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import (
     Frontiers,
     IngestionStatus,
     PeekCanceled,
@@ -23,6 +22,7 @@ from tidemark_protocol.responses import (
     ShardFrontiers,
     Status,
 )
+from tidemark_protocol.plan.lir import MapFilterProject
 
 COMPLETE = c.InitializationComplete()
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.bounds import BOUND
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
 from tests.controller.worlds import INDEX, INPUT, LAG, R2, TERM, VIEW, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.read_policy import BELIEVED_AHEAD_MS
-from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_protocol import commands as c
-from tidemark_protocol.dataflow import SubscribeSink
+from tests.waiting import BOUND
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.read_policy import BELIEVED_AHEAD_MS
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.responses import (
     DescribedCollection,
     DescribedShard,
     Description,
     SubscribeBatch,
     SubscribeResponse,
 )
+from tidemark_protocol.plan.dataflow import SubscribeSink
 
 __all__ = ["play"]
 

@@ -9,15 +9,14 @@ import pytest
 from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
 from tests.protocol.audit import Audit
 from tests.protocol.samples import dataflow
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.early import FrontierPair
-from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_protocol import commands as c
+from tidemark_operator.controller.answers.peeks import PeekAnswer
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.future_reports import FrontierPair
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import (
     Frontiers,
     PeekCanceled,
     PeekError,
@@ -26,6 +25,7 @@ from tidemark_protocol.responses import (
     ShardFrontiers,
     Status,
 )
+from tidemark_protocol.plan.lir import MapFilterProject
 
 COMPLETE = c.InitializationComplete()
 ROWS = PeekRows(b"rows", 1)

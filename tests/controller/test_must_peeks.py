@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.controller.test_must_commands import ROWS, peek
 from tests.controller.worlds import INDEX, R1, R2, World, at
-from tidemark_operator.controller.peeks import PATIENCE_MS, PeekAnswer
-from tidemark_protocol import commands as c
-from tidemark_protocol.responses import Frontiers, PeekError, PeekResponse
+from tidemark_operator.controller.answers.peeks import PATIENCE_MS, PeekAnswer
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.responses import Frontiers, PeekError, PeekResponse
 
 
 def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answer() -> None:

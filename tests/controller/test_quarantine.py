@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.controller.quarantine import Death, Standing, Suspicion, blamed, unless_released
+from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed, unless_released
 
 R1 = [Death("r1", f"incarnation {n}") for n in range(5)]
 R2 = [Death("r2", f"incarnation {n}") for n in range(5)]

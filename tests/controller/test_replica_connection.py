@@ -8,27 +8,22 @@ from collections.abc import Callable
 import grpc
 import pytest
 
-from tests.bounds import BOUND
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
 from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import dataflow
-from tidemark_operator.controller import link
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import DataflowChanged, ShardAppeared
+from tests.waiting import BOUND
+from tidemark_operator.controller.controller_events import DataflowChanged, ShardAppeared
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.replicas import replica_link
 from tidemark_operator.errors import LeadershipLost, OperatorError
-from tidemark_operator.fleet.running import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
-from tidemark_protocol import commands as c
-from tidemark_protocol.check_command import check_command
+from tidemark_operator.fleet.running_instance import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
+from tidemark_protocol.check.command import check_command
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.replica_settings import LOG_LEVEL, LogLevel
+from tidemark_protocol.messages.responses import DescribedCollection, Frontiers, PeekResponse, PeekRows
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
-from tidemark_protocol.responses import (
-    DescribedCollection,
-    Frontiers,
-    PeekResponse,
-    PeekRows,
-)
-from tidemark_protocol.settings import LOG_LEVEL, LogLevel
 
 __all__ = ["play"]
 
@@ -195,13 +190,13 @@ def test_a_replica_that_takes_no_commands_is_cut_off_by_the_next_probe(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though it answers, and though a command of before is still being written to it; then it is told the history."""
-    monkeypatch.setattr(link, "MAX_OUTBOX", 10)
+    monkeypatch.setattr(replica_link, "MAX_OUTBOX", 10)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         replica.listens.clear()
-        while instance.core.links[0].queued <= link.MAX_OUTBOX:
-            for _ in range(link.MAX_OUTBOX):
+        while instance.core.links[0].queued <= replica_link.MAX_OUTBOX:
+            for _ in range(replica_link.MAX_OUTBOX):
                 instance.core.configure(c.UpdateConfiguration(settings={"large": "x" * 1_000_000}))
             instance.flush()
             await asyncio.sleep(0.05)

@@ -8,14 +8,14 @@ import pytest
 
 from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, VIEW, World, at
 from tests.protocol.samples import dataflow
-from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
-from tidemark_protocol import commands as c
-from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
 
 
 def holds(world: World) -> dict[str, Frontier]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.controller.worlds import EMPTY, INPUT, NOW, R1, R2, World, at
-from tidemark_operator.controller.early import MOST_REPLICAS, Early, FrontierPair
-from tidemark_operator.controller.shards import COMPACTION_INTERVAL_MS, ShardBook
+from tidemark_operator.controller.frontiers.future_reports import MOST_REPLICAS, Early, FrontierPair
+from tidemark_operator.controller.frontiers.shards import COMPACTION_INTERVAL_MS, ShardBook
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm
-from tidemark_protocol.responses import DescribedShard, ShardFrontiers
+from tidemark_protocol.messages.responses import DescribedShard, ShardFrontiers
 
 S = ShardId("s")
 

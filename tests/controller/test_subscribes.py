@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.controller.copies import CopyAnswer, CopyBook
-from tidemark_operator.controller.subscribes import May, NotCredible, SubscribeBook
+from tidemark_operator.controller.answers.copies import CopyAnswer, CopyBook
+from tidemark_operator.controller.answers.subscribes import May, NotCredible, SubscribeBook
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages.responses import (
     CopyToDone,
     CopyToDropped,
     CopyToFailed,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.controller.worlds import LAG, R1, TERM, World, at
 from tests.protocol.samples import dataflow
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.succession import LATELY_MS, Succession
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.succession import LATELY_MS, Succession
 
 SUCCESSOR = "ns/d/2"
 

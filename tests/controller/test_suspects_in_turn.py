@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.controller.test_hydration import (
+from tests.controller.test_hydration_gate import (
     Standings,
     create,
     hydrate,
@@ -27,9 +27,9 @@ from tests.controller.test_hydration import (
     view,
 )
 from tests.controller.worlds import EMPTY, R1, World
-from tidemark_operator.controller.hydration import HydrationGate, Outwaited
-from tidemark_operator.controller.quarantine import Death, Precautions, Standing, Suspicion, blamed
-from tidemark_protocol import commands as c
+from tidemark_operator.controller.hydration.hydration_gate import HydrationGate, Outwaited
+from tidemark_operator.controller.hydration.quarantine import Death, Precautions, Standing, Suspicion, blamed
+from tidemark_protocol.messages import commands as c
 
 
 def test_a_suspect_that_is_told_of_first_is_let_in_after_those_that_are_told_of_next() -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from tests.controller.worlds import EMPTY, INPUT, LAG, R1, R2, TERM, VIEW_SHARD, World, at
 from tests.protocol.samples import ROW, SHARD, SOURCE, A
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_protocol import commands as c
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import (
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_protocol.check.plan import check_dataflow
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     ContinualTaskSink,
     DataflowDescription,
@@ -17,8 +18,7 @@ from tidemark_protocol.dataflow import (
     SinkExport,
     SourceImport,
 )
-from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get
+from tidemark_protocol.plan.lir import Get
 
 TASK, OWN = GlobalId("d/task"), GlobalId("d/own")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tests.protocol.samples import SHARD, dataflow
-from tidemark_operator.controller.dataflows import Dataflow
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.shards import ShardBook
-from tidemark_protocol import commands as c
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
-from tidemark_protocol.responses import Frontiers, Response
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.responses import Frontiers, Response
 
 NOW = 1_000_000
 LAG = 100

@@ -12,10 +12,10 @@ import yaml
 
 from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import ABSENT, SPECS, bent, files, files_in, long_form, manifest, refreshed
-from tidemark_operator.resources.data_source import DataSource
-from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.instance import ComputeInstance
-from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.instance import ComputeInstance
+from tidemark_operator.resources.manifest.replica import ComputeReplica
 
 pytestmark = pytest.mark.cluster
 

@@ -12,11 +12,11 @@ import pytest
 from tests.crds.kubectl import Kubectl
 from tests.crds.manifests import manifest
 from tidemark_devcluster.errors import KubectlFailed
-from tidemark_operator.controller.quarantine import Death, Suspicion
-from tidemark_operator.resources import status
-from tidemark_operator.resources.conditions import yes
-from tidemark_operator.resources.instance_conditions import InstanceFacts
-from tidemark_operator.resources.meta import InstanceName, Namespace
+from tidemark_operator.controller.hydration.quarantine import Death, Suspicion
+from tidemark_operator.handlers.publish import status_documents
+from tidemark_operator.resources.conditions.condition import yes
+from tidemark_operator.resources.conditions.instance import InstanceFacts
+from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.types import Column, SqlType
 
@@ -25,14 +25,14 @@ pytestmark = pytest.mark.cluster
 COLUMNS = (Column("n", SqlType("decimal", 15, 2), False),)
 
 
-def now() -> status.Now:
-    return status.Now({}, 1, int(time.time() * 1000))
+def now() -> status_documents.Now:
+    return status_documents.Now({}, 1, int(time.time() * 1000))
 
 
 def dataflow_status(write: Frontier | None = None) -> dict[str, Any]:
     """Every field that the builder knows."""
     frontier = write or Frontier.at(now().ms - 5000)
-    export = status.ExportStatus(
+    export = status_documents.ExportStatus(
         "x",
         "materializedView",
         id="u1",
@@ -44,17 +44,17 @@ def dataflow_status(write: Frontier | None = None) -> dict[str, Any]:
         input_frontier=frontier,
         output_frontier=Frontier.empty(),
         hydrated=True,
-        replicas=(status.ReplicaExport("r1", True, frontier),),
+        replicas=(status_documents.ReplicaExport("r1", True, frontier),),
     )
-    revision = status.Revision("x-1", 1, "sha256:s", "sha256:p", as_of=3, writer_term=1)
-    pending = status.PendingStatus(replace(revision, name="x-2"), "upstream", "upstream-7", (export,))
+    revision = status_documents.Revision("x-1", 1, "sha256:s", "sha256:p", as_of=3, writer_term=1)
+    pending = status_documents.PendingStatus(replace(revision, name="x-2"), "upstream", "upstream-7", (export,))
     verdicts = [yes("Ready", "Ready"), yes("Hydrated", "Hydrated")]
     suspicion = Suspicion("x-1", (Death("r1", "i-1"), Death("r1", "i-2")), "monday", outwaited=2)
-    return status.dataflow_status(now(), verdicts, [export], revision, pending, [suspicion])
+    return status_documents.dataflow_status(now(), verdicts, [export], revision, pending, [suspicion])
 
 
 def data_source_status() -> dict[str, Any]:
-    table = status.TableStatus(
+    table = status_documents.TableStatus(
         "orders",
         id="s1",
         location="/data/ns/x/orders/v1",
@@ -62,21 +62,23 @@ def data_source_status() -> dict[str, Any]:
         read_frontier=Frontier.at(0),
         write_frontier=Frontier.at(now().ms - 5000),
     )
-    return status.data_source_status(
-        now(), [yes("Ready", "Ingesting")], [table], 0, "r1", status.FileCounters(1, 2, 3, 4)
+    return status_documents.data_source_status(
+        now(), [yes("Ready", "Ingesting")], [table], 0, "r1", status_documents.FileCounters(1, 2, 3, 4)
     )
 
 
 def replica_status() -> dict[str, Any]:
-    exit = status.LastExit("OomKilled", 137, now().ms)
-    incarnation = status.Incarnation("i-1", now().ms, restarts=1, last_exit=exit)
+    exit = status_documents.LastExit("OomKilled", 137, now().ms)
+    incarnation = status_documents.Incarnation("i-1", now().ms, restarts=1, last_exit=exit)
     verdicts = [yes("Online", "Online"), yes("Ready", "Hydrated")]
-    return status.replica_status(now(), verdicts, incarnation, dataflows=2, dataflows_hydrated=2, hydrations=3)
+    return status_documents.replica_status(
+        now(), verdicts, incarnation, dataflows=2, dataflows_hydrated=2, hydrations=3
+    )
 
 
 def instance_status() -> dict[str, Any]:
     facts = InstanceFacts(Namespace("ns"), InstanceName("x"), found=True, replicas=2, online=1)
-    return status.instance_status(now(), [yes("Ready", "ReplicasOnline")], facts, 7, "0.1")
+    return status_documents.instance_status(now(), [yes("Ready", "ReplicasOnline")], facts, 7, "0.1")
 
 
 STATUSES = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.cache import GIB
 from tidemark_devcluster.demo import checks
 from tidemark_devcluster.demo.main import main
+from tidemark_devcluster.programs.cache import GIB
 
 
 @pytest.mark.parametrize("short_of", ["MEMORY", "DISK"])

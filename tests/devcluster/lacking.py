@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_devcluster.node import needs
+from tidemark_devcluster.node import host_requirements
 
 
 @pytest.hookimpl
 def pytest_configure() -> None:
-    needs._require_root = lambda what, why: None
-    needs.missing_packages = lambda *_, **__: []
-    needs.missing_features = lambda filesystems, cgroups: ["overlayfs"]
+    host_requirements._require_root = lambda what, why: None
+    host_requirements.missing_packages = lambda *_, **__: []
+    host_requirements.missing_features = lambda filesystems, cgroups: ["overlayfs"]

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
-from tidemark_devcluster import recipe
-from tidemark_devcluster.build import (
+from tests.waiting import BOUND
+from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed, NotEnoughRoom
+from tidemark_devcluster.programs import recipe
+from tidemark_devcluster.programs.build import (
     ensure_binaries,
     ensure_built,
     ensure_helm,
@@ -25,10 +26,9 @@ from tidemark_devcluster.build import (
     ensure_versitygw,
     from_assets,
 )
-from tidemark_devcluster.cache import Cache, available_memory, require_disk
-from tidemark_devcluster.errors import AssetsIncomplete, BuildFailed, NotEnoughRoom
-from tidemark_devcluster.progress import Progress
-from tidemark_devcluster.recipe import KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, PROGRAMS
+from tidemark_devcluster.programs.cache import Cache, available_memory, require_disk
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.recipe import KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, PROGRAMS
 
 COMPILER = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.26.8; exit; fi

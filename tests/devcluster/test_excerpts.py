@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster import recipe, toolchain
-from tidemark_devcluster.cache import Cache
 from tidemark_devcluster.errors import DownloadFailed
-from tidemark_devcluster.excerpts import ensure_excerpt
-from tidemark_devcluster.progress import Progress
-from tidemark_devcluster.recipe import Excerpt
+from tidemark_devcluster.programs import recipe, toolchain
+from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.module_files import ensure_excerpt
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.recipe import Excerpt
 
 # Go is there where the control plane was built; elsewhere it is installed
 pytestmark = pytest.mark.cluster

@@ -10,16 +10,16 @@ import tarfile
 from pathlib import Path
 
 from tests.tidy.checkout import ROOT
-from tidemark_devcluster import recipe
-from tidemark_devcluster.build import Binaries
-from tidemark_devcluster.commands import Command
-from tidemark_devcluster.credentials import Tokens
-from tidemark_devcluster.layout import Layout
-from tidemark_devcluster.node import archive, cgroups, link, needs, servers, settings
+from tidemark_devcluster.control_plane.commands import Command
+from tidemark_devcluster.control_plane.credentials import Tokens
+from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.node import archive, cgroups, host_requirements, servers, settings, veth
 from tidemark_devcluster.node.binaries import NodeBinaries
 from tidemark_devcluster.node.credentials import NodeTokens, server_kubeconfig
-from tidemark_devcluster.node.place import Addresses, Place
+from tidemark_devcluster.node.node_layout import Addresses, Place
 from tidemark_devcluster.node.servers import Plan
+from tidemark_devcluster.programs import recipe
+from tidemark_devcluster.programs.build import Binaries
 
 BIN = Path("/bin/true")
 BINARIES = NodeBinaries(Binaries(BIN, BIN, BIN, BIN), BIN, BIN, BIN, BIN, BIN)
@@ -41,16 +41,18 @@ def test_a_program_of_our_own_is_part_of_what_names_its_binary() -> None:
 
 def test_a_network_is_free_where_no_link_and_no_route_uses_it() -> None:
     """Of two nodes each has its own, and a network of the user's is not shadowed."""
-    free = link.candidates(["lo", "tidemark0"], ["default", "10.213.1.0/24", "172.17.0.0/16"])
+    free = veth.candidates(["lo", "tidemark0"], ["default", "10.213.1.0/24", "172.17.0.0/16"])
     assert [addresses.number for addresses in free[:2]] == [2, 3]
-    assert link.candidates([], ["10.0.0.0/8"]) == []
+    assert veth.candidates([], ["10.0.0.0/8"]) == []
 
 
 def test_what_the_kernel_lacks_is_named() -> None:
     """By its own lists; a controller that is compiled in and switched off is missing, too."""
     cgroup = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t1\t1\t1\nmemory\t4\t9\t0\npids\t8\t1\t1\n"
-    assert needs.missing_features("nodev\tproc\n\text4\nnodev\toverlay\n", cgroup) == ["the cgroup controller memory"]
-    assert "overlayfs" in needs.missing_features("\text4\n", cgroup)[0]
+    assert host_requirements.missing_features("nodev\tproc\n\text4\nnodev\toverlay\n", cgroup) == [
+        "the cgroup controller memory"
+    ]
+    assert "overlayfs" in host_requirements.missing_features("\text4\n", cgroup)[0]
 
 
 def test_what_the_kernel_lacks_leaves_out_what_needs_a_node_and_no_more() -> None:
@@ -74,7 +76,7 @@ def test_what_the_kernel_lacks_leaves_out_what_needs_a_node_and_no_more() -> Non
 def test_what_is_not_installed_is_named_by_its_package(tmp_path: Path) -> None:
     """Each once, however many of its programs are missing."""
     there = {"ip", "nsenter", "unshare", "openssl", "iptables", "nft", "conntrack", "socat"}
-    found = needs.missing_packages(which=lambda name: "/x" if name in there else None, cni=tmp_path)
+    found = host_requirements.missing_packages(which=lambda name: "/x" if name in there else None, cni=tmp_path)
     assert found == ["containerd", "containernetworking-plugins", "runc"]
 
 

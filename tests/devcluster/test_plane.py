@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.build import Binaries
-from tidemark_devcluster.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS
+from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, ETCD, SERVERS
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.control_plane.start import Options
 from tidemark_devcluster.errors import KubectlFailed, StateUnusable
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.start import Options
+from tidemark_devcluster.programs.build import Binaries
 
 pytestmark = pytest.mark.cluster
 

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
-from tidemark_devcluster.processes import Identity, parse_stat, recorded, resident_bytes, running, start, stop
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.processes import (
+    Identity,
+    parse_stat,
+    recorded,
+    resident_bytes,
+    running,
+    start,
+    stop,
+)
 
 READY = 'echo ready >"$0"; exec sleep 300'
 DEAF = 'trap "" TERM; echo ready >"$0"; while :; do sleep 300; done'
@@ -41,7 +49,7 @@ def test_a_server_records_itself_before_it_begins(tmp_path: Path) -> None:
 STARTER = """
 import os, sys
 from pathlib import Path
-from tidemark_devcluster.processes import start
+from tidemark_devcluster.control_plane.processes import start
 folder, die_with_starter = Path(sys.argv[1]), bool(sys.argv[2:])
 server = ["/bin/sh", "-c", "echo ready; exec sleep 300"]
 start(server, {"PATH": os.defpath}, folder, folder / "log", folder / "pid", die_with_starter)

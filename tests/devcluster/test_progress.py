@@ -2,7 +2,7 @@
 
 import io
 
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.build import Binaries
-from tidemark_devcluster.credentials import Tokens, kubeconfig, service_account_key
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.control_plane.credentials import Tokens, kubeconfig, service_account_key
+from tidemark_devcluster.control_plane.layout import Layout, write_private
+from tidemark_devcluster.control_plane.start import Options, choose_port
 from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
-from tidemark_devcluster.layout import Layout, write_private
 from tidemark_devcluster.main import main
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.start import Options, choose_port
+from tidemark_devcluster.programs.build import Binaries
 
 
 @pytest.fixture

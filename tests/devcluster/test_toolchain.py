@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_devcluster.cache import Cache
 from tidemark_devcluster.errors import ToolchainMissing
-from tidemark_devcluster.progress import Progress
-from tidemark_devcluster.toolchain import GO_BIN_NAME, environment, find_go, parse_version
+from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.toolchain import GO_BIN_NAME, environment, find_go, parse_version
 
 
 def a_go(folder: Path, version: str) -> Path:

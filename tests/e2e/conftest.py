@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.last_words import pytest_runtest_makereport
+from tests.e2e.failure_report import pytest_runtest_makereport
 from tests.e2e.remotes import fleet, home, network, r1, r1_of_module, r2, r2_of_module
 from tests.e2e.system import System, running
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 __all__ = [
     "fleet",

@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bounds import BOUND, until
 from tests.ports import free_port
-from tidemark_devcluster.build import ensure_toxiproxy
-from tidemark_devcluster.progress import Progress
+from tests.waiting import BOUND, until
+from tidemark_devcluster.programs.build import ensure_toxiproxy
+from tidemark_devcluster.programs.progress import Progress
 
 
 class Bridge:

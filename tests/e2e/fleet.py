@@ -15,28 +15,28 @@ from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from tests.bounds import BOUND
-from tests.controller.heard import Heard
+from tests.controller.recording_listener import Heard
 from tests.replica.plans import COLUMNS, SCHEMA
 from tests.replica.process import wait_until
+from tests.waiting import BOUND
 from tidemark_operator import metrics
-from tidemark_operator.controller.collection import OnReplica
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.notices import DataflowGone, IngestionReported
-from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.controller.succession import Succession
+from tidemark_operator.controller.controller_events import DataflowGone, IngestionReported
+from tidemark_operator.controller.frontiers.collection import OnReplica
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.frontiers.succession import Succession
 from tidemark_operator.fleet.fleet import Fleet as Operators
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.commands import Command, IndexTarget, InstanceConfig, Peek
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.expr import Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time, WriterTerm
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Frontiers, PeekError, PeekRows, Response
-from tidemark_protocol.storage import IngestionDescription
+from tidemark_protocol.messages.commands import Command, IndexTarget, InstanceConfig, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import Frontiers, PeekError, PeekRows, Response
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.ingestion import IngestionDescription
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import BIGINT
 
 LAG_MS = 5

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 
 GROUP, VERSION = "compute.tidemark.dev", "v1alpha1"
 

@@ -17,9 +17,9 @@ from tests.replica.conversing import unique
 from tests.replica.plans import copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
 from tests.replica.tables import Table, persisted
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_protocol.dataflow import DataflowDescription
-from tidemark_protocol.responses import Description
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.responses import Description
+from tidemark_protocol.plan.dataflow import DataflowDescription
 
 TERMS = itertools.count(1)
 STEP = 10

@@ -23,15 +23,15 @@ import grpc
 import pyarrow as pa
 import yaml
 
-from tests.bounds import BOUND
+from tests.directory_listing import matching, text_of
 from tests.e2e.reading import GROUP, VERSION, Reader
-from tests.looking import matching, text_of
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist import open_shard
-from tidemark_protocol.describe import description_from_proto
+from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb.compute_pb2 import DescribeRequest
 from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
-from tidemark_protocol.responses import Description
+from tidemark_protocol.wire.describe import description_from_proto
 
 CHECKOUT = Path(__file__).parents[2]
 # A whole system takes its time on a busy machine. Nothing below asserts on how long anything takes.
@@ -139,7 +139,7 @@ class System:
         if self.operator is not None:
             self.operator.terminate()
             self.operator.wait(PATIENCE_SECONDS)
-        stop = [sys.executable, "-m", "tidemark_operator.orchestrator.stop", str(self.home / "operator")]
+        stop = [sys.executable, "-m", "tidemark_operator.orchestrator.local.stop", str(self.home / "operator")]
         subprocess.run(stop, check=True, timeout=PATIENCE_SECONDS)
 
     # --- resources ---

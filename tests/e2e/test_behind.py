@@ -21,7 +21,7 @@ from tests.e2e.system import System, wait_for
 from tests.e2e.test_crash_processes import STATUS
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.responses import Description
+from tidemark_protocol.messages.responses import Description
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 NAMES = ("r1", "r2")

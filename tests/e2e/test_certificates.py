@@ -10,9 +10,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.bounds import BOUND
 from tests.e2e.system import System, running, wait_for
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_protocol.pb.compute_pb2 import DescribeRequest
 from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
 

@@ -16,7 +16,7 @@ import yaml
 
 from tests.e2e.oracle import expanded
 from tests.e2e.system import CHECKOUT, System, running, wait_for
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

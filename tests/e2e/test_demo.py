@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.runbooks import tutorial
+from tests.waiting import BOUND, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.e2e.fleet import Fleet
 from tests.e2e.remotes import Data, Remote
+from tests.metrics_client import scrape
 from tests.replica.process import wait_until
-from tests.scraped import scrape
-from tidemark_operator.controller.quarantine import Precautions
-from tidemark_protocol.responses import PeekError, PeekRows
+from tests.waiting import BOUND
+from tidemark_operator.controller.hydration.quarantine import Precautions
+from tidemark_protocol.messages.responses import PeekError, PeekRows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.directory_listing import matching, text_of
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.system import System, running, wait_for
-from tests.looking import matching, text_of
 from tests.s3_server import S3Server, beside
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

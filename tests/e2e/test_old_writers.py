@@ -18,7 +18,7 @@ from tests.replica.conversing import unique
 from tests.replica.plans import copies
 from tests.replica.process import wait_until
 from tests.replica.tables import Table, persisted
-from tidemark_operator.controller.succession import Succession
+from tidemark_operator.controller.frontiers.succession import Succession
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.system import System, wait_for
-from tidemark_protocol.understanding import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import UNDERSTOOD
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

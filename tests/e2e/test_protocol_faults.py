@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.e2e.fleet import Fleet
 from tests.e2e.remotes import STEP, Data, Remote
 from tests.replica.process import wait_until
-from tidemark_protocol.commands import CreateDataflow
+from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.responses import PeekError, PeekRows
+from tidemark_protocol.messages.commands import CreateDataflow
+from tidemark_protocol.messages.responses import PeekError, PeekRows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
+from tests.directory_listing import matching
 from tests.e2e.oracle import by_duckdb, expanded
 from tests.e2e.system import CLI, PATIENCE_SECONDS, System, is_to_be_asked_again, wait_for
-from tests.looking import matching
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

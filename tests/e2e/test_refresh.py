@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.oracle import Rows, by_duckdb, expanded, rows_of
 from tests.e2e.system import System, wait_for
 from tidemark_protocol.ids import Time
-from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_protocol.plan.refresh import RefreshSchedule
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.system import System, running, wait_for
 from tests.e2e.test_object_store import PER_NATION, keep_secret
 from tests.s3_server import S3Server
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.system import System, wait_for
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_protocol.responses import Description
+from tidemark_protocol.messages.responses import Description
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 

@@ -14,12 +14,19 @@ from tests.e2e.remotes import Remote, remote
 from tests.protocol.samples import A
 from tests.replica.conversing import unique
 from tests.replica.process import wait_until
-from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
-from tidemark_operator.fleet.running import now_ms
+from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
+from tidemark_operator.fleet.running_instance import now_ms
 from tidemark_persist import open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.storage import FilesSource, FilesTable, IngestedTable, IngestionDescription, Option, SourceTable
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.ingestion import (
+    FilesSource,
+    FilesTable,
+    IngestedTable,
+    IngestionDescription,
+    Option,
+    SourceTable,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -6,8 +6,8 @@ Some functions are admitted with literals alone that other functions have no use
 from __future__ import annotations
 
 from tests.planner.every_call import TYPES, calls_of
-from tidemark_protocol.expr import Call, ColumnRef, Literal
-from tidemark_protocol.functions import FUNCTIONS, call
+from tidemark_protocol.functions.registry import FUNCTIONS, call
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
 from tidemark_protocol.types import BOOLEAN, STRING
 from tidemark_replica.evaluator.functions import admits_expression
 

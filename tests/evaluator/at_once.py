@@ -18,17 +18,17 @@ import pyarrow as pa
 
 from tests.evaluator.edges import EDGES
 from tests.oracle.world import plain
-from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of
-from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of
 from tidemark_protocol.types import ColumnType
-from tidemark_replica.arrangement.columns import canonical
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.arrangement.rows.columns import canonical
 from tidemark_replica.evaluator.functions import admits_expression, compiled
 from tidemark_replica.evaluator.result import Result
 from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures, may_be_constant
-from tidemark_replica.render import catalyst
-from tidemark_replica.render.mfp import Select
-from tidemark_replica.render.scalar import Binding, Lifted, Lifter
+from tidemark_replica.render.expressions import catalyst
+from tidemark_replica.render.expressions.failable_sql import Binding, Lifted, Lifter
+from tidemark_replica.render.expressions.mfp import Select
+from tidemark_replica.values.arrow_types import arrow_type
 
 ROWS = 300
 FAILED = "failed"

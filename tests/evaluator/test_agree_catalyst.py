@@ -17,15 +17,15 @@ from tests.evaluator.at_once import check as check_each
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
 from tests.oracle.world import plain
 from tests.planner.every_call import ROW
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call, is_fallible
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.functions.registry import call, is_fallible
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, SqlType
 from tidemark_replica.evaluator import admits, evaluation
 from tidemark_replica.evaluator.functions import admits_expression
-from tidemark_replica.render import catalyst
-from tidemark_replica.render.mfp import compile_mfp
+from tidemark_replica.render.expressions import catalyst
+from tidemark_replica.render.expressions.mfp import compile_mfp
 
 pytestmark = pytest.mark.spark
 

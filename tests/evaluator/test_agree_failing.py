@@ -19,9 +19,9 @@ from tests.evaluator.at_once import Asked, check, rows_of
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, functions, tree
 from tests.oracle.seeds import seeds
 from tests.planner.every_call import ROW
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, walk
-from tidemark_protocol.functions import FUNCTIONS, call, is_fallible
-from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.functions.registry import FUNCTIONS, call, is_fallible
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, walk
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType, SqlType
 from tidemark_replica.evaluator import admits
 

@@ -17,9 +17,9 @@ from tests.evaluator.test_agree_failing import DEPTH, FLAG, IN_PARTS, NUMBER, OF
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
 from tests.oracle.seeds import seeds
 from tests.planner.every_call import ROW
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call
-from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 from tidemark_replica.evaluator.functions import admits_expression
 from tidemark_replica.evaluator.simplified import keeps_its_failures

@@ -11,12 +11,12 @@ import pytest
 
 from tests.evaluator.test_agree_catalyst import check
 from tidemark_protocol import decimals
-from tidemark_protocol.expr import Call, ColumnRef, Literal
-from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import ColumnType, SqlType
-from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.evaluator.functions import admits_expression
 from tidemark_replica.evaluator.wide_decimals import admits_wide, wide
+from tidemark_replica.values.arrow_types import arrow_type
 
 EXACT = Context(prec=100)
 OPERATORS = {"*": EXACT.multiply, "+": EXACT.add, "-": EXACT.subtract}

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.evaluator.edges import EDGES
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import FUNCTIONS, call
+from tidemark_protocol.functions.registry import FUNCTIONS, call
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING, ColumnType, SqlType
 
 DOUBLE, MONEY = SqlType("double"), SqlType("decimal", 15, 2)

@@ -18,11 +18,11 @@ import duckdb
 import pytest
 import yaml
 
-from tests.bounds import BOUND
-from tidemark_operator.resources.data_source import DataSource
-from tidemark_operator.resources.dataflow import CONTINUAL_TASK, INDEX, Dataflow
-from tidemark_protocol.planning import ExportRequest
-from tidemark_protocol.storage import FilesSource, FilesTable
+from tests.waiting import BOUND
+from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_operator.resources.manifest.dataflow import CONTINUAL_TASK, INDEX, Dataflow
+from tidemark_protocol.messages.planning import ExportRequest
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ROWS = {"flights": 336_776, "weather": 26_115, "planes": 3_322, "airlines": 16, "airports": 1_458}

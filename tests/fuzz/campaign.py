@@ -21,22 +21,29 @@ from tests.fuzz.garbler import Garbler
 from tests.protocol.samples import INGESTION, dataflow
 from tests.protocol.test_wire import COMMANDS, RESPONSES
 from tests.replica.plans import COLUMNS, copies, shard, transient
-from tidemark_protocol import codec, wire
-from tidemark_protocol import commands as c
-from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SubscribeSink
-from tidemark_protocol.describe import description_from_proto, description_to_proto
 from tidemark_protocol.errors import ProtocolError
-from tidemark_protocol.frames import pack_commands
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, ShardId, Time, WriterTerm
-from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import (
+    DescribedCollection,
+    DescribedDataflow,
+    DescribedShard,
+    Description,
+    Frontiers,
+)
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description, Frontiers
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import BIGINT, Column
-from tidemark_protocol.understanding import UNDERSTOOD
-from tidemark_replica.server import decode_source
+from tidemark_protocol.wire import protobuf
+from tidemark_protocol.wire.describe import description_from_proto, description_to_proto
+from tidemark_protocol.wire.frames import pack_commands
+from tidemark_replica.server.server import decode_source
 
 LONGEST = 12
 GENERATION = 200
@@ -72,7 +79,7 @@ DATAFLOWS = (
     transient("c", CopyToSink(COLUMNS, "/out", "csv")),
 )
 _SAID = [*COMMANDS, *OLDER, *(command for d in DATAFLOWS for command in _about(d))]
-_COMMANDS = [wire.command_to_proto(m) for m in _SAID]
+_COMMANDS = [protobuf.command_to_proto(m) for m in _SAID]
 _FRONTIERS = [
     Frontiers(id, *kinds) for id in (INDEX, VIEW) for kinds in ((Frontier.at(400),) * 3, (None, None, Frontier.at(500)))
 ]
@@ -92,7 +99,7 @@ _DESCRIPTION = description_to_proto(
 )
 _SOURCE = pb.InspectSourceRequest(source=codec.encode(INGESTION.source))
 _PIECE = pb.FetchStashRequest(uuid=StashEdge.UUID, offset=3)
-_RESPONSES = [wire.response_to_proto(m) for m in (*RESPONSES, *_FRONTIERS * 4)]
+_RESPONSES = [protobuf.response_to_proto(m) for m in (*RESPONSES, *_FRONTIERS * 4)]
 
 
 class Broken(AssertionError):

@@ -18,34 +18,34 @@ from typing import Any
 import grpc
 
 from tests.controller.worlds import INDEX, R1, VIEW, World, at
-from tests.model.pool import Pool
+from tests.model.fake_pool import Pool
 from tests.model.shards import Shards, SimShard, Watch
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.commands import Command, Peek
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.errors import PlanNotAllowed, ProtocolError
-from tidemark_protocol.frames import Unpacker, pack_responses, parse_frame
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.messages.commands import Command, Peek
+from tidemark_protocol.messages.responses import PeekRows, Response
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.responses import PeekRows, Response
-from tidemark_replica.client import Responder
-from tidemark_replica.compute_state import ComputeState
-from tidemark_replica.dataflows import Dataflows
+from tidemark_protocol.wire.frames import Unpacker, pack_responses, parse_frame
+from tidemark_replica.command_loop.compute_state import ComputeState
+from tidemark_replica.command_loop.executors import ExecutorWatch
+from tidemark_replica.command_loop.loop import Worker
+from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.installed_dataflows import Dataflows
 from tidemark_replica.errors import ConfigChanged, DataflowRefused, EpochRefused
-from tidemark_replica.executors import ExecutorWatch
-from tidemark_replica.export_state import ExportState
-from tidemark_replica.gate import Gate
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.mailbox import Mailbox
-from tidemark_replica.metrics import Metrics
-from tidemark_replica.peek_reader import Limits
-from tidemark_replica.peek_targets import Targets
-from tidemark_replica.peeks import Peeks
-from tidemark_replica.refusals import Refusals
-from tidemark_replica.server import ComputeService, Conversation, status_of
-from tidemark_replica.stash import PIECE_BYTES, Spool, Stash, Stashed
-from tidemark_replica.store_watch import StoreWatch
-from tidemark_replica.worker import Worker
+from tidemark_replica.events.client import Responder
+from tidemark_replica.events.mailbox import Mailbox
+from tidemark_replica.peek.peek_queue import Peeks
+from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.peek_targets import Targets
+from tidemark_replica.peek.result_stash import PIECE_BYTES, Spool, Stash, Stashed
+from tidemark_replica.server.epoch_gate import Gate
+from tidemark_replica.server.refusal_log import Refusals
+from tidemark_replica.server.server import ComputeService, Conversation, status_of
+from tidemark_replica.shards.store_watch import StoreWatch
+from tidemark_replica.telemetry.metrics import Metrics
 
 REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 

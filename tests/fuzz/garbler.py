@@ -16,8 +16,8 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from tidemark_protocol.frames import FRAME_VERSION
 from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_protocol.wire.frames import FRAME_VERSION
 
 NUMBERS = (0, 1, -1, 2, 250, 2**31, 2**32, 2**53, 2**63 - 2, 2**63 - 1, -(2**63))
 TEXTS = ("", "u1", "\0", "a\nb", "é" * 3, "\U0001f40b", "x" * 1025, "/", "..", "%s%n", "null")

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from tests.fuzz.campaign import Broken, Campaign
 from tests.fuzz.edges import ControllerEdge, ReplicaEdge
-from tidemark_protocol import wire
-from tidemark_protocol.commands import Hello
-from tidemark_replica.client import Client
-from tidemark_replica.mailbox import CommandsArrived
-from tidemark_replica.server import Conversation, parse_frame
+from tidemark_protocol.messages.commands import Hello
+from tidemark_protocol.wire import protobuf
+from tidemark_replica.events.client import Client
+from tidemark_replica.events.mailbox import CommandsArrived
+from tidemark_replica.server.server import Conversation, parse_frame
 
 FRAMES = 15_000
 
@@ -67,6 +67,6 @@ def test_a_planted_mistake_is_seen(monkeypatch: pytest.MonkeyPatch, mistake: str
     if mistake == "half a frame is taken":
         monkeypatch.setattr(Conversation, "take", _admitting_at_once)
     else:
-        monkeypatch.setattr(wire, "check_command", lambda command: None)
+        monkeypatch.setattr(protobuf, "check_command", lambda command: None)
     with pytest.raises(Broken):
         Campaign(0).run(4 * FRAMES)

@@ -8,12 +8,12 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.assemble import Named, describe
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
-from tidemark_protocol.dataflow import BuildDesc, IndexImport, ShardMetadata, SourceImport
-from tidemark_protocol.expr import ColumnRef
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.lir import Get
-from tidemark_protocol.planning import Planned, PlannedExport
-from tidemark_protocol.storage import IngestedTable, IngestionDescription, SourceTable, TpchSource
+from tidemark_protocol.messages.planning import Planned, PlannedExport
+from tidemark_protocol.plan.dataflow import BuildDesc, IndexImport, ShardMetadata, SourceImport
+from tidemark_protocol.plan.expr import ColumnRef
+from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription, SourceTable, TpchSource
+from tidemark_protocol.plan.lir import Get
 from tidemark_protocol.types import ColumnType
 
 ROW = (ColumnType(A.type, A.nullable),)

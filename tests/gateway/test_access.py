@@ -10,9 +10,9 @@ import pytest
 
 from tidemark_operator.certificates.peers import Trusted
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.gateway import access
-from tidemark_operator.gateway.access import Access, Doorkeeper, Forbidden, Unauthenticated, Unreviewed
-from tidemark_operator.gateway.listening import Listening, Tls
+from tidemark_operator.gateway.auth import access
+from tidemark_operator.gateway.auth.access import Access, Doorkeeper, Forbidden, Unauthenticated, Unreviewed
+from tidemark_operator.gateway.server.listener import Listening, Tls
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tidemark_operator.errors import TooMany
-from tidemark_operator.gateway.admission import Places, Room
+from tidemark_operator.gateway.admission.answer_memory import Places, Room
 
 
 async def entered(room: Room, size: int, inside: list[str], name: str, leave: asyncio.Event, by: str = "") -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from tests.authorities import DAY, Authority
 from tests.gateway.test_access import ApiServer
-from tidemark_operator.gateway.access import Doorkeeper, Forbidden, Unauthenticated
-from tidemark_operator.gateway.certificates import NotACertificate, read
+from tidemark_operator.gateway.auth.access import Doorkeeper, Forbidden, Unauthenticated
+from tidemark_operator.gateway.auth.client_certificates import NotACertificate, read
 from tidemark_operator.kube.reviews import Action, Reviews, User
 
 CLUSTER = Authority.named("cluster")

@@ -21,21 +21,21 @@ import grpc
 import pytest
 
 from tests.authorities import DAY, Authority, Pair
-from tests.bounds import BOUND, until
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
-from tidemark_devcluster.plane import ControlPlane
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.listening import Clients, Listening, Tls
-from tidemark_operator.gateway.server import Gateway
-from tidemark_operator.handlers.world import World
+from tidemark_operator.gateway.server.listener import Clients, Listening, Tls
+from tidemark_operator.gateway.server.server import Gateway
+from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
-from tidemark_operator.orchestrator.process import ProcessOrchestrator
+from tidemark_operator.orchestrator.local.orchestrator import ProcessOrchestrator
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_protocol.pb.gateway_pb2 import FrontiersRequest
 from tidemark_protocol.pb.gateway_pb2_grpc import GatewayStub

@@ -14,27 +14,27 @@ from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.moments import When
-from tidemark_operator.gateway.one_shot import must_fit, named, prepare
-from tidemark_operator.handlers.world import World
+from tidemark_operator.fleet.lag_histogram import BUCKETS, Lags, bucket_of
+from tidemark_operator.gateway.query.one_shot import must_fit, named, prepare
+from tidemark_operator.gateway.query.read_time import When
+from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.introspection import relations as relations_module
-from tidemark_operator.introspection.inline import RESULT, inlined
-from tidemark_operator.introspection.lags import BUCKETS, Lags, bucket_of
+from tidemark_operator.introspection.inline_rows import RESULT, inlined
 from tidemark_operator.introspection.relations import EVERY, Wanted, relations
 from tidemark_operator.introspection.relations import rows as relation_rows
-from tidemark_protocol import wire
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.codec import MAX_PLAN_BYTES, decode, encode
-from tidemark_protocol.commands import CreateDataflow
-from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.errors import MalformedPlan
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import Constant, ConstantRow, Get, OrderKey
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
-from tidemark_protocol.responses import Frontiers, Status
+from tidemark_protocol.messages.commands import CreateDataflow
+from tidemark_protocol.messages.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
+from tidemark_protocol.messages.responses import Frontiers, Status
+from tidemark_protocol.plan.codec import MAX_PLAN_BYTES, decode, encode
+from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import Constant, ConstantRow, Get, OrderKey
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType
+from tidemark_protocol.wire import protobuf
 
 (FRONTIERS,) = (r for r in relations() if r.name == "frontiers")
 WHOLE = tuple(ColumnType(c.type, c.nullable) for c in FRONTIERS.columns)
@@ -234,7 +234,7 @@ def test_what_no_replica_takes_in_is_not_sent() -> None:
     with pytest.raises(QueryRefused, match="Ask for fewer rows"):
         must_fit(large)
     with pytest.raises(MalformedPlan, match="larger than the limit"):
-        wire.command_from_proto(wire.command_to_proto(CreateDataflow(large)))
+        protobuf.command_from_proto(protobuf.command_to_proto(CreateDataflow(large)))
 
     deep = replace(peek, mfp=MapFilterProject(WHOLE, (nested(122),)))
     assert decode(encode(deep), PlannedPeek) == deep

@@ -10,18 +10,18 @@ from typing import cast
 import pytest
 
 from tests.controller.worlds import INPUT, LAG, R1, TERM, at
+from tests.metrics_client import Scraped, scrape
 from tests.protocol.samples import SHARD, dataflow
-from tests.scraped import Scraped, scrape
 from tidemark_operator import metrics
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.quarantine import Standing
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.listener import Listener
-from tidemark_operator.fleet.running import now_ms
+from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.running_instance import now_ms
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_protocol.responses import Frontiers
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.responses import Frontiers
 
 # between 256 and 512, and still there when it is told a while later
 BEHIND_SECONDS = 300

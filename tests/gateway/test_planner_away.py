@@ -11,13 +11,13 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_operator.planning import client
 from tidemark_operator.planning.client import FORGET_SECONDS, Away, PlannerClient
-from tidemark_protocol import codec
+from tidemark_protocol.messages.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused
+from tidemark_protocol.plan import codec
 
 QUERY = PlanQueryRequest("SELECT 1", Catalogue(()), "q/")
 DATAFLOW = PlanRequest("d", (), (), Catalogue(()), "u/")

@@ -10,11 +10,11 @@ from tests.gateway.registries import add_dataflow, registry
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import owners
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.access import Access, Forbidden
-from tidemark_operator.gateway.rights import allow, refuse
+from tidemark_operator.gateway.auth.access import Access, Forbidden
+from tidemark_operator.gateway.auth.rights import allow, refuse
 from tidemark_operator.kube.reviews import Action
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.planning import Diagnostic, Refused
+from tidemark_protocol.messages.planning import Diagnostic, Refused
 
 LISTS = ("list dataflows in namespace ns", "list datasources in namespace ns")
 S = "get datasources/data s in namespace ns"

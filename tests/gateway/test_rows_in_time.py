@@ -9,24 +9,26 @@ from typing import Any, cast
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.gateway.registries import registry, shard_of
-from tests.gateway.test_asking import Anybody
 from tests.gateway.test_metrics import fleet
-from tests.gateway.test_patience import READS, lost, told_of_the_table
+from tests.gateway.test_planner_admission import Anybody
+from tests.gateway.test_wait_policy import READS, lost, told_of_the_table
+from tests.waiting import BOUND
 from tidemark_operator.errors import NothingComplete
-from tidemark_operator.gateway import one_shot, patience, queries
-from tidemark_operator.gateway.asking import Asking
-from tidemark_operator.gateway.moments import Span, When, choose_time
-from tidemark_operator.gateway.statements import Statements
-from tidemark_operator.gateway.turns import Turns
-from tidemark_operator.handlers.world import World
-from tidemark_operator.introspection.inline import RESULT
+from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.admission.fair_planner_queue import Turns
+from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.query import one_shot
+from tidemark_operator.gateway.query import query as queries
+from tidemark_operator.gateway.query.read_time import Span, When, choose_time
+from tidemark_operator.gateway.query.statement_cache import Statements
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.introspection.inline_rows import RESULT
 from tidemark_operator.introspection.relations import EVERY, Wanted, relations, rows
-from tidemark_protocol.dataflow import BuildDesc, SourceImport
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import Constant, Get
-from tidemark_protocol.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlanQueryRequest
+from tidemark_protocol.messages.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlanQueryRequest
+from tidemark_protocol.plan.dataflow import BuildDesc, SourceImport
+from tidemark_protocol.plan.lir import Constant, Get
 from tidemark_protocol.types import Column, ColumnType
 
 (STATUSES,) = (relation for relation in relations() if relation.name == "statuses")
@@ -51,8 +53,8 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
     lost(instances).online = True
     told_of_the_table(instances)
     world = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get, planner=planner)
-    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", BOUND)
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
 
     def chosen(spans: Sequence[Span], when: When) -> Time:
         looks.append(when)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.controller.worlds import at
-from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeBehind
 from tidemark_operator.fleet.subscription import Backlog, Subscription
-from tidemark_operator.gateway import subscribes
-from tidemark_operator.gateway.subscribes import Teller
+from tidemark_operator.gateway.streams import subscribe
+from tidemark_operator.gateway.streams.subscribe import Teller
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import SubscribeBatch
+from tidemark_protocol.messages.responses import SubscribeBatch
 
 AS_OF = 100
 
@@ -65,7 +65,7 @@ def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
     upper: Frontier, part: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All before it has been told, of times that were told whole; what it was offered last it never took."""
-    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 0.01)
 
     async def story() -> None:
         client = Client(takes=1)
@@ -82,7 +82,7 @@ def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
 
 def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that going on tells nothing twice."""
-    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 60.0)
 
     async def story() -> None:
         client = Client(takes=0)
@@ -98,8 +98,8 @@ def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch)
 
 def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """However quickly it takes the rest, of which there may be 62 MiB; what it has of it counts for nothing."""
-    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr(subscribes, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(subscribe, "CHUNK_BYTES", 1)
 
     async def story() -> None:
         client = Client(takes=1)
@@ -117,7 +117,7 @@ def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytes
 
 def test_who_takes_nothing_and_is_not_behind_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """For as long as it wants."""
-    monkeypatch.setattr(subscribes, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 0.0)
 
     async def story() -> None:
         client = Client(takes=0)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.why import Cause, Seen, SeenReplica, why
+from tidemark_operator.gateway.explanations.why import Cause, Seen, SeenReplica, why
 from tidemark_protocol.ids import Time
-from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_protocol.plan.refresh import RefreshSchedule
 
 
 def table(name: str, upper: int, obstacle: str = "") -> Seen:

@@ -17,19 +17,8 @@ import pyarrow as pa
 from tests.golden.values import INGESTIONS, REVISION
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.catalogue.registry import PendingRevision, Together
-from tidemark_operator.controller.quarantine import Death, Suspicion
-from tidemark_operator.handlers.marks import document, pending_document
-from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
-from tidemark_operator.kube.revisions import Owner, build_revision
-from tidemark_operator.orchestrator import launch
-from tidemark_operator.orchestrator.interface import Exit
-from tidemark_operator.orchestrator.kubernetes.names import shape_of
-from tidemark_operator.orchestrator.record import Attempts, Home
-from tidemark_operator.planning.revision import ActiveRevision
-from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.digest import spec_digest
-from tidemark_operator.resources.meta import Meta, Namespace, Uid
-from tidemark_operator.resources.status import (
+from tidemark_operator.controller.hydration.quarantine import Death, Suspicion
+from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
     FileCounters,
     Incarnation,
@@ -39,18 +28,29 @@ from tidemark_operator.resources.status import (
     data_source_status,
     suspects_status,
 )
-from tidemark_persist.log_entry import Change, DataFile
+from tidemark_operator.handlers.revisions.revision_marks import document, pending_document
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_operator.kube.revisions import Owner, build_revision
+from tidemark_operator.orchestrator.interface import Exit
+from tidemark_operator.orchestrator.kubernetes.names import shape_of
+from tidemark_operator.orchestrator.local import launch
+from tidemark_operator.orchestrator.local.process_record import Attempts, Home
+from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.digest import spec_digest
+from tidemark_operator.resources.manifest.meta import Meta, Namespace, Uid
+from tidemark_persist.log.entry import Change, DataFile
 from tidemark_persist.times import Term
 from tidemark_persist.times import Time as PersistTime
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
-from tidemark_protocol.reductions import OrderKey
-from tidemark_replica.arrangement.batch import BatchRef
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.error_text import error_text
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.tpch.source import TpchIngestion
+from tidemark_replica.values.error_text import error_text
 
 META = Meta(Namespace("ns"), "revenue", Uid("0a1b2c3d-4e5f"), 1, "7", False, ())
 DATAFLOW_OWNER = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, META)

@@ -18,9 +18,9 @@ import pytest
 
 from tests.golden.values import COLUMN, MEMBERS
 from tidemark_operator.planning.revision import DataflowRevision
-from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan
-from tidemark_protocol.expr import ColumnRef
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.types import BIGINT
 from tidemark_protocol.vocabulary import VOCABULARY, WIRE_NAME, Entry, entry_of, wire_name, wire_name_of
 
@@ -38,7 +38,7 @@ VOCABULARY_CHANGED = """the vocabulary differs from tests/golden/vocabulary.json
 Where a class or an attribute was renamed: keep its wire name, with @wire_name("...") or
 field(metadata={{WIRE_NAME: "..."}}).
 Where something was added: new fields need a default; write the line above into vocabulary.json, a value into
-values.py and its line into members.tsv. A plan that uses it needs a word in understanding.py.
+values.py and its line into members.tsv. A plan that uses it needs a word in plan/plan_features.py.
 Where something was removed, or has another default: stored plans cannot be read any more, or mean something else.
 Keep it, or change the format and add a line to CHANGELOG.md."""
 

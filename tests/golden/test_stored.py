@@ -20,20 +20,20 @@ import pytest
 
 from tests.golden.stored import ATTEMPTS, LAYOUT, MANIFEST, PROCESS, STORED
 from tests.golden.values import INGESTIONS, REVISION
-from tidemark_operator.handlers.slot_record import Record as SlotRecord
+from tidemark_operator.handlers.hydration.hydration_slot_record import Record as SlotRecord
 from tidemark_operator.kube.revisions import parse_revision
-from tidemark_operator.orchestrator.liveness import ProcessId
-from tidemark_operator.orchestrator.record import Home, Record
+from tidemark_operator.orchestrator.local.process_record import Home, Record
 from tidemark_operator.planning.revision import DataflowRevision
+from tidemark_operator.process_liveness import ProcessId
 from tidemark_persist import ShardDeleted, create_or_open, open_shard
-from tidemark_persist.claim import claimed
-from tidemark_persist.lease import oldest_leased
-from tidemark_persist.storage import Storage
-from tidemark_persist.vacuum import read_mark
-from tidemark_protocol.storage import IngestionDescription
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.error_text import told
+from tidemark_persist.log.conditional_put import claimed
+from tidemark_persist.maintenance.lease import oldest_leased
+from tidemark_persist.maintenance.vacuum import read_mark
+from tidemark_persist.storage.storage import Storage
+from tidemark_protocol.plan.ingestion import IngestionDescription
+from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.storage.files.source import FilesIngestion
+from tidemark_replica.values.error_text import told
 
 HERE = Path(__file__).parent
 GOLDEN: Mapping[str, Any] = json.loads((HERE / "stored.json").read_text())

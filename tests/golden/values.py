@@ -5,8 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark_operator.planning.revision import DataflowRevision, Parent
-from tidemark_protocol.commands import IndexTarget, InstanceConfig, Peek, ShardTarget
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.ids import Digest, GlobalId, LocalId, ShardId, Time
+from tidemark_protocol.messages.commands import IndexTarget, InstanceConfig, Peek, ShardTarget
+from tidemark_protocol.messages.planning import (
+    Catalogue,
+    Diagnostic,
+    ExportRequest,
+    Finishing,
+    Planned,
+    PlannedExport,
+    PlannedOneShot,
+    PlannedPeek,
+    PlannedTask,
+    PlanQueryRequest,
+    PlanRequest,
+    Refused,
+    Relation,
+    SharedIndex,
+    TaskRequest,
+    ViewRequest,
+)
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     ClientSink,
     ContinualTaskSink,
@@ -22,9 +41,17 @@ from tidemark_protocol.dataflow import (
     SourceImport,
     SubscribeSink,
 )
-from tidemark_protocol.expr import Call, ColumnRef, Literal
-from tidemark_protocol.ids import Digest, GlobalId, LocalId, ShardId, Time
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.ingestion import (
+    FilesSource,
+    FilesTable,
+    IngestedTable,
+    IngestionDescription,
+    Option,
+    SourceTable,
+    TpchSource,
+)
+from tidemark_protocol.plan.lir import (
     ArrangeBy,
     Changes,
     Constant,
@@ -50,26 +77,8 @@ from tidemark_protocol.lir import (
     Union,
     Window,
 )
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import (
-    Catalogue,
-    Diagnostic,
-    ExportRequest,
-    Finishing,
-    Planned,
-    PlannedExport,
-    PlannedOneShot,
-    PlannedPeek,
-    PlannedTask,
-    PlanQueryRequest,
-    PlanRequest,
-    Refused,
-    Relation,
-    SharedIndex,
-    TaskRequest,
-    ViewRequest,
-)
-from tidemark_protocol.reductions import (
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
+from tidemark_protocol.plan.reductions import (
     AccumulableReduce,
     Aggregate,
     BasicReduce,
@@ -80,16 +89,7 @@ from tidemark_protocol.reductions import (
     WindowCall,
     WindowFrame,
 )
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.storage import (
-    FilesSource,
-    FilesTable,
-    IngestedTable,
-    IngestionDescription,
-    Option,
-    SourceTable,
-    TpchSource,
-)
+from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
 
 MONEY = SqlType("decimal", 15, 2)

@@ -14,7 +14,9 @@ from tidemark_operator.catalogue.registry import DataflowState, PendingRevision,
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
+from tidemark_protocol.messages.planning import PlannedExport
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     ContinualTaskSink,
     DataflowDescription,
@@ -25,9 +27,7 @@ from tidemark_protocol.dataflow import (
     SinkExport,
     SourceImport,
 )
-from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get
-from tidemark_protocol.planning import PlannedExport
+from tidemark_protocol.plan.lir import Get
 
 
 def table(name: str, version: int) -> ShardMetadata:

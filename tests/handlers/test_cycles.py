@@ -14,20 +14,20 @@ from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.errors import Rejected
-from tidemark_operator.handlers.marks import Marks
-from tidemark_operator.handlers.planners_turn import PlannersTurn
-from tidemark_operator.handlers.revise import Reviser
+from tidemark_operator.handlers.revisions.plan_revision import Reviser
+from tidemark_operator.handlers.revisions.planner_queue import PlannersTurn
+from tidemark_operator.handlers.revisions.revision_marks import Marks
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body
 from tidemark_operator.kube.revisions import Owner, build_revision
-from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.digest import spec_digest
-from tidemark_operator.resources.meta import Meta
-from tidemark_protocol.dataflow import BuildDesc, SourceImport
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.digest import spec_digest
+from tidemark_operator.resources.manifest.meta import Meta
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
-from tidemark_protocol.lir import Constant, Get
-from tidemark_protocol.planning import Planned, PlannedExport, PlanRequest
-from tidemark_protocol.responses import DescribedShard, Description
+from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
+from tidemark_protocol.messages.responses import DescribedShard, Description
+from tidemark_protocol.plan.dataflow import BuildDesc, SourceImport
+from tidemark_protocol.plan.lir import Constant, Get
 
 NAMES = ("a", "b")
 VIEW = PlannedExport("v", "materializedView", GlobalId("o"), (A,), ())

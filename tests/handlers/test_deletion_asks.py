@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion import ASK_AGAIN_MS, LATE_MS, Doomed, ShardDeletions
-from tidemark_protocol.commands import DeleteShard
 from tidemark_protocol.ids import ReplicaId, ShardId
-from tidemark_protocol.responses import ShardDeleted
+from tidemark_protocol.messages.commands import DeleteShard
+from tidemark_protocol.messages.responses import ShardDeleted
 
 TABLE = Doomed(ShardId("t"), "/data/ns/d/v/v1")
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tests.crds.manifests import bent
-from tidemark_operator.controller.troubles import Troubles
-from tidemark_operator.handlers.replica_statuses import replica_status_of
-from tidemark_operator.handlers.world import World
+from tidemark_operator.controller.reports.replica_problems import Troubles
+from tidemark_operator.handlers.publish.status_documents import Now
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.status.replica_statuses import replica_status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REPLICAS
 from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, Trouble, Workers, replica_id
-from tidemark_operator.resources.instance_conditions import InstanceFacts
-from tidemark_operator.resources.meta import InstanceName, Namespace
-from tidemark_operator.resources.status import Now
+from tidemark_operator.resources.conditions.instance import InstanceFacts
+from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
 
 QUOTA = {"reason": "QuotaExceeded", "message": 'pods "try-x" is forbidden: exceeded quota: q'}
 BODY = bent("ComputeReplica", {"instance": "default"}, "r1")

@@ -12,10 +12,10 @@ from tests.handlers.revisions import dataflow as state
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.installer import choose_as_of, has_ended
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
+from tidemark_operator.handlers.revisions.installer import choose_as_of, has_ended
 from tidemark_protocol.ids import Time
-from tidemark_protocol.responses import DescribedCollection, DescribedDataflow, Description
+from tidemark_protocol.messages.responses import DescribedCollection, DescribedDataflow, Description
+from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
 
 D = state("d", None)
 

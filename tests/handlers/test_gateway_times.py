@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.controller.worlds import EMPTY, at
+from tests.waiting import BOUND
 from tidemark_operator.errors import NothingComplete, QueryRefused, TimeNotReadable
-from tidemark_operator.gateway import patience
-from tidemark_operator.gateway.moments import Span, When, choose_time
+from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.query.read_time import Span, When, choose_time
 from tidemark_protocol.frontier import Frontier
 
 
@@ -102,23 +102,23 @@ def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count()
 
 def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
     """An index begins at 80, and of the table the operator has heard up to 70 so far."""
-    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", BOUND)
-    monkeypatch.setattr(patience, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     heard = iter([at(70), at(80), at(90)])
 
     def spans() -> Sequence[Span]:
         return [Span("index", at(80), at(200)), Span("table", at(0), next(heard))]
 
-    assert asyncio.run(patience.when_possible(lambda: choose_time(spans(), When()))) == 89
+    assert asyncio.run(wait_policy.when_possible(lambda: choose_time(spans(), When()))) == 89
     assert list(heard) == []
 
 
 def test_a_query_waits_for_a_common_time_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """A view that hydrates for an hour is not waited for; what is refused otherwise is not waited for either."""
-    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", 0.01)
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", 0.01)
     with pytest.raises(NothingComplete, match="still at it has no complete time yet"):
-        asyncio.run(patience.when_possible(lambda: choose_time([Span("still at it", at(80), at(80))], When())))
+        asyncio.run(wait_policy.when_possible(lambda: choose_time([Span("still at it", at(80), at(80))], When())))
 
-    monkeypatch.setattr(patience, "COMMON_TIME_SECONDS", float("inf"))
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))
     with pytest.raises(QueryRefused, match="is not complete at 100 yet"):
-        asyncio.run(patience.when_possible(lambda: choose_time(readable(40, at(100)), When(100))))
+        asyncio.run(wait_policy.when_possible(lambda: choose_time(readable(40, at(100)), When(100))))

@@ -15,18 +15,18 @@ from tests.protocol.samples import INGESTION
 from tests.replica.plans import COLUMNS, transient
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.ingestion import Ingester
-from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler, failure_of
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.ingester_choice import Ingester
+from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler, failure_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_protocol.dataflow import SourceImport, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.responses import IngestionStatus
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.responses import IngestionStatus
+from tidemark_protocol.plan.dataflow import SourceImport, SubscribeSink
 
 KEY = Key(DATA_SOURCES, "ns", "s")
 SPEC = {"instance": "default", "loadGenerator": {"tpch": {}}}

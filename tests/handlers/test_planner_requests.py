@@ -8,17 +8,12 @@ from tests.handlers.revisions import dataflow, rev
 from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
 from tidemark_operator.catalogue.registry import Answer
-from tidemark_operator.handlers.planner_requests import (
-    must_ask,
-    plan_request,
-    remember,
-    standing,
-)
-from tidemark_operator.planning.blame import FIRST_PAUSE_MS, MAX_PAUSE_MS
-from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.dataflow_conditions import PlanRefused, WaitingForInputs
+from tidemark_operator.handlers.revisions.planner_requests import must_ask, plan_request, remember, standing
+from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS, MAX_PAUSE_MS
+from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
+from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_protocol.ids import Digest
-from tidemark_protocol.planning import Diagnostic, Planned, Refused
+from tidemark_protocol.messages.planning import Diagnostic, Planned, Refused
 
 FLOW = Dataflow.parse(manifest({"sql": "SELECT 1 AS a", "index": {}}))
 Q, OTHER = Digest("q"), Digest("other")

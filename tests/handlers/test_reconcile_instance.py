@@ -9,8 +9,8 @@ import pytest
 
 from tests.handlers.worlds import ANOTHER, ONE, READABLE, UNREADABLE, Somewhere
 from tests.resources.manifests import body
-from tidemark_operator.controller.read_policy import KEEP_ALL_MS
-from tidemark_operator.handlers.reconcile_dataflow import DataflowReconciler
+from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS
+from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATAFLOWS
 

@@ -11,8 +11,8 @@ import pytest
 from tests.handlers.worlds import Somewhere
 from tests.resources.manifests import body, dataflow
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
-from tidemark_operator.handlers.operator import Operator
-from tidemark_operator.handlers.rounds import LEAST
+from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
+from tidemark_operator.handlers.round_robin import LEAST
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
 

@@ -6,18 +6,18 @@ import pytest
 
 from tests.protocol.samples import DATAFLOW
 from tidemark_operator.catalogue.registry import DataflowState
-from tidemark_operator.controller.collection import Collection, OnReplica
-from tidemark_operator.handlers.statuses import _files, _first_error, _remembered
+from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.handlers.publish.status_documents import FileCounters, Now
+from tidemark_operator.handlers.status.statuses import _files, _first_error, _remembered
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
-from tidemark_operator.resources.dataflow_conditions import DataflowFacts, Stored, dataflow_conditions
-from tidemark_operator.resources.instance_conditions import InstanceFacts
-from tidemark_operator.resources.meta import InstanceName, Namespace
-from tidemark_operator.resources.status import FileCounters, Now
+from tidemark_operator.resources.conditions.dataflow import DataflowFacts, Stored, dataflow_conditions
+from tidemark_operator.resources.conditions.instance import InstanceFacts
+from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
-from tidemark_protocol.storage import FilesSource
+from tidemark_protocol.plan.ingestion import FilesSource
 from tidemark_replica.storage.files.source import FilesIngestion
 
 

@@ -15,18 +15,18 @@ from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.protocol.samples import INGESTION
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.handlers.reconcile_data_source import DataSourceReconciler
-from tidemark_operator.handlers.statuses import status_of
+from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
+from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_persist import create_or_open, open_shard
-from tidemark_protocol import codec
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.responses import Description
-from tidemark_protocol.storage import SourceTable
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.ingestion import SourceTable
 from tidemark_protocol.types import BIGINT, Column
-from tidemark_replica.shards import ShardHandles, told
+from tidemark_replica.shards.shards import ShardHandles, told
 
 SPEC = {"instance": "default", "loadGenerator": {"tpch": {}}}
 TABLE = SourceTable("t", (Column("a", BIGINT),))

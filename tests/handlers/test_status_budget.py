@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tidemark_operator.handlers.status_budget import OBJECT_INTERVAL_SECONDS, StatusBudget
+from tidemark_operator.handlers.publish.status_budget import OBJECT_INTERVAL_SECONDS, StatusBudget
 
 
 def write(budget: StatusBudget[int], keys: list[int], now: float) -> list[int]:

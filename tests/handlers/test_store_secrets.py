@@ -11,7 +11,7 @@ import pytest
 
 from tests.resources.manifests import body
 from tidemark_operator.certificates.files import FileStore
-from tidemark_operator.handlers.store_secrets import StoreSecrets
+from tidemark_operator.handlers.reconcile.store_secrets import StoreSecrets
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import INSTANCES, Body
 

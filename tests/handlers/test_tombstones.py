@@ -11,8 +11,8 @@ from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
 from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tidemark_operator.handlers.deletion import Deleter
-from tidemark_protocol.commands import DeleteShard
 from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.commands import DeleteShard
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_operator.handlers import work_queue
 from tidemark_operator.handlers.work_queue import STALE, KeyedQueue, WorkQueue, backoff_seconds
 

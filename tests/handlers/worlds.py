@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from tests.controller.heard import Heard
+from tests.controller.recording_listener import Heard
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.handlers.reconcile_instance import align_replicas, prepare_instance
-from tidemark_operator.handlers.world import World
+from tidemark_operator.handlers.reconcile.instance import align_replicas, prepare_instance
+from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import INSTANCES, REPLICAS
 from tidemark_operator.kube.leadership import Leadership

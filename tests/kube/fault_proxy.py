@@ -23,7 +23,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 
 
 class Fault(Enum):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_operator.kube import leadership
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.lease import PROCESS, Seen, now_seconds
-from tidemark_operator.kube.whereabouts import has_ended, here
+from tidemark_operator.kube.lease_holder_process import has_ended, here
 
 
 def lease(holder: str = "a", renewed: str = "1", term: int = 3, process: str = "") -> Body:

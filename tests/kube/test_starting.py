@@ -10,7 +10,7 @@ import pytest
 from tidemark_operator import main
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.handlers.default_instance import DefaultInstance
-from tidemark_operator.kube import starting
+from tidemark_operator.kube import startup_retry
 from tidemark_operator.kube.client import ApiError, Conflict, Invalid
 
 
@@ -31,7 +31,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch, orchestrator: Stumbling) -> None:
         return orchestrator, None, None
 
     monkeypatch.setattr(main, "_orchestrator", made)
-    monkeypatch.setattr(starting, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(startup_retry, "AGAIN_SECONDS", 0)
     there = cast(Any, None)
     world = asyncio.run(main._world(there, there, there, there, "me"))
     assert cast(Any, world.orchestrator) is orchestrator
@@ -45,7 +45,7 @@ def test_an_api_server_that_stumbles_at_a_takeover_is_asked_again(monkeypatch: p
 
     assert stumbling.left == 0
     with pytest.raises(ApiError):
-        take_over(monkeypatch, Stumbling(status, starting.TRIES))
+        take_over(monkeypatch, Stumbling(status, startup_retry.TRIES))
 
 
 def test_an_api_server_that_refuses_at_a_takeover_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ class Instances:
 
 
 def make_default(monkeypatch: pytest.MonkeyPatch, instances: Instances) -> None:
-    monkeypatch.setattr(starting, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(startup_retry, "AGAIN_SECONDS", 0)
     default = DefaultInstance.parse("ns/default", "/data")
     assert default is not None
     asyncio.run(default.ensure(cast(Any, instances)))

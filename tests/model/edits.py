@@ -13,12 +13,12 @@ from tests.model.operator import LAG, Durable, Operator, Running, Seen, Spec
 from tests.model.questions import peek
 from tests.model.subscribes import Clients
 from tests.model.world import REPLICAS, TABLES, World
-from tidemark_operator.catalogue.closure import is_stale
+from tidemark_operator.catalogue.replacement_closure import is_stale
+from tidemark_operator.controller.answers.peeks import PeekAnswer
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.handlers.installer import restore
+from tidemark_operator.handlers.revisions.installer import restore
 from tidemark_protocol.ids import GlobalId, ShardId
 
 

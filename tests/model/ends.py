@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.left_out import tables_of
-from tidemark_protocol.dataflow import DataflowDescription
+from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_protocol.plan.dataflow import DataflowDescription
 
 
 def is_sealed(instance: Instance, description: DataflowDescription, now_ms: int) -> bool:

@@ -14,24 +14,24 @@ from dataclasses import dataclass, field
 from tests.model.shards import Shards, SimShard
 from tests.model.world import TABLES
 from tests.replica.plans import COLUMNS, copies, shard
-from tidemark_operator.catalogue.closure import as_replaced
 from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Registry, Together
+from tidemark_operator.catalogue.replacement_closure import as_replaced
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import Notice
-from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Waiting
-from tidemark_operator.handlers.installer import choose_as_of, hold_stored, install, retire
-from tidemark_operator.handlers.marks import promote, roll_forward
-from tidemark_operator.handlers.replacement import Keep, Replace, Serve, decide
-from tidemark_operator.handlers.takeover import held_back
+from tidemark_operator.handlers.revisions.installer import choose_as_of, hold_stored, install, retire
+from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
+from tidemark_operator.handlers.revisions.revision_marks import promote, roll_forward
+from tidemark_operator.handlers.revisions.takeover import held_back
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, ShardId, WriterTerm
-from tidemark_protocol.planning import PlannedExport
-from tidemark_protocol.responses import Description
+from tidemark_protocol.messages.planning import PlannedExport
+from tidemark_protocol.messages.responses import Description
 
 NAMESPACE, INSTANCE, LAG = "ns", "default", 50
 

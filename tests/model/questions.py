@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark_operator.controller.peeks import PATIENCE_MS, PeekAnswer
-from tidemark_protocol.commands import IndexTarget, Peek
+from tidemark_operator.controller.answers.peeks import PATIENCE_MS, PeekAnswer
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import PeekError, PeekResponse, PeekRows
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
 
 if TYPE_CHECKING:
     from tests.model.world import World

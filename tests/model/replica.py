@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.model.ends import all_finished
-from tests.model.pool import Pool
+from tests.model.fake_pool import Pool
 from tests.model.shards import Shards, Storage, Violation, Watch
 from tests.model.subscribes import Copier, Sender
-from tidemark_operator.controller.left_out import tables_of
-from tidemark_protocol.commands import (
+from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
+from tidemark_protocol.errors import ProtocolError
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import Epoch, GlobalId, ShardId
+from tidemark_protocol.messages.commands import (
     Command,
     CreateDataflow,
     CreateInstance,
@@ -29,30 +32,27 @@ from tidemark_protocol.commands import (
     InstanceConfig,
     Peek,
 )
-from tidemark_protocol.dataflow import CopyToSink, MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
-from tidemark_protocol.errors import ProtocolError
-from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import Epoch, GlobalId, ShardId
-from tidemark_protocol.responses import Description, PeekRows, Response
-from tidemark_protocol.understanding import UNDERSTOOD
-from tidemark_replica.client import Client, Responder
-from tidemark_replica.compute_state import ComputeState
-from tidemark_replica.dataflows import Dataflows
+from tidemark_protocol.messages.responses import Description, PeekRows, Response
+from tidemark_protocol.plan.dataflow import CopyToSink, MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
+from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_replica.command_loop.compute_state import ComputeState
+from tidemark_replica.command_loop.executors import ExecutorWatch
+from tidemark_replica.command_loop.loop import Worker
+from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.installed_dataflows import Dataflows
 from tidemark_replica.errors import EpochRefused
-from tidemark_replica.executors import ExecutorWatch
-from tidemark_replica.export_state import ExportState
-from tidemark_replica.gate import Gate
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.mailbox import ClientGone, CommandsArrived, Mailbox
-from tidemark_replica.metrics import Metrics
-from tidemark_replica.outbox import Outbox
-from tidemark_replica.peek_targets import Targets
-from tidemark_replica.peeks import Peeks
-from tidemark_replica.refusals import Refusals
-from tidemark_replica.server import Conversation
-from tidemark_replica.stash import Stash
-from tidemark_replica.store_watch import StoreWatch
-from tidemark_replica.worker import Worker
+from tidemark_replica.events.client import Client, Responder
+from tidemark_replica.events.mailbox import ClientGone, CommandsArrived, Mailbox
+from tidemark_replica.events.outbox import Outbox
+from tidemark_replica.peek.peek_queue import Peeks
+from tidemark_replica.peek.peek_targets import Targets
+from tidemark_replica.peek.result_stash import Stash
+from tidemark_replica.server.epoch_gate import Gate
+from tidemark_replica.server.refusal_log import Refusals
+from tidemark_replica.server.server import Conversation
+from tidemark_replica.shards.store_watch import StoreWatch
+from tidemark_replica.telemetry.metrics import Metrics
 
 TERM = 2**63 - 1
 """The highest leadership term that there can be: a stranger's is none above it."""

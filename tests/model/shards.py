@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from tidemark_protocol.commands import AllowShardCompaction, StorageCommand
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
-from tidemark_protocol.responses import DescribedShard, Response, ShardFrontiers
+from tidemark_protocol.messages.commands import AllowShardCompaction, StorageCommand
+from tidemark_protocol.messages.responses import DescribedShard, Response, ShardFrontiers
 
 
 class Violation(AssertionError):

@@ -7,17 +7,17 @@ import random
 from tests.fuzz.garbler import Garbler
 from tests.model.replica import CONFIG, TERM
 from tests.protocol.test_wire import COMMANDS, RESPONSES
-from tidemark_protocol import wire
-from tidemark_protocol.commands import CreateInstance, Hello, InitializationComplete
 from tidemark_protocol.errors import ProtocolError
-from tidemark_protocol.frames import Unpacker, pack_commands, parse_frame
 from tidemark_protocol.ids import Epoch
-from tidemark_protocol.responses import Response
+from tidemark_protocol.messages.commands import CreateInstance, Hello, InitializationComplete
+from tidemark_protocol.messages.responses import Response
+from tidemark_protocol.wire import protobuf
+from tidemark_protocol.wire.frames import Unpacker, pack_commands, parse_frame
 
 FIRST_CONNECTION = 1_000
 """Ours count from here: those before are gone."""
-_COMMANDS = [wire.command_to_proto(c) for c in COMMANDS]
-_RESPONSES = [wire.response_to_proto(r) for r in RESPONSES]
+_COMMANDS = [protobuf.command_to_proto(c) for c in COMMANDS]
+_RESPONSES = [protobuf.response_to_proto(r) for r in RESPONSES]
 
 
 def commands(seed: int) -> list[bytes]:

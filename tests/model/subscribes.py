@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tests.replica.plans import COLUMNS, copies, shard
-from tidemark_operator.controller.copies import CopyAnswer
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.subscribes import SubscribeAdvanced
-from tidemark_operator.controller.transients import LAG_MS
+from tidemark_operator.controller.answers.client_dataflows import LAG_MS
+from tidemark_operator.controller.answers.copies import CopyAnswer
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import Waiting
-from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages.responses import (
     CopyToDone,
     CopyToDropped,
     CopyToResponse,
@@ -29,6 +28,7 @@ from tidemark_protocol.responses import (
     SubscribeDropped,
     SubscribeResponse,
 )
+from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
 
 if TYPE_CHECKING:
     from tests.model.world import World

@@ -21,10 +21,10 @@ from hypothesis.stateful import invariant, precondition, rule, run_state_machine
 
 from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
 from tests.model.world import REPLICAS, TABLES
-from tidemark_operator.controller.left_out import tables_of
+from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ReplicaId, ShardId, Time
-from tidemark_protocol.responses import Description, Response, ShardFrontiers
+from tidemark_protocol.messages.responses import Description, Response, ShardFrontiers
 
 PARTS = 4
 NEVER_MS = 3_600_000

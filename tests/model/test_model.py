@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.model.world import REPLICAS, TABLES, World
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages.responses import (
     Description,
     Frontiers,
     PeekCanceled,

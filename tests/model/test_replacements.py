@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.model.edits import EditedWorld
 from tests.model.operator import Spec
 from tests.model.world import REPLICAS, TABLES
-from tidemark_operator.handlers.takeover import held_back
+from tidemark_operator.handlers.revisions.takeover import held_back
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.responses import Status
+from tidemark_protocol.messages.responses import Status
 
 R1, R2 = REPLICAS[:2]
 

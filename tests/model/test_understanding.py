@@ -17,7 +17,7 @@ from tests.model.replica import SimReplica
 from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
 from tests.model.world import REPLICAS, TABLES
 from tidemark_protocol.ids import ReplicaId
-from tidemark_protocol.understanding import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import UNDERSTOOD
 
 PARTS = 4
 KINDS = ("refreshed view", "index and refreshed view")

@@ -14,29 +14,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from tests.model import ends, strangers
-from tests.model.kept import Connection, Stored
+from tests.model.model_state import Connection, Stored
 from tests.model.questions import Questions, peek
 from tests.model.replica import SimReplica
 from tests.model.shards import Shards, SimShard, Violation
 from tests.model.subscribes import Clients
 from tests.replica.plans import copies, shard
-from tidemark_operator.controller.as_of import AsOfRequest, Input, select_as_of
-from tidemark_operator.controller.collection import Collection
-from tidemark_operator.controller.dataflows import Dataflow
-from tidemark_operator.controller.early import FrontierPair
+from tidemark_operator.controller.answers.peeks import PeekAnswer
+from tidemark_operator.controller.controller_events import HydratedAsSuspect, Notice
+from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
+from tidemark_operator.controller.frontiers.collection import Collection
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.future_reports import FrontierPair
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.hydration.quarantine import Precautions, Standing
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.controller.notices import HydratedAsSuspect, Notice
-from tidemark_operator.controller.peeks import PeekAnswer
-from tidemark_operator.controller.quarantine import Precautions, Standing
-from tidemark_operator.controller.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.installer import running_sinces
+from tidemark_operator.handlers.revisions.installer import running_sinces
 from tidemark_operator.planning.revision import view_shards
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import Description, Response
+from tidemark_protocol.messages.responses import Description, Response
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_protocol.plan.refresh import RefreshSchedule
 
 LAG = 50
 TABLES = (ShardId("t0"), ShardId("t1"))

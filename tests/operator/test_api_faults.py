@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
-from tests.controller.test_plans import revision
+from tests.controller.test_revision_identities import revision
 from tests.kube.fault_proxy import AT_ONCE, Asked, Fault, FaultProxy, fault_proxy
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
-from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.kube import client
 from tidemark_operator.kube.cache import Cache, Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, EVENTS, LEASES, REVISIONS, ApiError, Body, Kube
@@ -25,7 +25,7 @@ from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import LEASE, Leadership
 from tidemark_operator.kube.lease import term_of
 from tidemark_operator.kube.revisions import Owner, Revisions
-from tidemark_operator.resources.meta import Meta
+from tidemark_operator.resources.manifest.meta import Meta
 
 pytestmark = pytest.mark.cluster
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.bounds import BOUND
-from tests.controller.test_plans import revision
-from tidemark_devcluster.plane import ControlPlane
+from tests.controller.test_revision_identities import revision
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
-from tidemark_operator.handlers.pauses import PAUSE_SECONDS
-from tidemark_operator.handlers.publisher import Publisher
+from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.status_pauses import PAUSE_SECONDS
 from tidemark_operator.kube import leadership
 from tidemark_operator.kube.cache import Cache, Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, EVENTS, LEASES, Body, Conflict, Invalid, Kube
@@ -23,8 +23,8 @@ from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import LEASE, Leadership
 from tidemark_operator.kube.revisions import Owner, Revisions, parse_revision
 from tidemark_operator.planning.revision import DataflowRevision
-from tidemark_operator.resources.conditions import merge_conditions, no, yes
-from tidemark_operator.resources.meta import Meta
+from tidemark_operator.resources.conditions.condition import merge_conditions, no, yes
+from tidemark_operator.resources.manifest.meta import Meta
 
 pytestmark = pytest.mark.cluster
 Scenario = Callable[[Kube], Awaitable[None]]

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.bounds import BOUND, until
 from tests.kube.fault_proxy import AT_ONCE, OF_WATCHES, Asked, Fault, FaultProxy, fault_proxy
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.kinds_fixtures import CRDS
 from tests.operator.test_api_storm import conditions, manifests
-from tidemark_devcluster.build import Binaries
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.build import Binaries
 
 pytestmark = pytest.mark.cluster
 SAID = "is not installed: kubectl apply -f crds/"

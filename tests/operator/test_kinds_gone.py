@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.handlers.worlds import Somewhere
 from tests.kube.fault_proxy import Asked, Fault, FaultProxy, fault_proxy
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.handlers import kinds
-from tidemark_operator.handlers.operator import Operator
+from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
+from tidemark_operator.handlers.watch import list_kind
 from tidemark_operator.kube.client import ApiError, Kube
 
 pytestmark = pytest.mark.cluster
@@ -42,7 +42,7 @@ def listed(proxy: FaultProxy, folder: Path, namespace: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "SURE_SECONDS", 0.0)
+    monkeypatch.setattr(list_kind, "SURE_SECONDS", 0.0)
 
 
 def of_dataflows(asked: Asked) -> bool:

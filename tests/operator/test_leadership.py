@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.bounds import BOUND
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import LeadershipLost
 from tidemark_operator.kube.client import DATAFLOWS, LEASES, ApiError, Body, Kube
 from tidemark_operator.kube.leadership import FRESH_SECONDS, LEASE, LEASE_SECONDS, Leadership

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.handlers.worlds import Somewhere
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, REVISIONS, Kube

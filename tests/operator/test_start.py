@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
-from tidemark_devcluster.build import Binaries
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.build import Binaries
 
 pytestmark = pytest.mark.cluster
 

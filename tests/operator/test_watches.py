@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.kube.fault_proxy import AT_ONCE, ERRORS, OF_WATCHES, Asked, Fault, FaultProxy, fault_proxy
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_operator.handlers import apart, watch_ends, watches
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_operator.handlers.watch import thread_loop, watch_backoff, watches
 from tidemark_operator.kube.client import DATAFLOWS, OURS, Body, Kube, Resource
 
 pytestmark = pytest.mark.cluster
@@ -133,7 +133,7 @@ def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
                 await until(lambda: seen.told["d1", True] or seen.missed > missed)
 
     run(scenario)
-    told = [record.getMessage() for record in caplog.records if record.name == watch_ends.__name__]
+    told = [record.getMessage() for record in caplog.records if record.name == watch_backoff.__name__]
     assert bool(told) == (fault in ENDING)
     assert len(told) == len(set(told)) <= len(OURS), told
 
@@ -217,4 +217,4 @@ def test_they_end_at_once_when_they_are_told_to(
             await asked.wait()
 
     run(scenario)
-    assert not [record.getMessage() for record in caplog.records if record.name == apart.__name__]
+    assert not [record.getMessage() for record in caplog.records if record.name == thread_loop.__name__]

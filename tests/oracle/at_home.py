@@ -18,17 +18,18 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from tests.bounds import until
 from tests.oracle.histories import random_history
 from tests.oracle.plans import PLANS
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
-from tidemark_replica.arrangement.updates import Updates as Batch
-from tidemark_replica.render import RenderedDataflow, prepare
-from tidemark_replica.render.description import PROPERTY
-from tidemark_replica.render.homes import Executor, Homes, home_of
-from tidemark_replica.render.pipeline import Pipeline
-from tidemark_replica.render.slots import Feed
-from tidemark_replica.render.stage import run_stage
+from tests.waiting import until
+from tidemark_replica.arrangement.rows.updates import Updates as Batch
+from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.execution.executor_affinity import Executor, Homes, home_of
+from tidemark_replica.render.plan.pipeline import Pipeline
+from tidemark_replica.render.task.description import PROPERTY
+from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.stage import run_stage
 
 CASE = "join after reduce"
 EACH = 2

@@ -1,8 +1,9 @@
 """Cases of failures that a batch does not come to: behind a NULL, behind a match, in a branch that is not taken, in
 what Spark's optimiser takes away.
 
-The failing part has an AND, which is computed in parts (`render/scalar.py`), and in most cases a neighbour that only
-Catalyst evaluates, so that both evaluators meet it. It fails only where nothing reads it: Spark always answers.
+The failing part has an AND, which is computed in parts (`expressions/failable_sql.py`), and in most cases a neighbour
+that only Catalyst evaluates, so that both evaluators meet it. It fails only where nothing reads it: Spark always
+answers.
 """
 
 from __future__ import annotations

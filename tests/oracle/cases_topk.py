@@ -11,9 +11,9 @@ from tests.oracle.check import Case
 from tests.oracle.histories import Table
 from tests.oracle.plans import GET_T, project, quotients
 from tests.oracle.tables import TU, T, U
-from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, Negate, OrderKey, Threshold, TopK, TopKPlan, Union
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import Get, Negate, OrderKey, Threshold, TopK, TopKPlan, Union
 from tidemark_protocol.types import BIGINT
 
 GET_U = Get(GlobalId("u"), U.schema)

@@ -16,7 +16,7 @@ from typing import Any
 from tests.oracle.histories import Table
 from tests.oracle.reference import Answer
 from tests.oracle.world import Updates, contents
-from tidemark_protocol.lir import Plan
+from tidemark_protocol.plan.lir import Plan
 
 DIGITS = 12
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bounds import BOUND
-from tidemark_replica.arrangement.updates import Updates
-from tidemark_replica.render.pipeline import Drain, IndexSource, Pipeline, Source, Variable
-from tidemark_replica.render.slots import Feed
-from tidemark_replica.render.stage import Stage
+from tests.waiting import BOUND
+from tidemark_replica.arrangement.rows.updates import Updates
+from tidemark_replica.render.plan.pipeline import Drain, IndexSource, Pipeline, Source, Variable
+from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.stage import Stage
 
 HANG_SECONDS = 2 * BOUND
 _PLACES = {Source: "reading", IndexSource: "index", Variable: "feedback"}

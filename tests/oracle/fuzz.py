@@ -24,9 +24,9 @@ from tests.oracle.reference import duckdb_answers
 from tests.oracle.scripts import Script
 from tests.oracle.variants import Variant, built, compacted, from_time, restarted
 from tests.oracle.world import Updates, contents
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.render.execution.step_shape import Exchanging
 
 WAYS: Mapping[str, Variant] = {
     "pieces": built(runner=InPieces),

@@ -23,20 +23,20 @@ import pytest
 from tests.oracle.histories import History, Table
 from tests.oracle.variants import PiecewiseStage
 from tests.oracle.world import SINK, Updates, World, consolidated, delta
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.manifest import live_files
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import RenderedDataflow, StepFailed
-from tidemark_replica.render import runner as runner_module
-from tidemark_replica.render import stage as stage_module
-from tidemark_replica.render.description import Report
-from tidemark_replica.render.frames import StageFrame, pipelines_of
-from tidemark_replica.render.homes import Home
-from tidemark_replica.render.pipeline import Pipeline
-from tidemark_replica.render.runner import Work, believed
-from tidemark_replica.render.shapes import Exchanging, Shapes
-from tidemark_replica.render.slots import Slots
-from tidemark_replica.render.stage import Stage
+from tidemark_replica.render.execution import runner as runner_module
+from tidemark_replica.render.execution.executor_affinity import Home
+from tidemark_replica.render.execution.runner import Work, believed
+from tidemark_replica.render.execution.step_shape import Exchanging, Shapes
+from tidemark_replica.render.plan.jvm_frames import StageFrame, pipelines_of
+from tidemark_replica.render.plan.pipeline import Pipeline
+from tidemark_replica.render.task import stage as stage_module
+from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.stage import Stage
 
 ATTEMPTS = count(1)
 PATIENCE = (0, 1, 2, 4, 8, math.inf)

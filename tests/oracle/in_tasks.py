@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from tests.oracle.in_process import ATTEMPTS, InProcessRunner
-from tidemark_replica.arrangement.share import Share
-from tidemark_replica.render.description import Report
-from tidemark_replica.render.exchange import Dealt
-from tidemark_replica.render.exchanged import exchanged
-from tidemark_replica.render.frames import ExchangeFrame, StageFrame, pipelines_of
-from tidemark_replica.render.runner import Work, believed
-from tidemark_replica.render.slots import Slots
+from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.render.execution.runner import Work, believed
+from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, StageFrame, pipelines_of
+from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.task.exchange_io import Dealt
+from tidemark_replica.render.task.jvm_input_slots import Slots
 
 
 class InTasks(InProcessRunner):

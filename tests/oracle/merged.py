@@ -18,14 +18,15 @@ import pytest
 
 from tests.oracle.in_tasks import InTasks
 from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, delta
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement import spine, upkeep
-from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, merging
-from tidemark_replica.render.description import Report
-from tidemark_replica.render.runner import Work
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.spines import merge_policy, spine
+from tidemark_replica.arrangement.spines.manifest import live_files
+from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.execution import background_merges
+from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.task.description import Report
 
 
 class Interfered(InTasks):
@@ -80,16 +81,16 @@ def _settle(dataflow: RenderedDataflow, rng: random.Random) -> None:
 
 def _everything_is_large(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
     patch.setattr(spine, "SMALL_ROWS", 1)
-    patch.setattr(upkeep, "FAN_IN", 2)
-    patch.setattr(upkeep, "STEP_ROWS", rng.choice([1, 2, 6]))
-    patch.setattr(upkeep, "ROWS_PER_ROW", rng.choice([0, 1, 100]))
-    patch.setattr(upkeep, "BATCHES_MOST", rng.choice([3, 64]))
+    patch.setattr(merge_policy, "FAN_IN", 2)
+    patch.setattr(merge_policy, "STEP_ROWS", rng.choice([1, 2, 6]))
+    patch.setattr(merge_policy, "ROWS_PER_ROW", rng.choice([0, 1, 100]))
+    patch.setattr(merge_policy, "BATCHES_MOST", rng.choice([3, 64]))
     jobs = random.Random(rng.random())  # merges run on another thread
-    patch.setattr(merging, "PAUSE_SECONDS", 0.0)
-    patch.setattr(merging.Merging, "_job", lambda _, order: _carried_out(order, jobs))
+    patch.setattr(background_merges, "PAUSE_SECONDS", 0.0)
+    patch.setattr(background_merges.Merging, "_job", lambda _, order: _carried_out(order, jobs))
 
 
 def _carried_out(order: Path, rng: random.Random) -> None:
-    merging.carry_out(order)
+    background_merges.carry_out(order)
     if rng.random() < 0.3:
         raise RuntimeError("the task's process died after its work")

@@ -29,7 +29,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.bounds import until
 from tests.oracle.at_home import at_home, lost
 from tests.oracle.cases import CASES
 from tests.oracle.faults import Fault, run_faulty
@@ -38,11 +37,13 @@ from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.plans import PLANS
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
+from tests.waiting import until
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.executors import ask_for
-from tidemark_replica.render import RenderedDataflow, StepOutcome, prepare
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.command_loop.executors import ask_for
+from tidemark_replica.render import RenderedDataflow, StepOutcome
+from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.spark.session import start_spark
 
 PATIENCE_SECONDS = 400.0
 AGREE = ("join and reduce", "let used twice", "divide")

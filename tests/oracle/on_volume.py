@@ -18,16 +18,16 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.bounds import BOUND
 from tests.oracle.check import Case
 from tests.oracle.histories import History, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.tables import T
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
+from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.errors import StepFailed
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.spark.session import start_spark
 
 CASE = Case(
     "join, reduce and top-k",

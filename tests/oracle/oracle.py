@@ -6,19 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from tests.oracle.check import Case, Wrong, check_answers
+from tests.oracle.execution_location import check_workers, in_jobs
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.reference import SparkReference, duckdb_answers
-from tests.oracle.where import check_workers, in_jobs
 from tests.oracle.world import INDEX, SINK, Updates, World, world
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import DataflowDescription, IndexExport, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Refused, Relation, ViewRequest
-from tidemark_replica.arrow_types import sql_type
-from tidemark_replica.render.worker_runner import ROWS_MOST
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_protocol.messages.planning import Catalogue, ExportRequest, PlanRequest, Refused, Relation, ViewRequest
+from tidemark_protocol.plan.dataflow import (
+    DataflowDescription,
+    IndexExport,
+    MaterializedViewSink,
+    ShardMetadata,
+    SinkExport,
+)
+from tidemark_replica.render.execution.worker_runner import ROWS_MOST
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.values.arrow_types import sql_type
 
 
 class Oracle:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.oracle.check import Case
 from tests.oracle.tables import TU, T, U
-from tidemark_protocol.expr import ColumnRef, Literal
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId, LocalId
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import ColumnRef, Literal
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     ArrangeBy,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from tests.oracle.check import Case
 from tests.oracle.tables import EXACT, T
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     BasicReduce,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.oracle.check import Case
 from tests.oracle.tables import EXACT, T, U
-from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, OrderKey, Window, WindowCall, WindowFrame
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import Get, OrderKey, Window, WindowCall, WindowFrame
 from tidemark_protocol.types import BIGINT, DOUBLE, INT, STRING, ColumnType, SqlType
 
 GET_T, GET_U, GET_N = (Get(GlobalId(n), t.schema) for n, t in (("t", T), ("u", U), ("n", EXACT)))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.updates import Updates, diffs, errors, make_updates, row_columns, times
-from tidemark_replica.render.pipeline import (
+from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, make_updates, row_columns, times
+from tidemark_replica.render.plan.pipeline import (
     IndexSource,
     JoinKernel,
     Kernel,
@@ -22,8 +22,8 @@ from tidemark_replica.render.pipeline import (
     Together,
     Variable,
 )
-from tidemark_replica.render.slots import Feed
-from tidemark_replica.render.stage import Stage
+from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.stage import Stage
 
 
 class WrongStage(Stage):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.oracle.recursive_plans import EDGES, Recursion, Rows, X, binds, distinct, fixpoint, recursion, union
-from tidemark_planner.joins.delta import delta_join
-from tidemark_planner.joins.inputs import Problem
-from tidemark_planner.mfp import Fused
-from tidemark_protocol.functions import call
-from tidemark_protocol.lir import Plan, refs
+from tidemark_planner.lir.joins.delta import delta_join
+from tidemark_planner.lir.joins.inputs import Problem
+from tidemark_planner.lir.mfp import Fused
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_protocol.types import BOOLEAN
 
 

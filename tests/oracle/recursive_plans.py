@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.oracle.histories import Table
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId, LocalId
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     Constant,

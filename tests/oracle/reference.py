@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from tests.oracle.histories import History, Table
 from tests.oracle.world import plain
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.values.arrow_types import arrow_type
 
 # An exception without an error condition comes as it is.
 _RAISED = (PySparkException, Py4JJavaError)

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from tests.attempts import Attempt, until
+from tests.interruptible_step import Attempt, until
 from tests.oracle.cases import CASES
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import OutOfMemory, RenderedDataflow, StepCancelled, StepFailed, prepare
+from tidemark_replica.arrangement.spines.manifest import live_files
+from tidemark_replica.render import OutOfMemory, RenderedDataflow, StepCancelled, StepFailed
+from tidemark_replica.render.execution import prepare
 
 pytestmark = pytest.mark.spark
 

@@ -22,8 +22,9 @@ from tests.oracle.oracle import Oracle
 from tests.oracle.variants import read_index
 from tests.oracle.world import SINK, World, consolidated, contents, delta, world
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import StepFailed, prepare
+from tidemark_replica.arrangement.spines.manifest import live_files
+from tidemark_replica.render import StepFailed
+from tidemark_replica.render.execution import prepare
 
 pytestmark = pytest.mark.spark
 

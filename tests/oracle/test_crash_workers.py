@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.attempts import BOUND, Attempt, until
+from tests.interruptible_step import BOUND, Attempt, until
 from tests.oracle.faults import Fault
 from tests.oracle.histories import History, random_history
 from tests.oracle.kinds import named
@@ -21,10 +21,10 @@ from tests.oracle.tables import T
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.step_worker.faulty import command
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.lir import refs
-from tidemark_replica.arrangement.manifest import live_files
+from tidemark_protocol.plan.lir import refs
+from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import RenderedDataflow, StepCancelled, StepFailed
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 pytestmark = pytest.mark.spark
 

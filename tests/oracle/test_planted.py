@@ -12,7 +12,7 @@ from tests.oracle import planted
 from tests.oracle.cases import CASES
 from tests.oracle.check import Case, Wrong
 from tests.oracle.oracle import Oracle
-from tidemark_replica.render import prepare
+from tidemark_replica.render.execution import prepare
 
 pytestmark = pytest.mark.spark
 

@@ -17,10 +17,11 @@ from tests.oracle.recursive_joins import JOINS
 from tests.oracle.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
 from tests.oracle.recursive_queries import QUERIES
 from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta, world
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import StepFailed, prepare, recursion
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.spines.manifest import live_files
+from tidemark_replica.render import StepFailed, recursion
+from tidemark_replica.render.execution import prepare
 
 pytestmark = pytest.mark.spark
 

@@ -19,9 +19,9 @@ from statistics import median
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.replica.process import descendants
 from tests.shared_volume import Node, Volume, missing, shared_volume
+from tests.waiting import BOUND, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3000)]
 

@@ -13,20 +13,10 @@ from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.tables import TU
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
-from tidemark_planner.plan import plan
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import (
-    BuildDesc,
-    DataflowDescription,
-    IndexExport,
-    MaterializedViewSink,
-    ShardMetadata,
-    SinkExport,
-    SourceImport,
-)
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get
-from tidemark_protocol.planning import (
+from tidemark_protocol.messages.planning import (
     Catalogue,
     ExportRequest,
     Planned,
@@ -35,6 +25,16 @@ from tidemark_protocol.planning import (
     SharedIndex,
     ViewRequest,
 )
+from tidemark_protocol.plan.dataflow import (
+    BuildDesc,
+    DataflowDescription,
+    IndexExport,
+    MaterializedViewSink,
+    ShardMetadata,
+    SinkExport,
+    SourceImport,
+)
+from tidemark_protocol.plan.lir import Get
 
 pytestmark = pytest.mark.spark
 

@@ -28,19 +28,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.oracle.where import check_workers, in_jobs
+from tests.oracle.execution_location import check_workers, in_jobs
 from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, contents, counted, delta
 from tests.step_worker.shared import step_workers
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.render import RenderedDataflow, prepare
-from tidemark_replica.render.pipeline import Pipeline, Source
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.render.slots import Feed
-from tidemark_replica.render.stage import Stage
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.plan.pipeline import Pipeline, Source
+from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.stage import Stage
 
 BUCKETS, PIECE, FEW, LARGE = 8, 3, 8, 30
 Variant = Callable[[World, DataflowDescription, Sequence[int]], tuple[int, Updates]]

@@ -16,8 +16,11 @@ import pyarrow as pa
 
 from tests.oracle.histories import Change, History, Table
 from tidemark_persist import Part, StagedFile, Time, write_staged
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.check.plan import check_dataflow
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.ids import Time as At
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     DataflowDescription,
     IndexExport,
@@ -26,15 +29,12 @@ from tidemark_protocol.dataflow import (
     SinkExport,
     SourceImport,
 )
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.ids import Time as At
-from tidemark_protocol.lir import Plan
+from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.types import Column
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrow_types import arrow_type
 from tidemark_replica.render import RenderedDataflow, StepOutcome, build
-from tidemark_replica.render.merge_queue import MergeQueue
+from tidemark_replica.render.execution.merge_queue import MergeQueue
+from tidemark_replica.values.arrow_types import arrow_type
 
 OBJECT, INDEX, SINK = GlobalId("object"), GlobalId("index"), GlobalId("sink")
 Updates = Counter[tuple[tuple[Any, ...], str | None, int]]

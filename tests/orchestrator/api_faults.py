@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 from kubernetes.aio import client, config
 
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.kube.client import Kube
 
 

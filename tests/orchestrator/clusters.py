@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.bounds import BOUND
 from tests.crds.manifests import bent
 from tests.orchestrator.pods import SETTINGS
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.orchestrator.clusters import Cluster, restricted
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 
 @pytest.fixture

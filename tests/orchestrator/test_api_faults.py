@@ -12,15 +12,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.orchestrator.api_faults import Faults, through_faults
 from tests.orchestrator.clusters import Cluster, of, one, until
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
+from tests.waiting import BOUND
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.orchestrator.kubernetes.executors import template_name
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.orchestrator.kubernetes.orchestrator import LOOK_SECONDS, KubernetesOrchestrator
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 pytestmark = pytest.mark.cluster
 STATUSES = (409, 429, 500)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.orchestrator.pods import SETTINGS, SMALL
-from tidemark_operator.orchestrator.kubernetes.deciding import Decision, Found, decide
 from tidemark_operator.orchestrator.kubernetes.names import member
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Decision, Found, decide
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 NEW = member(SMALL, SETTINGS)
 RECREATED = member(replace(SMALL, strategy=UpdateStrategy.RECREATE), SETTINGS)

@@ -14,7 +14,7 @@ from tidemark_operator.kube.objects import STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Phase
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 pytestmark = pytest.mark.cluster
 

@@ -19,7 +19,7 @@ from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, Member, member
 from tidemark_replica.errors import ExecutorsLeft
 from tidemark_replica.options import parse
-from tidemark_replica.own_pods import OwnPods
+from tidemark_replica.spark.executor_pods import OwnPods
 
 pytestmark = pytest.mark.cluster
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.orchestrator.clusters import Cluster, of, one
 from tests.orchestrator.pods import LARGE, SETTINGS
-from tidemark_devcluster.plane import ControlPlane
+from tests.waiting import BOUND, until
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
 from tidemark_operator.kube.objects import PODS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Trouble
-from tidemark_operator.orchestrator.kubernetes import executors, losses
-from tidemark_operator.orchestrator.kubernetes.losses import EXECUTORS, FAILED, TOLD_SECONDS, Losses
+from tidemark_operator.orchestrator.kubernetes import executor_losses, executors
+from tidemark_operator.orchestrator.kubernetes.executor_losses import EXECUTORS, FAILED, TOLD_SECONDS, Losses
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
-from tidemark_operator.orchestrator.kubernetes.observing import observe_executors
+from tidemark_operator.orchestrator.kubernetes.pod_observation import observe_executors
 
 REMEDY = "one ended with exit code 137; give executors more memory: spec.executors.resources"
 OUT_OF_MEMORY = Trouble("OOMKilled", REMEDY)
@@ -171,7 +171,7 @@ def test_must_an_api_server_that_ends_each_watch_at_once_is_asked_with_pauses(mo
     server = ApiServer(monkeypatch, 0.0, 0.25, 8.0)
     server.watched()
 
-    assert server.pauses == [losses.LEAST_SECONDS, losses.LEAST_SECONDS - 0.25, 0.0]
+    assert server.pauses == [executor_losses.LEAST_SECONDS, executor_losses.LEAST_SECONDS - 0.25, 0.0]
     assert server.asked == ["", "1", "2"]
 
 
@@ -204,7 +204,7 @@ def test_must_a_watch_that_is_too_old_begins_anew(
 
 def test_must_many_namespaces_take_turns() -> None:
     """A few at a time, each from where it was, and none is forgotten."""
-    namespaces = [f"ns{number}" for number in range(5 * losses.AT_ONCE)]
+    namespaces = [f"ns{number}" for number in range(5 * executor_losses.AT_ONCE)]
 
     class Slow:
         def __init__(self) -> None:
@@ -233,9 +233,11 @@ def test_must_many_namespaces_take_turns() -> None:
 
     server = asyncio.run(scenario())
 
-    assert server.most == losses.AT_ONCE
+    assert server.most == executor_losses.AT_ONCE
     for namespace, asked in server.asked.items():
-        assert asked[:3] == [(since, losses.SHORTEST_SECONDS) for since in ("", f"{namespace} 1", f"{namespace} 2")]
+        assert asked[:3] == [
+            (since, executor_losses.SHORTEST_SECONDS) for since in ("", f"{namespace} 1", f"{namespace} 2")
+        ]
 
 
 class Ticking:
@@ -244,7 +246,7 @@ class Ticking:
     now = 0.0
 
     def __call__(self) -> float:
-        self.now += losses.WATCH_SECONDS
+        self.now += executor_losses.WATCH_SECONDS
         return self.now
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.orchestrator.pods import container, ended, pod, running, waiting
 from tidemark_operator.orchestrator.interface import Exit, Phase, Trouble
-from tidemark_operator.orchestrator.kubernetes import observing
-from tidemark_operator.orchestrator.kubernetes.observing import (
+from tidemark_operator.orchestrator.kubernetes import pod_observation
+from tidemark_operator.orchestrator.kubernetes.pod_observation import (
     observe,
     observe_executors,
     refusal,
@@ -142,4 +142,4 @@ def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
 
 def test_agree_the_exit_code_of_a_driver_whose_executors_never_came() -> None:
     """The operator does not import replicas: another number on one side would blame what was hydrating."""
-    assert observing.EXIT_NO_EXECUTORS == program.EXIT_NO_EXECUTORS
+    assert pod_observation.EXIT_NO_EXECUTORS == program.EXIT_NO_EXECUTORS

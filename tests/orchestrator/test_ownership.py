@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.orchestrator.clusters import Cluster, of, one, until
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL, small
+from tests.waiting import BOUND
 from tidemark_operator.kube.client import Body, Kube
 from tidemark_operator.orchestrator.interface import Owner, Phase
 from tidemark_operator.orchestrator.kubernetes import templates

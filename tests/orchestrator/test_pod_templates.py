@@ -20,7 +20,7 @@ from tidemark_operator.orchestrator.interface import Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import Member
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
-from tidemark_operator.resources.pods import RESERVED
+from tidemark_operator.resources.manifest.pods import RESERVED
 from tidemark_replica.options import parse
 
 FIXTURES = Path(__file__).parent / "manifests"

@@ -10,14 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import until
+from tests.waiting import until
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.orchestrator.child import Child, Shape
 from tidemark_operator.orchestrator.interface import Exit, PodSpec, ReplicaSpec
-from tidemark_operator.orchestrator.liveness import is_running
-from tidemark_operator.orchestrator.process import MAX_SOCKET_BYTES, ProcessOrchestrator, replica_command, socket_folder
-from tidemark_operator.orchestrator.record import Attempts, Home
-from tidemark_operator.orchestrator.stop import main
+from tidemark_operator.orchestrator.local.orchestrator import (
+    MAX_SOCKET_BYTES,
+    ProcessOrchestrator,
+    replica_command,
+    socket_folder,
+)
+from tidemark_operator.orchestrator.local.process_record import Attempts, Home
+from tidemark_operator.orchestrator.local.stop import main
+from tidemark_operator.orchestrator.local.supervised_process import Child, Shape
+from tidemark_operator.process_liveness import is_running
 
 REPLICA = ReplicaSpec("0a1b", "default", "r1", 2, 2 << 30)
 

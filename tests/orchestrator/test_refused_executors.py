@@ -22,10 +22,10 @@ from tidemark_operator.orchestrator.interface import Requests
 from tidemark_operator.orchestrator.kubernetes.executors import template_text
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
 from tidemark_protocol.ids import INSTANCE
-from tidemark_protocol.responses import Status
+from tidemark_protocol.messages.responses import Status
+from tidemark_replica.command_loop.executors import LOOK_SECONDS_MOST, Executors, ExecutorWatch
 from tidemark_replica.errors import ExecutorsRefused, PodsNotAsked
-from tidemark_replica.executors import LOOK_SECONDS_MOST, Executors, ExecutorWatch
-from tidemark_replica.own_pods import OwnPods, Refusal
+from tidemark_replica.spark.executor_pods import OwnPods, Refusal
 
 pytestmark = pytest.mark.cluster
 

@@ -17,7 +17,7 @@ from tidemark_operator.orchestrator.interface import (
     resource_of,
 )
 from tidemark_operator.orchestrator.kubernetes.names import member, shape_of
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 
 def test_agree_shapes_of_every_version() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.cluster.waiting import wait_for
 from tests.orchestrator.clusters import Cluster
 from tests.orchestrator.pods import LARGE, SETTINGS
 from tests.orchestrator.test_left_executors import account, labels
 from tests.orchestrator.test_refused_executors import limit
+from tests.waiting import BOUND
 from tidemark_operator.orchestrator.kubernetes.executors import OF_THE_POD, pod_template, spark_conf, template_text
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 
@@ -31,9 +31,9 @@ REFUSED = 'pods "try-'
 DRIVER = """
 import json, sys, time
 from pathlib import Path
-from tidemark_replica.executors import Executors
-from tidemark_replica.own_pods import OwnPods
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.command_loop.executors import Executors
+from tidemark_replica.spark.executor_pods import OwnPods
+from tidemark_replica.spark.session import start_spark
 
 told = json.loads(sys.argv[1])
 folder = Path(told["folder"])

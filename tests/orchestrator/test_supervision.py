@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import until
-from tidemark_operator.orchestrator import child
-from tidemark_operator.orchestrator.child import HEALTHY_AFTER_MS, Child, Shape, backoff_ms
+from tests.waiting import until
 from tidemark_operator.orchestrator.interface import Phase
-from tidemark_operator.orchestrator.liveness import ProcessId, identify, is_running, session_members
-from tidemark_operator.orchestrator.record import MAX_LOG_BYTES, Home
+from tidemark_operator.orchestrator.local import supervised_process
+from tidemark_operator.orchestrator.local.process_record import MAX_LOG_BYTES, Home
+from tidemark_operator.orchestrator.local.supervised_process import HEALTHY_AFTER_MS, Child, Shape, backoff_ms
+from tidemark_operator.process_liveness import ProcessId, identify, is_running, session_members
 
 SLEEP = "import time; time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); {SLEEP}"
@@ -95,7 +95,7 @@ def test_crash_a_child_that_ends_while_it_is_looked_at_is_reaped(home: Home, mon
         until(lambda: identify(asked.pid) is None)
         return is_running(asked)
 
-    monkeypatch.setattr(child, "is_running", ends_now)
+    monkeypatch.setattr(supervised_process, "is_running", ends_now)
     started.step(now())
 
     assert not Path(f"/proc/{process.pid}").exists()

@@ -15,9 +15,9 @@ from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.objects import Objects
 from tidemark_operator.orchestrator.interface import Phase
-from tidemark_operator.orchestrator.kubernetes import looking, templates
+from tidemark_operator.orchestrator.kubernetes import pod_watch, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 pytestmark = pytest.mark.cluster
 
@@ -144,7 +144,7 @@ def test_the_secret_of_a_stateful_set_that_is_gone_is_not_taken_for_the_new_one_
 def test_a_lost_node_is_said_of_the_shape_that_waits_for_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recreate ends the old shape first, and nobody says that it has ended: a finalizer is in the node's place. The
     operator's time of day is an hour ahead of the API server's, and tells nothing."""
-    monkeypatch.setattr(looking, "time", SimpleNamespace(time=lambda: time.time() + 3600))
+    monkeypatch.setattr(pod_watch, "time", SimpleNamespace(time=lambda: time.time() + 3600))
     now = SimpleNamespace(seconds=0.0)
     spec = cluster.replica(SMALL, strategy=UpdateStrategy.RECREATE)
     old = f"pod/{member(spec, SETTINGS).name}-0"

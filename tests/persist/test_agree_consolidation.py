@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.persist.model import summed
 from tidemark_persist import DIFF, TIME, DiffOverflow, consolidate
 from tidemark_persist import consolidate as public_consolidate
-from tidemark_persist.consolidate import advance, consolidate_stream
-from tidemark_persist.spill import divide, row_hash
+from tidemark_persist.files.consolidate import advance, consolidate_stream
+from tidemark_persist.files.spill import divide, row_hash
 
 NESTED = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])
 SCHEMA = pa.schema([("s", pa.string()), ("d", pa.date32()), ("n", NESTED), (TIME, pa.int64()), (DIFF, pa.int64())])

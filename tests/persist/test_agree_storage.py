@@ -21,7 +21,7 @@ from tidemark_persist import (
     open_shard,
     write_staged,
 )
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.storage import Storage
 
 EAGER = MaintenancePolicy(
     checkpoint_commits=2, compact_runs=3, vacuum_grace_seconds=0.0, orphan_age_seconds=0.0, log_retention_seconds=0

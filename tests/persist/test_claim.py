@@ -11,8 +11,8 @@ from tests.persist.middleman import Middleman, middleman
 from tests.s3_fixtures import Place
 from tests.s3_server import S3Server
 from tidemark_persist import IndeterminateCommit, StorageError, claim
-from tidemark_persist.claim import claimed
-from tidemark_persist.storage import Storage
+from tidemark_persist.log.conditional_put import claimed
+from tidemark_persist.storage.storage import Storage
 
 IMPATIENT = {"timeout": "2s", "max_retries": "0"}
 

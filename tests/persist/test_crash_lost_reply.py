@@ -20,7 +20,7 @@ from tidemark_persist import (
     UpperMismatch,
     create_or_open,
 )
-from tidemark_persist.maintenance import Compact
+from tidemark_persist.maintenance.maintenance import Compact
 
 ROWS = batch([(("a", 1), 3, 1)])
 

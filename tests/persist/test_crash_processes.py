@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.persist.model import COLUMNS, contents
 from tests.s3_fixtures import Place
+from tests.waiting import BOUND, until
 from tidemark_persist import create_or_open
 
 TICKS = 20

@@ -18,8 +18,8 @@ import pytest
 from tests.persist.model import COLUMNS, batch
 from tests.s3_server import S3Server
 from tidemark_persist import Appended, Shard, StorageError, check_store, claim, create_or_open, open_shard, read_part
-from tidemark_persist.objects import ANSWERED_SECONDS
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.objects import ANSWERED_SECONDS
+from tidemark_persist.storage.storage import Storage
 
 NAMES = itertools.count()
 ROWS, LATER = batch([(("a", 1), 3, 1)]), batch([(("b", 2), 5, 1)])

@@ -7,12 +7,12 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.persist.model import COLUMNS, batch, changes, contents
 from tests.s3_fixtures import Place
+from tests.waiting import BOUND
 from tidemark_persist import DataFile, MaintenancePolicy, Shard, create_or_open
-from tidemark_persist.compaction import GROWTH, choose, rewrite, run_of
-from tidemark_persist.maintenance import Checkpoint, Compact, Vacuum
+from tidemark_persist.maintenance.compaction import GROWTH, choose, rewrite, run_of
+from tidemark_persist.maintenance.maintenance import Checkpoint, Compact, Vacuum
 from tidemark_persist.times import Time
 
 NO_WAIT = MaintenancePolicy(

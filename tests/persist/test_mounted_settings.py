@@ -10,9 +10,10 @@ import pytest
 
 from tests.persist.model import COLUMNS, batch, contents
 from tests.s3_server import S3Server, beside
-from tidemark_persist import Appended, StorageError, create_or_open, mounted, open_shard
+from tidemark_persist import Appended, StorageError, create_or_open, open_shard
 from tidemark_persist.errors import Trouble
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage import mounted_settings
+from tidemark_persist.storage.storage import Storage
 
 KEYS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
 ROWS, LATER = batch([(("a", 1), 3, 1)]), batch([(("a", 1), 7, 1)])
@@ -30,16 +31,16 @@ def mount(folder: Path, version: str, settings: Mapping[str, str]) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The one that this process is told of; nothing is in it, nor is it there."""
-    monkeypatch.setenv(mounted.VARIABLE, str(tmp_path / "store"))
+    monkeypatch.setenv(mounted_settings.VARIABLE, str(tmp_path / "store"))
     return tmp_path / "store"
 
 
 def test_files_are_settings_and_what_is_not_of_aws_is_left_alone(folder: Path) -> None:
     """Line ends are no part of a secret: editors leave them."""
     mount(folder, "1", {**KEYS, "AWS_REGION": "eu-1\n", "password": "x", "..hidden": "y"})
-    assert mounted.mounted().settings == {**KEYS, "AWS_REGION": "eu-1"}
+    assert mounted_settings.mounted().settings == {**KEYS, "AWS_REGION": "eu-1"}
     mount(folder, "2", {**KEYS, "AWS_REGION": "eu-2"})
-    assert mounted.mounted().settings["AWS_REGION"] == "eu-2"
+    assert mounted_settings.mounted().settings["AWS_REGION"] == "eu-2"
 
 
 def test_a_folder_without_links_does_too(folder: Path) -> None:
@@ -47,13 +48,13 @@ def test_a_folder_without_links_does_too(folder: Path) -> None:
     folder.mkdir()
     for name, value in KEYS.items():
         (folder / name).write_text(value)
-    assert mounted.mounted().settings == KEYS
+    assert mounted_settings.mounted().settings == KEYS
 
 
 def test_without_the_variable_the_environment_alone_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As before."""
-    monkeypatch.delenv(mounted.VARIABLE, raising=False)
-    assert mounted.mounted() == mounted.Mounted()
+    monkeypatch.delenv(mounted_settings.VARIABLE, raising=False)
+    assert mounted_settings.mounted() == mounted_settings.Mounted()
 
 
 @pytest.mark.parametrize("missing", list(KEYS))
@@ -106,7 +107,7 @@ def test_credentials_are_shown_by_nothing_that_holds_them(folder: Path, s3: S3Se
     mount(folder, "1", {**s3.environ, "AWS_SECRET_ACCESS_KEY": f"{s3.secret_key}x"})
     with pytest.raises(StorageError) as told:
         create_or_open(s3.location("denied"), COLUMNS, shard_id="s")
-    shown = [repr(mounted.mounted()), repr(Storage.at(s3.location("x"))), str(told.value), repr(told.value)]
+    shown = [repr(mounted_settings.mounted()), repr(Storage.at(s3.location("x"))), str(told.value), repr(told.value)]
     assert not any(s3.secret_key in text or s3.access_key in text for text in shown)
     assert told.value.trouble is Trouble.DENIED
 

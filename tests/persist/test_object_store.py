@@ -9,8 +9,8 @@ import pytest
 from tests.persist.model import COLUMNS
 from tests.s3_server import S3Server
 from tidemark_persist import InvalidLocation, PersistError, StorageError, create_or_open, open_shard
-from tidemark_persist.object_store import PATIENCE, settings, told
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.object_store import PATIENCE, settings, told
+from tidemark_persist.storage.storage import Storage
 
 SECRET = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
 

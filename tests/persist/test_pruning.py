@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark_persist import EMPTY, Condition, Part, Time, condition, read_part, staging, write_staged
+from tidemark_persist import EMPTY, Condition, Part, Time, condition, read_part, write_staged
+from tidemark_persist.files import staging
 
 MEETS: dict[str, Callable[[Any, Any], bool]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 DAY, MOMENT = date(1969, 12, 30), datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)

@@ -29,14 +29,14 @@ from tidemark_persist import (
     ShardNotFound,
     Time,
     create_or_open,
-    log,
     open_shard,
-    parts,
     read_part,
     write_staged,
 )
-from tidemark_persist.log_entry import LogEntry
-from tidemark_persist.storage import Storage
+from tidemark_persist.files import file_parts
+from tidemark_persist.log import delta_log
+from tidemark_persist.log.entry import LogEntry
+from tidemark_persist.storage.storage import Storage
 
 HISTORY = [
     #  row                     time diff
@@ -182,7 +182,7 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) 
 
 def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Arrow has fetched of it goes, a stretch at a time; the values do not compress, so it is most of it."""
-    monkeypatch.setattr(parts, "STRETCH_BYTES", 3 << 20)
+    monkeypatch.setattr(file_parts, "STRETCH_BYTES", 3 << 20)
     numbers = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
     same = {name: np.full(len(numbers), value) for name, value in ((TIME, 0), (DIFF, 1))}
     file = write_staged(str(tmp_path), pa.table({"v": numbers, **same}))
@@ -246,7 +246,7 @@ def test_follower_far_behind_opens_the_table_instead_of_reading_every_entry(
 ) -> None:
     """What it lists is what a handle lists that was opened just now; a few entries it follows one by one."""
     few = 32
-    monkeypatch.setattr(log, "FAR_BEHIND", few)
+    monkeypatch.setattr(delta_log, "FAR_BEHIND", few)
     behind, read = open_shard(shard.location), list[int]()
     for _ in range(2 * few):
         now = shard.refresh().upper

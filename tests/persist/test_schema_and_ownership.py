@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from tests.bounds import BOUND
 from tests.persist.model import COLUMNS, batch, contents
 from tests.s3_fixtures import Place
+from tests.waiting import BOUND
 from tidemark_persist import (
     DIFF,
     TIME,
@@ -32,13 +32,13 @@ from tidemark_persist import (
     StorageError,
     create_or_open,
     delete_shard,
-    deletion,
     open_shard,
     physical_schema,
 )
-from tidemark_persist.deletion import TOMBSTONE
-from tidemark_persist.maintenance import Vacuum
-from tidemark_persist.storage import Storage
+from tidemark_persist.log import deletion
+from tidemark_persist.log.deletion import TOMBSTONE
+from tidemark_persist.maintenance.maintenance import Vacuum
+from tidemark_persist.storage.storage import Storage
 
 BUSY = MaintenancePolicy(checkpoint_commits=3, compact_runs=3, vacuum_grace_seconds=0.05)
 REFUSED = {
@@ -312,8 +312,8 @@ def test_writer_of_a_shard_being_deleted_is_told(place: Place) -> None:
 
 def write_term_of_the_dead(location: str) -> None:
     """The first step of a deletion, and then a crash."""
-    from tidemark_persist.log import DeltaLog
-    from tidemark_persist.log_entry import Change
+    from tidemark_persist.log.delta_log import DeltaLog
+    from tidemark_persist.log.entry import Change
     from tidemark_persist.times import DELETED
 
     assert DeltaLog(Storage.at(location)).attempt(Change("x", term=DELETED))

@@ -27,7 +27,7 @@ from tidemark_persist import (
     Shard,
     create_or_open,
 )
-from tidemark_persist.maintenance import Compact
+from tidemark_persist.maintenance.maintenance import Compact
 from tidemark_persist.times import Time, show
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))

@@ -11,8 +11,8 @@ import pytest
 
 from tests.persist.model import COLUMNS, batch
 from tidemark_persist import MaintenancePolicy, create_or_open, spill_below
-from tidemark_persist.maintenance import Compact
-from tidemark_persist.spill import divide
+from tidemark_persist.files.spill import divide
+from tidemark_persist.maintenance.maintenance import Compact
 
 ROWS = pa.table({"k": list(range(100))})
 

@@ -9,9 +9,10 @@ import pytest
 from tests.persist.model import batch, contents
 from tests.persist.test_maintenance import NO_WAIT, data_files, fill, live_files, open_at, run_all
 from tests.s3_fixtures import Place
-from tidemark_persist import MaintenancePolicy, maintenance, read_part, vacuum, write_staged
-from tidemark_persist.maintenance import Vacuum
-from tidemark_persist.vacuum import read_mark
+from tidemark_persist import MaintenancePolicy, read_part, write_staged
+from tidemark_persist.maintenance import maintenance, vacuum
+from tidemark_persist.maintenance.maintenance import Vacuum
+from tidemark_persist.maintenance.vacuum import read_mark
 
 
 class Clock:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.planning import Catalogue, ExportRequest, PlanRequest, Relation, SharedIndex, ViewRequest
+from tidemark_protocol.messages.planning import (
+    Catalogue,
+    ExportRequest,
+    PlanRequest,
+    Relation,
+    SharedIndex,
+    ViewRequest,
+)
+from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import Column, SqlType
 
 _TABLES = {

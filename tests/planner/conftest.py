@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.catalyst.analyser import Catalyst
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import product
 
 from tidemark_protocol import decimals
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import FUNCTIONS, call, is_constant
-from tidemark_protocol.functions_intervals import DAYS, MONTHS
-from tidemark_protocol.signatures import RAISED
+from tidemark_protocol.functions.call_types import RAISED
+from tidemark_protocol.functions.intervals import DAYS, MONTHS
+from tidemark_protocol.functions.registry import FUNCTIONS, call, is_constant
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, SIMPLE_TYPES, STRING, ColumnType, SqlType
 
 DECIMALS = tuple(SqlType("decimal", *ps) for ps in ((15, 2), (38, 10), (5, 0)))

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import DataflowDescription, IndexExport, Settings
-from tidemark_protocol.expr import columns_of
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import Get, Mfp
-from tidemark_protocol.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.messages.planning import ExportRequest, Planned, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.plan.dataflow import DataflowDescription, IndexExport, Settings
+from tidemark_protocol.plan.expr import columns_of
+from tidemark_protocol.plan.lir import Get, Mfp
 
 pytestmark = pytest.mark.spark
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.planning.revision import DataflowRevision
-from tidemark_planner.assemble import fits_wire
 from tidemark_planner.errors import Refusal
-from tidemark_protocol import codec
-from tidemark_protocol.codec import MAX_PLAN_DEPTH
-from tidemark_protocol.dataflow import BuildDesc
+from tidemark_planner.planning.assemble import fits_wire
 from tidemark_protocol.ids import Digest
-from tidemark_protocol.lir import Constant, Negate, Plan
-from tidemark_protocol.planning import Planned
+from tidemark_protocol.messages.planning import Planned
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.codec import MAX_PLAN_DEPTH
+from tidemark_protocol.plan.dataflow import BuildDesc
+from tidemark_protocol.plan.lir import Constant, Negate, Plan
 
 
 def test_what_is_nested_as_deep_as_may_be_can_be_stored() -> None:

@@ -13,14 +13,14 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 
 from tests.evaluator.edges import EDGES
 from tests.planner.every_call import ROW, calls_of
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.round_trip import check_round_trip
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.rules.scalar import null_where
-from tidemark_protocol.expr import Call, ColumnRef
-from tidemark_protocol.functions import FUNCTIONS, is_fallible
+from tidemark_protocol.functions.registry import FUNCTIONS, is_fallible
+from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, MapFilterProject, Mfp
-from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.plan.expr import Call, ColumnRef
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.planner.catalogue import CATALOGUE
-from tidemark_operator.gateway.lookups import Names, recognised
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.peek import plan_peek
+from tidemark_operator.gateway.query.literal_lookup import Names, recognised
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.peek import plan_peek
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.planning import Catalogue, PlanQueryRequest, Relation
+from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, Relation
 from tidemark_protocol.types import INT, Column
 
 pytestmark = pytest.mark.spark

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.planner.catalogue import CATALOGUE
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.one_shot import plan_one_shot
-from tidemark_protocol.lir import OrderKey
-from tidemark_protocol.planning import Finishing, PlannedOneShot, PlanQueryRequest, Refused
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.one_shot import plan_one_shot
+from tidemark_protocol.messages.planning import Finishing, PlannedOneShot, PlanQueryRequest, Refused
+from tidemark_protocol.plan.lir import OrderKey
 
 pytestmark = pytest.mark.spark
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.planner.catalogue import CATALOGUE
-from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.errors import NeedsOperators
-from tidemark_planner.one_shot import plan_query
-from tidemark_planner.peek import plan_peek
-from tidemark_protocol.lir import OrderKey
-from tidemark_protocol.planning import Finishing, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
-from tidemark_protocol.sqltext import to_sql
+from tidemark_planner.planning.one_shot import plan_query
+from tidemark_planner.planning.peek import plan_peek
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.messages.planning import Finishing, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.plan.lir import OrderKey
 
 pytestmark = pytest.mark.spark
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.planner.catalogue import one_view
 from tests.planner.fixture_files import HERE, cases, check
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.planning import Planned
-from tidemark_protocol.sqltext import to_sql
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.messages.planning import Planned
 from tidemark_protocol.types import ColumnType
 
 pytestmark = pytest.mark.spark

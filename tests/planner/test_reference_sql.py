@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.one_shot import plan_query
-from tidemark_planner.plan import plan
-from tidemark_protocol.planning import PlanQueryRequest, Refused
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_planner.planning.one_shot import plan_query
+from tidemark_protocol.messages.planning import PlanQueryRequest, Refused
 
 pytestmark = pytest.mark.spark
 

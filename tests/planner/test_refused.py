@@ -8,9 +8,9 @@ import pytest
 
 from tests.planner.catalogue import one_view
 from tests.planner.fixture_files import HERE, cases, check
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.planning import Refused
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.messages.planning import Refused
 
 pytestmark = pytest.mark.spark
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.catalyst.lru import Remembered
 from tidemark_planner.errors import Refusal
-from tidemark_planner.remembered import Remembered
-from tidemark_planner.round_trip import check_round_trip
-from tidemark_protocol.expr import Call, ColumnRef, Literal
+from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, MapFilterProject, Mfp
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 from tidemark_protocol.types import BIGINT, INT, STRING, ColumnType, SqlType
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.planner.catalogue import CATALOGUE, one_view
-from tidemark_planner.workers import SHORT_SECONDS
-from tidemark_protocol.codec import decode, encode
+from tests.waiting import BOUND, until
+from tidemark_planner.service.worker_pool import SHORT_SECONDS
+from tidemark_protocol.messages.planning import GRACE_SECONDS, Planned, PlannedPeek, PlanQueryRequest, Refused
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import GRACE_SECONDS, Planned, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.plan.codec import decode, encode
 
 pytestmark = pytest.mark.spark
 JOINED = "\n".join(

@@ -9,14 +9,13 @@ import pytest
 import yaml
 
 from tests.planner.catalogue import CATALOGUE
-from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata, SinkExport
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.explain import explain
 from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.planning import (
+from tidemark_protocol.messages.planning import (
     ExportRequest,
     Planned,
     PlannedTask,
@@ -25,6 +24,7 @@ from tidemark_protocol.planning import (
     TaskRequest,
     ViewRequest,
 )
+from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata, SinkExport
 from tidemark_protocol.types import BIGINT, INT, STRING, Column
 
 pytestmark = pytest.mark.spark

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
-from tidemark_planner.process import TookTooLong, Worker, WorkerGone, adopt_orphans
-from tidemark_planner.questions import OVER
-from tidemark_planner.workers import CROWDED_SECONDS, IDLE_SECONDS, SHORT_SECONDS, Busy, Workers
+from tests.waiting import BOUND, until
+from tidemark_planner.service.worker_pool import CROWDED_SECONDS, IDLE_SECONDS, SHORT_SECONDS, Busy, Workers
+from tidemark_planner.service.worker_process import TookTooLong, Worker, WorkerGone, adopt_orphans
+from tidemark_planner.service.worker_requests import OVER
 
 # answers with its pid and that of a child of its own; what it is asked may be to hang, before it answers or in the
 # midst of that, to answer what nobody may, or to die
 PROGRAM = """
 import os, socket, subprocess, sys, time
-from tidemark_planner.messages import receive, send
+from tidemark_planner.service.framing import receive, send
 asks = socket.socket(fileno=int(sys.argv[-2]))
 open(sys.argv[-1] + '/file', 'w').close()
 child = subprocess.Popen(["sleep", "3600"])

@@ -5,11 +5,11 @@ Audit().take(command)      raises AssertionError for what the protocol forbids a
 
 from __future__ import annotations
 
-from tidemark_protocol import commands as c
-from tidemark_protocol.dataflow import DataflowDescription, ShardSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId
-from tidemark_protocol.stages import Stages
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.conversation_stages import Stages
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardSink
 
 
 class Audit:

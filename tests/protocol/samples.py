@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     DataflowDescription,
     IndexExport,
@@ -11,10 +12,9 @@ from tidemark_protocol.dataflow import (
     SinkExport,
     SourceImport,
 )
-from tidemark_protocol.expr import Call, ColumnRef, Literal
-from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get, MapFilterProject, Mfp
-from tidemark_protocol.storage import FilesSource, FilesTable, IngestedTable, IngestionDescription, SourceTable
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestedTable, IngestionDescription, SourceTable
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column, ColumnType
 
 A = Column("a", BIGINT)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from tidemark_protocol.check import MAX_PLAN_NODES, check_dataflow, check_plan
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.check.plan import MAX_PLAN_NODES, check_dataflow, check_plan
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.ids import GlobalId, LocalId, ShardId, Time
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     DataflowDescription,
     IndexExport,
@@ -17,11 +20,8 @@ from tidemark_protocol.dataflow import (
     SourceImport,
     SubscribeSink,
 )
-from tidemark_protocol.errors import PlanNotAllowed
-from tidemark_protocol.expr import Call, ColumnRef, Literal
-from tidemark_protocol.functions import call
-from tidemark_protocol.ids import GlobalId, LocalId, ShardId, Time
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     Constant,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tidemark_protocol.aggregates import AGGREGATES, result_type
-from tidemark_protocol.check import check_plan
+from tidemark_protocol.check.plan import check_plan
 from tidemark_protocol.errors import PlanNotAllowed
-from tidemark_protocol.expr import Literal
+from tidemark_protocol.functions.aggregates import AGGREGATES, result_type
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     BasicReduce,

@@ -8,9 +8,12 @@ import pytest
 
 from tests.controller.test_tasks import OWN, TASK, task
 from tests.protocol.samples import DATAFLOW, POSITIVE, ROW, SHARD, SOURCE, A
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.codec import decode, encode
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.check.plan import check_dataflow
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.explain import explain_dataflow
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.codec import decode, encode
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     ContinualTaskSink,
     DataflowDescription,
@@ -18,10 +21,7 @@ from tidemark_protocol.dataflow import (
     SinkExport,
     SourceImport,
 )
-from tidemark_protocol.errors import PlanNotAllowed
-from tidemark_protocol.explain import explain_dataflow
-from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Changes, Get, MapFilterProject, Mfp
+from tidemark_protocol.plan.lir import Changes, Get, MapFilterProject, Mfp
 from tidemark_protocol.types import STRING, TIMESTAMP, Column, ColumnType
 
 GOOD = task(OWN)

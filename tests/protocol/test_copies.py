@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_protocol.copies import copies_folder, copy_location, folder_of
+from tidemark_protocol.copy_location import copies_folder, copy_location, folder_of
 
 STORE = "/var/lib/tidemark"
 FOLDER = copies_folder(STORE, "team-a")

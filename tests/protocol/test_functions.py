@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidemark_protocol.casts import cast_errors
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import FUNCTIONS, call, error_code, errors_of, is_fallible
+from tidemark_protocol.functions.registry import FUNCTIONS, call, error_code, errors_of, is_fallible
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, SqlType
 
 MONEY = SqlType("decimal", 15, 2)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.samples import INGESTION, dataflow
-from tidemark_protocol import commands as c
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.history import History
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.stages import Stage, Stages
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.command_history import History
+from tidemark_protocol.messages.conversation_stages import Stage, Stages
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.plan.lir import MapFilterProject
 
 D = dataflow("d", as_of=3)
 INDEX, VIEW = GlobalId("d/i"), GlobalId("d/v")

@@ -6,13 +6,13 @@ import pytest
 
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
-from tidemark_protocol import commands as c
-from tidemark_protocol.dataflow import CopyToSink
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
-from tidemark_protocol.older_generation import Interpreter, OlderGeneration
-from tidemark_protocol.stages import Stages
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.conversation_stages import Stages
+from tidemark_protocol.messages.legacy_protocol import Interpreter, OlderGeneration
+from tidemark_protocol.plan.dataflow import CopyToSink
 
 EPOCH = Epoch(7, 2)
 TIMELY = c.CreateTimely(EPOCH)

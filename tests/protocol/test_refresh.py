@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.samples import DATAFLOW
-from tidemark_protocol import wire
-from tidemark_protocol.codec import encode
-from tidemark_protocol.commands import CreateDataflow
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
 from tidemark_protocol.errors import MalformedFrame, MalformedPlan
 from tidemark_protocol.explain import explain_dataflow
 from tidemark_protocol.ids import MAX_TIME, Time
+from tidemark_protocol.messages.commands import CreateDataflow
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.refresh import MAX_EVERY_MS, MAX_TIMES, RefreshSchedule
+from tidemark_protocol.plan.codec import encode
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.plan.refresh import MAX_EVERY_MS, MAX_TIMES, RefreshSchedule
+from tidemark_protocol.wire import protobuf
 
 HOURLY = RefreshSchedule(every_ms=3_600_000, aligned_to=Time(1_000), at=(Time(5_000), Time(7_000)))
 FAR = 60
@@ -67,9 +67,9 @@ def test_the_end_of_time_has_no_refresh_after_it() -> None:
 def test_a_schedule_survives_the_wire() -> None:
     """In the description's canonical bytes."""
     command = CreateDataflow(refreshed(HOURLY, until=9))
-    data = wire.command_to_proto(command).SerializeToString()
+    data = protobuf.command_to_proto(command).SerializeToString()
 
-    assert wire.command_from_proto(pb.Command.FromString(data)) == command
+    assert protobuf.command_from_proto(pb.Command.FromString(data)) == command
 
 
 def test_a_view_without_a_schedule_is_what_it_was() -> None:
@@ -91,11 +91,11 @@ def test_what_is_refreshed_otherwise_or_ends_otherwise_is_another_dataflow() -> 
 
 def test_a_replica_that_does_not_know_of_something_in_a_sink_refuses_it() -> None:
     """As an older one does with a schedule: it must not write the view at every time."""
-    data = wire.command_to_proto(CreateDataflow(refreshed(HOURLY))).create_dataflow.description
+    data = protobuf.command_to_proto(CreateDataflow(refreshed(HOURLY))).create_dataflow.description
     newer = pb.Command(create_dataflow=pb.CreateDataflow(description=data.replace(b'"refresh":', b'"repeats":')))
 
     with pytest.raises(MalformedPlan, match="no field 'repeats'"):
-        wire.command_from_proto(newer)
+        protobuf.command_from_proto(newer)
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_a_replica_that_does_not_know_of_something_in_a_sink_refuses_it() -> Non
 )
 def test_must_refuse_what_is_no_schedule(schedule: RefreshSchedule, why: str) -> None:
     """Before anything acts on it."""
-    data = wire.command_to_proto(CreateDataflow(refreshed(schedule))).SerializeToString()
+    data = protobuf.command_to_proto(CreateDataflow(refreshed(schedule))).SerializeToString()
 
     with pytest.raises(MalformedFrame, match=why):
-        wire.command_from_proto(pb.Command.FromString(data))
+        protobuf.command_from_proto(pb.Command.FromString(data))
 
 
 def test_explain_tells_it() -> None:

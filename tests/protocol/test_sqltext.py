@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidemark_protocol.errors import PlanNotAllowed
-from tidemark_protocol.expr import Call, ColumnRef, Literal
-from tidemark_protocol.functions import call
-from tidemark_protocol.sqltext import error_of, to_sql
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.functions.sql_text import error_of, to_sql
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
 from tidemark_protocol.types import BOOLEAN, DOUBLE, INT, STRING, SqlType
 
 

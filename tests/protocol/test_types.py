@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidemark_protocol.casts import cast_errors
-from tidemark_protocol.expr import Literal
-from tidemark_protocol.literals import is_valid, parts_of
-from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.literals import is_valid, parts_of
 from tidemark_protocol.types import SqlType, TypeNotSupported
 
 

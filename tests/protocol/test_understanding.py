@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Any
 
 from tests.protocol.samples import dataflow
-from tidemark_protocol.codec import _choices, _fields
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink
-from tidemark_protocol.describe import description_from_proto, description_to_proto
 from tidemark_protocol.ids import Time
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import Description
+from tidemark_protocol.messages.responses import Description
+from tidemark_protocol.plan.codec import _choices, _fields
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
+from tidemark_protocol.plan.plan_features import UNDERSTOOD, WORDS, needed
+from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import SqlType
-from tidemark_protocol.understanding import UNDERSTOOD, WORDS, needed
 from tidemark_protocol.vocabulary import wire_name_of
+from tidemark_protocol.wire.describe import description_from_proto, description_to_proto
 
 FIRST = """
 AccumulableReduce: aggregates

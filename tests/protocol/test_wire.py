@@ -7,17 +7,17 @@ import dataclasses
 import pytest
 
 from tests.protocol.samples import DATAFLOW, INGESTION, SHARD
-from tidemark_protocol import commands as c
-from tidemark_protocol import frames, wire
-from tidemark_protocol import responses as r
 from tidemark_protocol.errors import MalformedFrame, MalformedPlan
-from tidemark_protocol.expr import Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.lir import MapFilterProject
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages import responses as r
+from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.planning import Finishing
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_protocol.types import BIGINT, Column, ColumnType
+from tidemark_protocol.wire import frames, protobuf
 
 ID = GlobalId("u1/revenue")
 PEEK = c.Peek(
@@ -73,17 +73,17 @@ RESPONSES: list[r.Response] = [
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda m: type(m).__name__)
 def test_a_command_survives_the_wire(command: c.Command) -> None:
     """Bytes and back give the same value."""
-    data = wire.command_to_proto(command).SerializeToString()
+    data = protobuf.command_to_proto(command).SerializeToString()
 
-    assert wire.command_from_proto(pb.Command.FromString(data)) == command
+    assert protobuf.command_from_proto(pb.Command.FromString(data)) == command
 
 
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda m: type(m).__name__)
 def test_a_response_survives_the_wire(response: r.Response) -> None:
     """Bytes and back give the same value."""
-    data = wire.response_to_proto(response).SerializeToString()
+    data = protobuf.response_to_proto(response).SerializeToString()
 
-    assert wire.response_from_proto(pb.Response.FromString(data)) == response
+    assert protobuf.response_from_proto(pb.Response.FromString(data)) == response
 
 
 def test_every_command_and_response_has_a_sample() -> None:
@@ -135,11 +135,13 @@ def test_a_bad_frame_is_refused(frame: pb.Frame) -> None:
 
 def test_a_dataflow_of_unknown_nodes_is_refused() -> None:
     """Plans from the wire are untrusted."""
-    data = wire.command_to_proto(c.CreateDataflow(DATAFLOW)).create_dataflow.description.replace(b'"Get"', b'"Eval"')
+    data = protobuf.command_to_proto(c.CreateDataflow(DATAFLOW)).create_dataflow.description.replace(
+        b'"Get"', b'"Eval"'
+    )
     frame = pb.Command(create_dataflow=pb.CreateDataflow(description=data))
 
     with pytest.raises(MalformedPlan, match="Eval"):
-        wire.command_from_proto(frame)
+        protobuf.command_from_proto(frame)
 
 
 def test_the_digest_ignores_names_and_times_but_not_the_plan() -> None:

@@ -30,12 +30,12 @@ from tests.render.limited_worker import MEGABYTES
 from tidemark_persist import Part, StagedFile, Time, write_staged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, refs
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.arrangement.updates import diffs, errors, row_columns
+from tidemark_protocol.plan.lir import Get, refs
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
+from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.render import RenderedDataflow
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.spark.session import start_spark
 
 CHUNK, WIDTH = 1 << 16, 400
 WIDE = Table((("k", "bigint"), ("v", "string")), ((), ()))

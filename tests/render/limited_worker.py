@@ -11,7 +11,8 @@ import resource
 
 from pyspark.daemon import manager
 
-from tidemark_replica.arrangement import spine, updates
+from tidemark_replica.arrangement.rows import updates
+from tidemark_replica.arrangement.spines import spine
 
 MEGABYTES = "TIDEMARK_TEST_WORKER_MEGABYTES"
 PART = 32

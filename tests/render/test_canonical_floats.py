@@ -10,10 +10,10 @@ import pytest
 from tests.oracle.histories import History
 from tests.oracle.tables import N
 from tests.oracle.world import world
-from tidemark_protocol.expr import ColumnRef
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import DistinctReduce, Get, MapFilterProject, Mfp, Negate, Plan, Reduce, Union
+from tidemark_protocol.plan.expr import ColumnRef
+from tidemark_protocol.plan.lir import DistinctReduce, Get, MapFilterProject, Mfp, Negate, Plan, Reduce, Union
 from tidemark_protocol.types import DOUBLE, STRING, ColumnType
 
 pytestmark = pytest.mark.spark

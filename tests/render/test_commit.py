@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.oracle.world import SINK, World, consolidated, delta
 from tests.stuck_folders import StuckFolders
+from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement import spine
 from tidemark_replica.arrangement import store as store_module
-from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.arrangement.spines import spine
+from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
 from tidemark_replica.render import dataflow as dataflow_module
-from tidemark_replica.render.runner import Work
+from tidemark_replica.render.execution.runner import Work
 
 HISTORY = random_history({"t": T}, 3)
 END = HISTORY.last + 1

@@ -18,17 +18,18 @@ from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, counted
 from tests.oracle.tables import T
 from tests.oracle.world import Updates, World
-from tidemark_persist import Part, read_part, staging
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call
+from tidemark_persist import Part, read_part
+from tidemark_persist.files import staging
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import MapFilterProject, Mfp, Plan, Union, refs
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import MapFilterProject, Mfp, Plan, Union, refs
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING
-from tidemark_replica.render import flow as flow_module
-from tidemark_replica.render import leaves
-from tidemark_replica.render.conditions import told_of
-from tidemark_replica.render.pipeline import Source
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.plan import lowering_stream as flow_module
+from tidemark_replica.render.plan.pipeline import Source
+from tidemark_replica.render.plan.scan_pushdown import told_of
+from tidemark_replica.render.task import stage_inputs
 
 A, B, S = refs(T.schema)
 TWO, FIVE, NULL = Literal("2", BIGINT), Literal("5", BIGINT), Literal(None, BIGINT)
@@ -71,7 +72,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             yield batch
 
     monkeypatch.setattr(staging, "ROW_GROUP_ROWS", 2)
-    monkeypatch.setattr(leaves, "read_part", counting)
+    monkeypatch.setattr(stage_inputs, "read_part", counting)
     return rows
 
 

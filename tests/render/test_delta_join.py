@@ -10,14 +10,14 @@ import pytest
 from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.tables import TU, T, U
 from tests.oracle.world import world
-from tidemark_planner.joins.delta import delta_join
-from tidemark_planner.joins.inputs import Problem
-from tidemark_planner.joins.linear import linear_join
-from tidemark_planner.mfp import Fused
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call
+from tidemark_planner.lir.joins.delta import delta_join
+from tidemark_planner.lir.joins.inputs import Problem
+from tidemark_planner.lir.joins.linear import linear_join
+from tidemark_planner.lir.mfp import Fused
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Get, Plan, refs
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.plan.lir import Get, Plan, refs
 from tidemark_protocol.types import BIGINT, BOOLEAN
 
 pytestmark = pytest.mark.spark

@@ -15,20 +15,20 @@ from tests.oracle.in_process import in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.recursive_plans import ENDLESS, E
 from tests.oracle.tables import TU
-from tidemark_protocol.lir import Plan
+from tidemark_protocol.plan.lir import Plan
 from tidemark_replica.arrangement.errors import DiskFull, DiskLimitExceeded
-from tidemark_replica.arrangement.kernels.partial_sums import PartialSumsSpec
-from tidemark_replica.arrangement.share import Share
+from tidemark_replica.arrangement.rows.task_share import Share
 from tidemark_replica.arrangement.step import BatchWriter, StepId
-from tidemark_replica.render import pipeline as p
-from tidemark_replica.render.description import Report
+from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
 from tidemark_replica.render.errors import StepFailed
-from tidemark_replica.render.exchange import Dealing, Dealt
-from tidemark_replica.render.exchanged import exchanged
-from tidemark_replica.render.fragments import Fragment, Fragments
-from tidemark_replica.render.frames import StageFrame, nodes_of, pipelines_of
-from tidemark_replica.render.lower import lower_dataflow
-from tidemark_replica.render.runner import believed
+from tidemark_replica.render.execution.runner import believed
+from tidemark_replica.render.lowering import lower_dataflow
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.fragments import Fragment, Fragments
+from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of, pipelines_of
+from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.task.exchange_io import Dealing, Dealt
 
 TYPES = [pa.int64(), pa.string()]
 ROWS = [((n % 7, f"r{n}"), 3, 1) for n in range(40)] + [("boom", 3, 1)]

@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.attempts import Attempt, until
+from tests.interruptible_step import Attempt, until
 from tests.oracle.histories import History
 from tests.oracle.tables import T
 from tests.oracle.world import world
 from tests.render.test_shutdown_fuse import noting
-from tidemark_protocol.expr import ColumnRef
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import AccumulableReduce, Aggregate, FlatMap, Get, MapFilterProject, Reduce
+from tidemark_protocol.plan.expr import ColumnRef
+from tidemark_protocol.plan.lir import AccumulableReduce, Aggregate, FlatMap, Get, MapFilterProject, Reduce
 from tidemark_protocol.types import BIGINT, ColumnType
-from tidemark_replica.render import StepCancelled, prepare
+from tidemark_replica.render import StepCancelled
+from tidemark_replica.render.execution import prepare
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import updates
-from tidemark_protocol.lir import OrderKey
-from tidemark_replica.render import peek
-from tidemark_replica.render.peek import Finish, FinishTop
+from tidemark_protocol.plan.lir import OrderKey
+from tidemark_replica.peek import collection_reader
+from tidemark_replica.peek.collection_reader import Finish, FinishTop
 
 BY_VALUE = (OrderKey(0),)
 MANY = 1 << 62
@@ -30,7 +30,7 @@ def values(finish: Finish | FinishTop, *batches: list[tuple[int | None, int]]) -
 def test_the_first_rows_are_found_whatever_comes_when(monkeypatch: pytest.MonkeyPatch, thins: bool) -> None:
     """In order; a row that is there several times takes several places; the last one is cut."""
     if thins:
-        monkeypatch.setattr(peek, "BATCH_ROWS", 0)
+        monkeypatch.setattr(collection_reader, "BATCH_ROWS", 0)
     batches = [[(5, 1), (9, 2)], [(1, 1), (7, 3)], [(3, 2)], [(None, 1)], [(8, 1), (2, 0)]]
 
     assert values(FinishTop(10_000, 5, BY_VALUE), *batches) == [None, 1, 3, 3, 5]

@@ -22,7 +22,7 @@ from tests.oracle.plans import GET_T, GET_U
 from tests.oracle.tables import TU, T
 from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta, world
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.manifest import live_files
+from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemark_replica.render.homes import Executor, Homes, home_of
+from tidemark_replica.render.execution.executor_affinity import Executor, Homes, home_of
 
 NAMES = [f"namespace/view{number}" for number in range(3000)]
 FIVE = [Executor(str(number)) for number in range(5)]

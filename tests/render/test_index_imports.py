@@ -12,8 +12,10 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU, T
 from tests.oracle.world import INDEX, OBJECT, SINK, Updates, World, consolidated, contents, delta, world
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.check.plan import check_dataflow
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     DataflowDescription,
     IndexImport,
@@ -22,9 +24,7 @@ from tidemark_protocol.dataflow import (
     SinkExport,
     SourceImport,
 )
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get, Plan, inputs_of, refs
+from tidemark_protocol.plan.lir import Get, Plan, inputs_of, refs
 from tidemark_protocol.types import Column
 from tidemark_replica.render import NotRendered, RenderedDataflow
 

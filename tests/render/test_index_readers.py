@@ -11,22 +11,23 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, joined
 from tests.oracle.tables import TU
 from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tests.render.test_index_imports import IMPORTED, INDEXED, importing
-from tidemark_planner.joins.delta import delta_join
-from tidemark_planner.joins.inputs import Problem
-from tidemark_planner.mfp import Fused
+from tests.waiting import BOUND
+from tidemark_planner.lir.joins.delta import delta_join
+from tidemark_planner.lir.joins.inputs import Problem
+from tidemark_planner.lir.mfp import Fused
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.functions import call
-from tidemark_protocol.lir import Plan, refs
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_protocol.types import BOOLEAN
-from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome, prepare
+from tidemark_replica.arrangement.spines.manifest import live_files
+from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
+from tidemark_replica.render.execution import prepare
 
 pytestmark = pytest.mark.spark
 

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from tests.bounds import BOUND, until
-from tidemark_replica.render.merge_queue import MergeQueue
+from tests.waiting import BOUND, until
+from tidemark_replica.render.execution.merge_queue import MergeQueue
 
 
 class Works:

@@ -12,23 +12,23 @@ import pytest
 
 from tests.arrangement.batches import LARGE, arranged, is_mapped
 from tests.arrangement.histories import A
-from tests.bounds import BOUND, until
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU, T
 from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, delta, world
+from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import LocalId
-from tidemark_protocol.lir import Get, Let
-from tidemark_replica.arrangement import spine, upkeep
-from tidemark_replica.arrangement.manifest import live_files
-from tidemark_replica.arrangement.spine import Merge
+from tidemark_protocol.plan.lir import Get, Let
+from tidemark_replica.arrangement.spines import merge_policy, spine
+from tidemark_replica.arrangement.spines.manifest import live_files
+from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed
-from tidemark_replica.render.merging import Merging, carry_out, read_result, write_order
-from tidemark_replica.render.runner import Work
+from tidemark_replica.render.execution.background_merges import Merging, carry_out, read_result, write_order
+from tidemark_replica.render.execution.runner import Work
 
 HISTORY = random_history(TU, 5, times=40)
 
@@ -37,9 +37,9 @@ HISTORY = random_history(TU, 5, times=40)
 def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two batches are many, and three rows."""
     monkeypatch.setattr(spine, "SMALL_ROWS", 1)
-    monkeypatch.setattr(upkeep, "STEP_ROWS", 2)
-    monkeypatch.setattr(upkeep, "ROWS_PER_ROW", 0)
-    monkeypatch.setattr("tidemark_replica.render.merging.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(merge_policy, "STEP_ROWS", 2)
+    monkeypatch.setattr(merge_policy, "ROWS_PER_ROW", 0)
+    monkeypatch.setattr("tidemark_replica.render.execution.background_merges.PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def on_disk(of: World) -> set[str]:
 def plain(tmp_path: Path) -> Updates:
     """What the view's changes are."""
     with pytest.MonkeyPatch.context() as patch, in_process(tmp_path / "plain", TU, HISTORY) as of:
-        patch.setattr(upkeep, "STEP_ROWS", 1 << 30)
+        patch.setattr(merge_policy, "STEP_ROWS", 1 << 30)
         dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
         made = stepped(of, dataflow)
         dataflow.drop()
@@ -215,7 +215,7 @@ def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it
 
     monkeypatch.setattr(Halfway, "happens", staticmethod(compact))
     for time in HISTORY.times:
-        monkeypatch.setattr(upkeep, "ROWS_PER_ROW", 1000 if of.store.busy else 0)
+        monkeypatch.setattr(merge_policy, "ROWS_PER_ROW", 1000 if of.store.busy else 0)
         outcome = of.step(dataflow, time + 1)
         made.update(delta(outcome, SINK))
         outcome.release()
@@ -223,7 +223,7 @@ def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it
     dataflow._merging.join()
     dataflow.drop()
     assert settled > 3
-    monkeypatch.setattr(upkeep, "STEP_ROWS", 1 << 30)
+    monkeypatch.setattr(merge_policy, "STEP_ROWS", 1 << 30)
     assert consolidated(made) == of.run(description, [HISTORY.times[-1] + 1])
 
 

@@ -12,10 +12,16 @@ from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, project
 from tests.oracle.tables import T
 from tests.oracle.world import OBJECT, World, consolidated, contents, delta, world
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import BuildDesc, DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, LocalId, ShardId
-from tidemark_protocol.lir import DistinctReduce, Get, Let, MapFilterProject, Plan, Reduce, Union, refs
+from tidemark_protocol.plan.dataflow import (
+    BuildDesc,
+    DataflowDescription,
+    MaterializedViewSink,
+    ShardMetadata,
+    SinkExport,
+)
+from tidemark_protocol.plan.lir import DistinctReduce, Get, Let, MapFilterProject, Plan, Reduce, Union, refs
 from tidemark_protocol.types import Column
 
 pytestmark = pytest.mark.spark

@@ -16,17 +16,17 @@ from tests.oracle.plans_windows import PLANS as WINDOWS
 from tests.oracle.recursive_plans import RECURSIONS
 from tests.oracle.tables import TU
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.lir import Plan
-from tidemark_replica.arrangement.manifest import ArrangementId
-from tidemark_replica.render import pipeline as p
-from tidemark_replica.render import timing
-from tidemark_replica.render.exchanged import exchanged
-from tidemark_replica.render.fragments import Fragment, Fragments
-from tidemark_replica.render.frames import Frame, StageFrame, inputs_of
-from tidemark_replica.render.lower import lower_dataflow
-from tidemark_replica.render.operators import Operators
-from tidemark_replica.render.shapes import Exchanging
-from tidemark_replica.render.timing import Clock, Spent
+from tidemark_protocol.plan.lir import Plan
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.lowering import lower_dataflow
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.fragments import Fragment, Fragments
+from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
+from tidemark_replica.render.task import timing
+from tidemark_replica.render.task.timing import Clock, Spent
+from tidemark_replica.render.telemetry.operator_costs import Operators
 
 BY_HAND = [(case.name, case.plan, case.tables) for case in (*PLANS, *GROUPS, *WINDOWS) if case.plan is not None] + [
     (case.name, case.query, {"e": case.table}) for case in RECURSIONS if not isinstance(case.query, str)

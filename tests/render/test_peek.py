@@ -13,21 +13,21 @@ import pytest
 from tests.oracle.histories import History, Table
 from tests.oracle.world import INDEX, World, as_table, world
 from tidemark_persist import create_or_open
-from tidemark_protocol.commands import IndexTarget, Peek, ShardTarget
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.errors import PlanNotAllowed
-from tidemark_protocol.expr import ColumnRef, Literal
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get, MapFilterProject, Mfp, refs
-from tidemark_protocol.planning import Finishing
+from tidemark_protocol.messages.commands import IndexTarget, Peek, ShardTarget
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.expr import ColumnRef, Literal
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp, refs
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column
-from tidemark_replica.arrangement.batch_cache import BatchCache
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import OutOfFrontier
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_replica.peek import collection_reader as peeks
+from tidemark_replica.peek.collection_reader import Reading
 from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
-from tidemark_replica.render import peek as peeks
-from tidemark_replica.render.peek import Reading
+from tidemark_replica.values.arrow_types import arrow_schema
 
 pytestmark = pytest.mark.spark
 

@@ -15,14 +15,14 @@ from tests.oracle.in_process import InProcessWorld, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.oracle.world import INDEX
-from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.peek.collection_reader import Reading, read_index
 from tidemark_replica.render import RenderedDataflow
-from tidemark_replica.render.peek import Reading, read_index
 
 HISTORY = random_history({"t": T}, 8, times=14, changes=6)
 BEFORE, END = HISTORY.times[9], HISTORY.last + 1

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 
+from tests.oracle.execution_location import in_jobs
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, counted, quotients
 from tests.oracle.tables import T
-from tests.oracle.where import in_jobs
 from tests.oracle.world import consolidated, world
-from tidemark_replica.render import runner, shapes
-from tidemark_replica.render.frames import StageFrame
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.execution import runner, step_shape
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.plan.jvm_frames import StageFrame
 
 pytestmark = pytest.mark.spark
 
@@ -44,7 +44,7 @@ def test_ten_steps_and_more_run_what_was_planned_once(
         stages.append("mapInArrow")
         return map_in_arrow(frame, *arguments, **more)
 
-    for module in (runner, shapes):
+    for module in (runner, step_shape):
         monkeypatch.setattr(module, "prepare", preparing)
     monkeypatch.setattr(DataFrame, "mapInArrow", mapping)
 

@@ -14,15 +14,16 @@ from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.render import counting, pipeline
-from tidemark_replica.render.counting import Count, Counting, progress_name, read_counts
-from tidemark_replica.render.description import Report
-from tidemark_replica.render.exchanged import exchanged
-from tidemark_replica.render.fragments import Fragment, Fragments
-from tidemark_replica.render.frames import ExchangeFrame, StageFrame
-from tidemark_replica.render.lower import lower_dataflow
-from tidemark_replica.render.progress import HydrationProgress, Progress
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.lowering import lower_dataflow
+from tidemark_replica.render.plan import pipeline
+from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.fragments import Fragment, Fragments
+from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, StageFrame
+from tidemark_replica.render.task import progress_counters
+from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.task.progress_counters import Count, Counting, progress_name, read_counts
+from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
 
 TASKS = 2
 ROWS = {"t": 1000, "u": 3000}
@@ -131,7 +132,7 @@ def test_a_file_cut_short_says_nothing(watched: tuple[HydrationProgress, StageFr
 def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of its tree, and no more often than twice a second."""
     now = [0.0]
-    monkeypatch.setattr(counting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
     source = pipeline.Constants("c", ())
     tree = pipeline.Drain(pipeline.Negated(source))
     counted_here = Counting(tmp_path, "stage1", 0, 7, tree)
@@ -150,7 +151,7 @@ def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch
 def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is for people."""
     now = [0.0]
-    monkeypatch.setattr(counting.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
     gone = Counting(tmp_path / "gone", "stage1", 0, 7, pipeline.Constants("c", ()))
     now[0] = 1.0
     gone.tell()
@@ -159,7 +160,7 @@ def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monke
 
 def test_a_hydration_that_runs_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked at after every task, it goes up and not back, and no operator is at its end before its tasks are."""
-    monkeypatch.setattr(counting, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(progress_counters, "TELL_SECONDS", 0.0)
     looks: list[Progress] = []
 
     class Watched(InTasks):

@@ -15,19 +15,20 @@ from typing import Any
 
 import pytest
 
-from tests.attempts import Attempt, until
+from tests.interruptible_step import Attempt, until
 from tests.oracle.histories import History
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.recursive_plans import ENDLESS, E
 from tests.oracle.tables import T
 from tests.oracle.world import World, world
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.lir import Plan, refs
-from tidemark_replica.arrangement.updates import Updates
-from tidemark_replica.render import StepCancelled, prepare
-from tidemark_replica.render.pipeline import Pipeline
-from tidemark_replica.render.slots import Feed
-from tidemark_replica.render.stage import run_stage
+from tidemark_protocol.plan.lir import Plan, refs
+from tidemark_replica.arrangement.rows.updates import Updates
+from tidemark_replica.render import StepCancelled
+from tidemark_replica.render.execution import prepare
+from tidemark_replica.render.plan.pipeline import Pipeline
+from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.stage import run_stage
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tidemark_persist import DIFF, ERROR, TIME, Part, Shard, Time, create_or_open, read_part
-from tidemark_replica.arrangement.updates import Updates, updates_of
-from tidemark_replica.render.small_files import FILE_BYTES, SmallFiles
+from tidemark_replica.arrangement.rows.updates import Updates, updates_of
+from tidemark_replica.render.task.small_files import FILE_BYTES, SmallFiles
 
 SCHEMA = pa.schema({"a": pa.int64(), "b": pa.string()})
 TICKS = 4

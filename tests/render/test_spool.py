@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import contents, updates
+from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.step import StepId
-from tidemark_replica.arrangement.updates import Updates
-from tidemark_replica.render import pipeline as p
-from tidemark_replica.render.description import Description
-from tidemark_replica.render.files import UpdatesFile
-from tidemark_replica.render.slots import Slots
-from tidemark_replica.render.stage import Stage
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.task.description import Description
+from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.stage import Stage
+from tidemark_replica.render.task.update_files import UpdatesFile
 
 TYPES = (pa.int64(),)
 ROWS = [((1,), 5, 1), ((None,), 5, 2), ("boom", 6, 1)]

@@ -14,11 +14,11 @@ from tests.oracle.plans import GET_T, counted, joined
 from tests.oracle.tables import T
 from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tidemark_persist import Part
-from tidemark_protocol.expr import ColumnRef, Literal
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Plan, Reduce, TopK, TopKPlan
+from tidemark_protocol.plan.expr import ColumnRef, Literal
+from tidemark_protocol.plan.lir import Plan, Reduce, TopK, TopKPlan
 from tidemark_protocol.types import BIGINT
 from tidemark_replica.render import NotRendered, StepFailed
 

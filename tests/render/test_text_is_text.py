@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidemark_protocol.sqltext import string_sql
-from tidemark_replica.spark_settings import SETTINGS
+from tidemark_protocol.functions.sql_text import string_sql
+from tidemark_replica.spark.settings import SETTINGS
 
 pytestmark = pytest.mark.spark
 

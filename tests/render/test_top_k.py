@@ -11,9 +11,9 @@ import pytest
 
 from tests.oracle.histories import Change, History, Table
 from tests.oracle.world import SINK, World, delta, world
-from tidemark_protocol.expr import Literal
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import (
     Aggregate,
     Get,
     HierarchicalReduce,

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tidemark_replica.render import OutOfMemory, StepFailed
-from tidemark_replica.render.homes import Home
-from tidemark_replica.render.runner import Work
-from tidemark_replica.render.shapes import Shape
-from tidemark_replica.render.spark_runner import SparkRunner
+from tidemark_replica.render.execution.executor_affinity import Home
+from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.spark_runner import SparkRunner
+from tidemark_replica.render.execution.step_shape import Shape
 
 pytestmark = pytest.mark.spark
 Batches = Iterator[pa.RecordBatch]

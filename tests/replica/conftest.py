@@ -12,7 +12,7 @@ from tests.ports import free_port
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Table
 from tests.replica.two_dataflows import TwoDataflows
-from tidemark_protocol.commands import Command, InstanceConfig
+from tidemark_protocol.messages.commands import Command, InstanceConfig
 
 EPOCHS = epochs()
 

@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tidemark_protocol.commands import AllowWrites, Command, CreateDataflow, Schedule
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.responses import Frontiers, Response
+from tidemark_protocol.messages.commands import AllowWrites, Command, CreateDataflow, Schedule
+from tidemark_protocol.messages.responses import Frontiers, Response
+from tidemark_protocol.plan.dataflow import DataflowDescription
 
 
 def started(*dataflows: DataflowDescription) -> list[Command]:

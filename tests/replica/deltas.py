@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_replica.arrangement.updates import make_updates, update_schema
-from tidemark_replica.arrow_types import arrow_schema
-from tidemark_replica.render.contract import SinkDelta
-from tidemark_replica.sinks.progress import Staged
+from tidemark_replica.arrangement.rows.updates import make_updates, update_schema
+from tidemark_replica.render.stepped_dataflow import SinkDelta
+from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.values.arrow_types import arrow_schema
 
 Update = tuple[tuple[object, ...] | str, int, int]
 """A row, or an error, its time and its diff."""

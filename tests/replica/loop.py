@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.bounds import BOUND
-from tidemark_protocol.responses import Response
-from tidemark_replica.jobs import Jobs
-from tidemark_replica.mailbox import Call, Mailbox
-from tidemark_replica.metrics import Metrics
-from tidemark_replica.rendering import Renderer
-from tidemark_replica.shards import ShardHandles, ShardWatch
-from tidemark_replica.sinks.clients import ClientSinks
-from tidemark_replica.surroundings import Surroundings
+from tests.waiting import BOUND
+from tidemark_protocol.messages.responses import Response
+from tidemark_replica.dataflow.driver_context import Surroundings
+from tidemark_replica.dataflow.renderer import Renderer
+from tidemark_replica.events.jobs import Jobs
+from tidemark_replica.events.mailbox import Call, Mailbox
+from tidemark_replica.shards.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.client_sinks import ClientSinks
+from tidemark_replica.telemetry.metrics import Metrics
 
 
 class Loop:

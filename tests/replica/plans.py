@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.plan.dataflow import (
     BuildDesc,
     CopyToSink,
     DataflowDescription,
@@ -14,9 +15,8 @@ from tidemark_protocol.dataflow import (
     SourceImport,
     SubscribeSink,
 )
-from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.lir import Get
-from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_protocol.plan.lir import Get
+from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import BIGINT, STRING, Column, ColumnType
 
 COLUMNS = (Column("n", BIGINT), Column("s", STRING))

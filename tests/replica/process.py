@@ -16,13 +16,13 @@ from typing import Any
 
 import grpc
 
-from tests.bounds import BOUND
 from tests.replica.stream import ReplicaStream
-from tidemark_protocol.commands import Command, CreateInstance, Hello, InitializationComplete, InstanceConfig
-from tidemark_protocol.describe import description_from_proto
+from tests.waiting import BOUND
 from tidemark_protocol.ids import Epoch, ShardId
+from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InitializationComplete, InstanceConfig
+from tidemark_protocol.messages.responses import Description, Response
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.responses import Description, Response
+from tidemark_protocol.wire.describe import description_from_proto
 
 STACK, STACKS_SECONDS = "Current thread ", 10.0
 

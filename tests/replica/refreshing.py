@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_replica.sinks.progress import Append, Gathered, Staged
-from tidemark_replica.sinks.refresh_progress import RefreshProgress
-from tidemark_replica.sinks.refreshes import NEVER, Refreshes
-from tidemark_replica.sinks.updates import Rows, gathered, moved
+from tidemark_replica.sinks.sink_progress import Append, Gathered, Staged
+from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
+from tidemark_replica.sinks.table.refresh_times import NEVER, Refreshes
+from tidemark_replica.sinks.table.shard_updates import Rows, gathered, moved
 
 Update = tuple[int, int, int]
 """Row, time, diff."""

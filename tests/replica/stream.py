@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import grpc
 
-from tidemark_protocol.commands import Command
-from tidemark_protocol.frames import GRPC_OPTIONS, Unpacker, pack_commands
+from tidemark_protocol.messages.commands import Command
+from tidemark_protocol.messages.responses import Response
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.pb.compute_pb2_grpc import ComputeStub
-from tidemark_protocol.responses import Response
+from tidemark_protocol.wire.frames import GRPC_OPTIONS, Unpacker, pack_commands
 
 # a process that is still starting is tried again soon, whatever earlier channels to the same address met
 _EAGER = (

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tests.replica.plans import COLUMNS
 from tidemark_persist import Appended, create_or_open, open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import ShardId
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_replica.values.arrow_types import arrow_schema
 
 Row = tuple[int | None, str | None]
 Update = tuple[Row, int, int]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tidemark_protocol.types import SIMPLE_TYPES, SqlType, TypeNotSupported
-from tidemark_replica.arrow_types import arrow_type, sql_type
+from tidemark_replica.values.arrow_types import arrow_type, sql_type
 
 NESTED = ["array<int>", "struct<a:timestamp,`B c`:array<decimal(5,1)>>", "array<array<struct<x:binary>>>"]
 

@@ -11,7 +11,7 @@ from tests.replica.tables import Table
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica import retry
-from tidemark_replica.arrangement.manifest import Manifest
+from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from tests.replica.loop import Loop
 from tidemark_persist import create_or_open
-from tidemark_protocol.commands import AllowShardCompaction
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.responses import ShardFrontiers
-from tidemark_replica.ingestions import Ingestions
-from tidemark_replica.spark_session import SparkHolder
-from tidemark_replica.storage_state import StorageState
+from tidemark_protocol.messages.commands import AllowShardCompaction
+from tidemark_protocol.messages.responses import ShardFrontiers
+from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.storage_state import StorageState
+from tidemark_replica.spark.session import SparkHolder
 
 ID = ShardId("s")
 

@@ -10,11 +10,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.bounds import BOUND
 from tests.ports import free_port
 from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs, wait_until
-from tidemark_protocol.commands import (
+from tests.waiting import BOUND
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Epoch, GlobalId, WriterTerm
+from tidemark_protocol.messages.commands import (
     AllowAllWrites,
     AllowCompaction,
     AllowWrites,
@@ -29,8 +31,6 @@ from tidemark_protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch, GlobalId, WriterTerm
 from tidemark_protocol.pb import compute_pb2 as pb
 
 EPOCHS = epochs()

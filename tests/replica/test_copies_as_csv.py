@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from tests.replica.deltas import Update, staged
-from tidemark_protocol.dataflow import CopyToSink
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.dataflow import CopyToSink
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, Column, SqlType
-from tidemark_replica.arrow_types import arrow_schema
-from tidemark_replica.sinks.copy_files import Copy, write_copy
+from tidemark_replica.sinks.copy.files import Copy, write_copy
+from tidemark_replica.values.arrow_types import arrow_schema
 
 pytestmark = pytest.mark.spark
 COLUMNS = (

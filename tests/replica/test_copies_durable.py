@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.replica.test_must_copies import CONTENTS, copy_of, written
-from tidemark_replica.sinks.copy_files import MANIFEST
+from tidemark_replica.sinks.copy.files import MANIFEST
 
 
 @pytest.fixture

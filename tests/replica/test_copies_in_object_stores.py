@@ -18,11 +18,11 @@ from tests.replica.plans import COLUMNS
 from tests.replica.test_must_copies import AS_OF, CONTENTS, FAILS, ROWS, no_session, rows_at
 from tests.s3_server import S3Server
 from tidemark_persist import Storage
-from tidemark_protocol.dataflow import CopyToSink
 from tidemark_protocol.ids import GlobalId
-from tidemark_replica.sinks import copy_objects
-from tidemark_replica.sinks.copy_files import MANIFEST, Copy, CopyFailed
-from tidemark_replica.sinks.copy_objects import write_objects
+from tidemark_protocol.plan.dataflow import CopyToSink
+from tidemark_replica.sinks.copy import objects as copy_objects
+from tidemark_replica.sinks.copy.files import MANIFEST, Copy, CopyFailed
+from tidemark_replica.sinks.copy.objects import write_objects
 
 
 class Bucket:
@@ -148,7 +148,7 @@ from pathlib import Path
 sys.path.insert(0, {checkout!r})
 from tests.replica import test_copies_in_object_stores as t
 from tests.s3_server import S3Server
-from tidemark_replica.sinks import copy_objects as c
+from tidemark_replica.sinks.copy import objects as c
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 claim, finish = c.claim, c._Place.finish
 if {when!r} == "while it is sent": c._upload = die

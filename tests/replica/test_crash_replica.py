@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
-from tests.looking import matching, text_of
+from tests.directory_listing import matching, text_of
 from tests.replica.plans import copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, alive, descendants, epochs, wait_until
 from tests.replica.tables import Table, Update, contents, persisted
+from tests.waiting import BOUND
 from tidemark_persist import ShardNotFound, open_shard
-from tidemark_protocol.commands import AllowWrites, CreateDataflow, InstanceConfig, Schedule
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.commands import AllowWrites, CreateDataflow, InstanceConfig, Schedule
+from tidemark_protocol.plan.dataflow import ShardMetadata
 
 pytestmark = pytest.mark.spark
 

@@ -17,16 +17,16 @@ import pytest
 
 from tests.replica.loop import Loop
 from tidemark_persist import CommitForgotten, Shard, open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.responses import Status
+from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import BIGINT, STRING, Column
-from tidemark_replica.render.contract import SinkDelta
-from tidemark_replica.shards import ShardHandles
-from tidemark_replica.sinks import materialized_view
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink
-from tidemark_replica.sinks.progress import Staged
+from tidemark_replica.render.stepped_dataflow import SinkDelta
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.sinks.table import materialized_view
+from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink
 
 Update = tuple[int | None, str | None, int, int, str | None]
 SCHEMA = pa.schema(

@@ -8,24 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.looking import matching
+from tests.directory_listing import matching
 from tests.replica.conversing import furthest, reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
 from tests.replica.tables import Table, persisted
-from tidemark_operator.controller.working import OperatorWork, operators
+from tidemark_operator.controller.reports.operator_costs import OperatorWork, operators
 from tidemark_persist import open_shard
-from tidemark_protocol.commands import (
-    AllowCompaction,
-    AllowWrites,
-    CreateDataflow,
-    Schedule,
-)
-from tidemark_protocol.expr import Call, Literal
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
-from tidemark_protocol.lir import MapFilterProject, Mfp
-from tidemark_protocol.responses import Frontiers, Response, Status
+from tidemark_protocol.messages.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
+from tidemark_protocol.messages.responses import Frontiers, Response, Status
+from tidemark_protocol.plan.expr import Call, Literal
+from tidemark_protocol.plan.lir import MapFilterProject, Mfp
 from tidemark_protocol.types import STRING
 
 pytestmark = pytest.mark.spark

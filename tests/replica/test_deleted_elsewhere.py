@@ -21,20 +21,20 @@ from tidemark_persist import (
     delete_shard,
     open_shard,
 )
-from tidemark_persist.deletion import TOMBSTONE
-from tidemark_persist.storage import Storage
-from tidemark_protocol.commands import AllowShardCompaction
-from tidemark_protocol.dataflow import ShardMetadata, SourceImport
+from tidemark_persist.log.deletion import TOMBSTONE
+from tidemark_persist.storage.storage import Storage
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
-from tidemark_protocol.responses import ShardFrontiers, Status
+from tidemark_protocol.messages.commands import AllowShardCompaction
+from tidemark_protocol.messages.responses import ShardFrontiers, Status
+from tidemark_protocol.plan.dataflow import ShardMetadata, SourceImport
 from tidemark_protocol.types import BIGINT, Column
-from tidemark_replica import storage_state
-from tidemark_replica.ingestions import Ingestions
-from tidemark_replica.inputs import StepInputs
-from tidemark_replica.shards import ShardHandles
-from tidemark_replica.spark_session import SparkHolder
-from tidemark_replica.storage_state import StorageState, downgrade
+from tidemark_replica.command_loop import storage_state
+from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.storage_state import StorageState, downgrade
+from tidemark_replica.dataflow.step_inputs import StepInputs
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.spark.session import SparkHolder
 
 OLD, NEW, T = ShardId("old"), ShardId("new"), GlobalId("t")
 COLUMNS = (Column("k", BIGINT),)

@@ -11,21 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.replica.loop import Loop
 from tests.storage.ingesting import description, tpch_tables
+from tests.waiting import BOUND
 from tidemark_persist import Shard, ShardDeleted, create_or_open
 from tidemark_persist import client as persist_client
-from tidemark_protocol.commands import DeleteShard, DropIngestion, RunIngestion
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
-from tidemark_protocol.responses import ShardDeleted as Deleted
-from tidemark_protocol.storage import IngestionDescription, TpchSource
+from tidemark_protocol.messages.commands import DeleteShard, DropIngestion, RunIngestion
+from tidemark_protocol.messages.responses import ShardDeleted as Deleted
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.ingestion import IngestionDescription, TpchSource
 from tidemark_protocol.types import BIGINT, Column
-from tidemark_replica import shards, storage_state
-from tidemark_replica.ingestions import Ingestions
-from tidemark_replica.spark_session import SparkHolder
-from tidemark_replica.storage_state import StorageState
+from tidemark_replica.command_loop import storage_state
+from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.storage_state import StorageState
+from tidemark_replica.shards import shards
+from tidemark_replica.spark.session import SparkHolder
 
 SPEC = TpchSource("0.001", 100, 7)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.cluster.waiting import wait_for
+from tests.waiting import BOUND
 from tidemark_replica.options import parse
-from tidemark_replica.replica import Replica
+from tidemark_replica.process.replica import Replica
 
 
 def test_executors_are_asked_for_before_anybody_has_called(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

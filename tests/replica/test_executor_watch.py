@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.orchestrator.test_refused_executors import Scene
-from tidemark_replica.executors import LOOK_SECONDS, LOOK_SECONDS_MOST, Executors
-from tidemark_replica.own_pods import OwnPods
+from tidemark_replica.command_loop.executors import LOOK_SECONDS, LOOK_SECONDS_MOST, Executors
+from tidemark_replica.spark.executor_pods import OwnPods
 
 
 @pytest.fixture

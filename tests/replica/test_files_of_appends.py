@@ -13,10 +13,10 @@ from tests.replica.test_crash_sink import View, assert_exact, history
 from tidemark_persist import Shard, StagedFile, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.responses import Status
-from tidemark_replica.sinks import materialized_view
-from tidemark_replica.sinks import updates as rows_of_an_append
-from tidemark_replica.sinks.progress import Append
+from tidemark_protocol.messages.responses import Status
+from tidemark_replica.sinks.sink_progress import Append
+from tidemark_replica.sinks.table import materialized_view
+from tidemark_replica.sinks.table import shard_updates as rows_of_an_append
 
 
 def assert_no_file_is_left_over(location: Path) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.protocol.samples import INGESTION
 from tests.replica.loop import Loop
+from tests.waiting import BOUND, until
 from tidemark_persist import PersistClientCache
-from tidemark_protocol.commands import RunIngestion
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.responses import IngestionStatus, StorageResponse
-from tidemark_replica.ingestions import Ingestions
+from tidemark_protocol.messages.commands import RunIngestion
+from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
+from tidemark_replica.command_loop.ingestions import Ingestions
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.manager import IngestionManager
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.replica.loop import Loop
-from tidemark_replica.jobs import Failed, JobBroken, Outcome
+from tidemark_replica.events.jobs import Failed, JobBroken, Outcome
 
 
 class Panic(BaseException):

@@ -9,27 +9,19 @@ from typing import Any, cast
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.replica.plans import shard
-from tidemark_protocol.commands import (
-    CancelPeek,
-    Command,
-    Hello,
-    IndexTarget,
-    Peek,
-    Schedule,
-    ShardTarget,
-)
+from tests.waiting import BOUND
 from tidemark_protocol.ids import Epoch, GlobalId, Time
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_replica import worker
-from tidemark_replica.client import Client
-from tidemark_replica.compute_state import ComputeState
-from tidemark_replica.jobs import Done, Jobs, Outcome
-from tidemark_replica.mailbox import Call, CommandsArrived, Event, Mailbox
-from tidemark_replica.outbox import Outbox
-from tidemark_replica.worker import AFTER_EVENT_SECONDS, INTERVAL_SECONDS, Worker
+from tidemark_protocol.messages.commands import CancelPeek, Command, Hello, IndexTarget, Peek, Schedule, ShardTarget
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_replica.command_loop import loop
+from tidemark_replica.command_loop.compute_state import ComputeState
+from tidemark_replica.command_loop.loop import AFTER_EVENT_SECONDS, INTERVAL_SECONDS, Worker
+from tidemark_replica.events.client import Client
+from tidemark_replica.events.jobs import Done, Jobs, Outcome
+from tidemark_replica.events.mailbox import Call, CommandsArrived, Event, Mailbox
+from tidemark_replica.events.outbox import Outbox
 
 SOON, LATER = 100.0 + AFTER_EVENT_SECONDS, 100.0 + INTERVAL_SECONDS
 
@@ -89,7 +81,7 @@ class State:
 )
 def test_lookups_bring_no_maintenance_forward(event: Event, until: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes at its interval; everything else has it soon."""
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: 100.0))
     state = State()
     mailbox = Scripted(event, lambda: made.stop())
     made = Worker(mailbox, cast(ComputeState, state), lambda: False)

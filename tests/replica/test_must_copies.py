@@ -14,17 +14,17 @@ from typing import Any, NoReturn
 import pyarrow.parquet as pq
 import pytest
 
-from tests.bounds import BOUND
 from tests.replica.deltas import Update, staged
 from tests.replica.loop import Loop
 from tests.replica.plans import COLUMNS
-from tidemark_protocol.dataflow import CopyToSink as CopyToExport
+from tests.waiting import BOUND
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import CopyToDone, CopyToDropped, CopyToFailed, CopyToResponse
-from tidemark_replica import repeating
-from tidemark_replica.sinks.copy_files import MANIFEST, Copy, CopyFailed, write_copy
-from tidemark_replica.sinks.copy_to import CopyToSink
-from tidemark_replica.sinks.staging import attempt
+from tidemark_protocol.messages.responses import CopyToDone, CopyToDropped, CopyToFailed, CopyToResponse
+from tidemark_protocol.plan.dataflow import CopyToSink as CopyToExport
+from tidemark_replica.sinks.copy.copy_sink import CopyToSink
+from tidemark_replica.sinks.copy.files import MANIFEST, Copy, CopyFailed, write_copy
+from tidemark_replica.sinks.copy.staging import attempt
+from tidemark_replica.values import row_repeat
 
 ID, AS_OF = GlobalId("copy-1"), 10
 FAILS = '{"code":"EXPRESSION_FAILED","expression":"1 / n"}'
@@ -70,8 +70,8 @@ def test_split_a_large_copy_is_divided_on_disk_and_has_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several files, the same rows; what the division needed is gone."""
-    monkeypatch.setattr("tidemark_replica.sinks.updates.SHARE_BYTES", 20_000)
-    monkeypatch.setattr(repeating, "ROWS_MOST", 100)
+    monkeypatch.setattr("tidemark_replica.sinks.table.shard_updates.SHARE_BYTES", 20_000)
+    monkeypatch.setattr(row_repeat, "ROWS_MOST", 100)
     contents: list[Update] = [((n % 500, f"r{n % 500}"), 10, 1) for n in range(3000)]
     copy = copy_of(tmp_path)
     assert written(tmp_path, copy, contents) == 3000
@@ -183,12 +183,12 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, {checkout!r})
 from tests.replica import test_must_copies as t
-from tidemark_replica.sinks import copy_files
+from tidemark_replica.sinks.copy import files
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-settle = copy_files.settle
-if {when!r} == "before": copy_files.settle = die
-elif {when!r} == "after": copy_files.settle = lambda *a: (settle(*a), die())
-else: copy_files._write_file = die
+settle = files.settle
+if {when!r} == "before": files.settle = die
+elif {when!r} == "after": files.settle = lambda *a: (settle(*a), die())
+else: files._write_file = die
 t.written(Path({folder!r}), t.copy_of(Path({folder!r})), t.CONTENTS)
 """
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.replica.plans import COLUMNS, copies, shard, transient
-from tidemark_protocol.dataflow import CopyToSink, SubscribeSink
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages.responses import (
     CopyToFailed,
     CopyToResponse,
     Frontiers,
@@ -22,10 +21,11 @@ from tidemark_protocol.responses import (
     SubscribeDropped,
     SubscribeResponse,
 )
-from tidemark_replica.dataflows import FEW, REST, Dataflows
+from tidemark_protocol.plan.dataflow import CopyToSink, SubscribeSink
+from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.installed_dataflows import FEW, REST, Dataflows
 from tidemark_replica.errors import DataflowRefused
-from tidemark_replica.export_state import ExportState
-from tidemark_replica.installed import InstalledDataflow
 
 A = copies("a", 10, source=shard("t"), index="i", view=shard("v"))
 INDEX, V, J = GlobalId("i"), GlobalId("a-view"), GlobalId("j")

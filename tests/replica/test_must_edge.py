@@ -10,8 +10,9 @@ import pytest
 
 from tests.fuzz.edges import ReplicaEdge
 from tests.replica.plans import copies, shard
-from tidemark_protocol import frames
-from tidemark_protocol.commands import (
+from tidemark_protocol.errors import MalformedFrame
+from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
+from tidemark_protocol.messages.commands import (
     AllowAllWrites,
     CancelPeek,
     Command,
@@ -26,20 +27,19 @@ from tidemark_protocol.commands import (
     ShardTarget,
     UpdateConfiguration,
 )
-from tidemark_protocol.errors import MalformedFrame
-from tidemark_protocol.frames import MAX_MESSAGE_BYTES, pack_commands, parse_frame
-from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
-from tidemark_protocol.map_filter_project import MapFilterProject
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.replica_settings import LogLevel
+from tidemark_protocol.messages.responses import PeekCanceled, PeekResponse
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import PeekCanceled, PeekResponse
-from tidemark_protocol.settings import LogLevel
-from tidemark_replica import settings as settings_at_work
-from tidemark_replica.gate import Gate
-from tidemark_replica.mailbox import Mailbox
-from tidemark_replica.refusals import LINES, WINDOW_SECONDS, Refusals
-from tidemark_replica.server import Conversation
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_protocol.wire import frames
+from tidemark_protocol.wire.frames import MAX_MESSAGE_BYTES, pack_commands, parse_frame
+from tidemark_replica.command_loop import runtime_settings as settings_at_work
+from tidemark_replica.events.mailbox import Mailbox
+from tidemark_replica.server.epoch_gate import Gate
+from tidemark_replica.server.refusal_log import LINES, WINDOW_SECONDS, Refusals
+from tidemark_replica.server.server import Conversation
 
 CREATE = CreateInstance(InstanceConfig("default", "/data"))
 COMPLETE = InitializationComplete()

@@ -6,8 +6,8 @@ import pytest
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Frontiers
-from tidemark_replica.reporting import FrontierReport, Observed
+from tidemark_protocol.messages.responses import Frontiers
+from tidemark_replica.dataflow.frontier_report import FrontierReport, Observed
 
 U1 = GlobalId("u1")
 

@@ -7,25 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_protocol.commands import IndexTarget, Peek
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import (
-    PeekCanceled,
-    PeekError,
-    PeekResponse,
-    PeekRows,
-    PeekStashed,
-    Response,
-)
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, PeekStashed, Response
+from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.errors import StashGone
-from tidemark_replica.jobs import Done, Failed, Job, Outcome
-from tidemark_replica.peek_reader import Limits
-from tidemark_replica.peeks import Peeks, Readable
+from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
+from tidemark_replica.peek.peek_queue import Peeks, Readable
+from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.result_stash import Spool, Stash, Stashed
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
-from tidemark_replica.stash import Spool, Stash, Stashed
 
 INDEX = GlobalId("i")
 ROWS = PeekRows(b"rows", 1)

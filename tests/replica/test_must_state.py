@@ -8,7 +8,9 @@ from tests.model.replica import SimReplica
 from tests.model.shards import Shards, SimShard
 from tests.replica.plans import copies, shard
 from tests.replica.test_must_dataflows import Scene
-from tidemark_protocol.commands import (
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.commands import (
     AllowCompaction,
     AllowWrites,
     CancelPeek,
@@ -19,11 +21,17 @@ from tidemark_protocol.commands import (
     Peek,
     Schedule,
 )
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.map_filter_project import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import Frontiers, PeekError, PeekResponse, PeekRows, Response, ShardFrontiers, Status
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import (
+    Frontiers,
+    PeekError,
+    PeekResponse,
+    PeekRows,
+    Response,
+    ShardFrontiers,
+    Status,
+)
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
 
 T, V = shard("t"), shard("v")
 BOTH = copies("a", 10, source=T, index="i", view=V)

@@ -12,14 +12,14 @@ import pytest
 from tests.replica.deltas import Update, staged
 from tests.replica.loop import Loop
 from tests.replica.plans import COLUMNS
-from tidemark_protocol.dataflow import SubscribeSink as SubscribeExport
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse
-from tidemark_replica.jobs import Outcome
-from tidemark_replica.sinks import batches as batches_module
-from tidemark_replica.sinks.batches import Position, batches, shares_of
-from tidemark_replica.sinks.subscribe import SubscribeSink
+from tidemark_protocol.messages.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse
+from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
+from tidemark_replica.events.jobs import Outcome
+from tidemark_replica.sinks.subscribe import subscribe_batches as batches_module
+from tidemark_replica.sinks.subscribe.subscribe import SubscribeSink
+from tidemark_replica.sinks.subscribe.subscribe_batches import Position, batches, shares_of
 
 ID, AS_OF = GlobalId("s"), 10
 FAILS = '{"code":"EXPRESSION_FAILED","expression":"1 / n"}'
@@ -187,7 +187,7 @@ def test_must_say_dropped_at_the_upper_of_the_last_batch(tmp_path: Path) -> None
 
 def test_a_client_without_room_waits_and_so_do_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is on disk, and of so much of it no more is made."""
-    monkeypatch.setattr("tidemark_replica.sinks.subscribe.WAITING_ROWS", 4)
+    monkeypatch.setattr("tidemark_replica.sinks.subscribe.subscribe.WAITING_ROWS", 4)
     scene = Scene(tmp_path)
     scene.room = False
     scene.stage(10, 13, SNAPSHOT)

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from tests.replica.loop import Loop
 from tidemark_persist import open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import Column, SqlType
-from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.render.contract import SinkDelta
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink
-from tidemark_replica.sinks.progress import Staged
+from tidemark_replica.render.stepped_dataflow import SinkDelta
+from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink
+from tidemark_replica.values.arrow_types import arrow_type
 
 VIEW = GlobalId("view")
 COLUMNS = tuple(

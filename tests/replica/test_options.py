@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark_replica.options import parse
-from tidemark_replica.spark_settings import RELIED_ON, SETTINGS
+from tidemark_replica.spark.settings import RELIED_ON, SETTINGS
 
 LEAST = ["--listen", "unix:///s/x", "--scratch", "/scratch"]
 

@@ -10,9 +10,10 @@ import pytest
 
 from tests.replica.tables import Table
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
-from tidemark_replica import driver, retry
+from tidemark_replica import retry
+from tidemark_replica.dataflow import dataflow_driver
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepFailed, StepOutcome
-from tidemark_replica.render.spark_runner import failure
+from tidemark_replica.render.execution.spark_runner import failure
 
 LOST = (
     "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage "
@@ -71,7 +72,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     memory, run = Memory(), RenderedDataflow.run
     monkeypatch.setattr(RenderedDataflow, "run", lambda dataflow, step: memory.run(run, dataflow, step))
     monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
-    monkeypatch.setattr(driver, "Backoff", lambda: retry.Backoff(memory.clock))
+    monkeypatch.setattr(dataflow_driver, "Backoff", lambda: retry.Backoff(memory.clock))
     return memory
 
 

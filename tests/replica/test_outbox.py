@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.responses import Frontiers, PeekResponse, PeekRows, Response, ShardFrontiers, Status
+from tidemark_protocol.messages.responses import Frontiers, PeekResponse, PeekRows, Response, ShardFrontiers, Status
 from tidemark_replica.errors import ClientTooSlow
-from tidemark_replica.outbox import Outbox
+from tidemark_replica.events.outbox import Outbox
 
 A, B = GlobalId("a"), GlobalId("b")
 

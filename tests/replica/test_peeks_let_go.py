@@ -17,21 +17,21 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
 from tests.oracle.world import INDEX
-from tidemark_protocol.commands import IndexTarget, Peek
+from tests.waiting import BOUND
 from tidemark_protocol.ids import Time
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.planning import Finishing
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.jobs import Failed, JobCancelled, Jobs, Outcome
-from tidemark_replica.mailbox import Call, Mailbox
-from tidemark_replica.peek_reader import Limits, PeekReader
-from tidemark_replica.stash import Stash
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.events.jobs import Failed, JobCancelled, Jobs, Outcome
+from tidemark_replica.events.mailbox import Call, Mailbox
+from tidemark_replica.peek.peek_reader import Limits, PeekReader
+from tidemark_replica.peek.result_stash import Stash
 
 HISTORY = random_history({"t": T}, 8, times=4, changes=6)
 
@@ -39,7 +39,7 @@ HISTORY = random_history({"t": T}, 8, times=4, changes=6)
 @pytest.fixture(autouse=True)
 def no_collector(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nor a log that keeps what it is told of a failure: at DEBUG that is where it happened, frames and all."""
-    caplog.set_level(logging.INFO, "tidemark_replica.jobs")
+    caplog.set_level(logging.INFO, "tidemark_replica.events.jobs")
     gc.collect()
     gc.disable()
     yield

@@ -16,18 +16,12 @@ from tests.replica.conversing import reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.process import ScriptedClient, wait_until
 from tests.replica.tables import Table
-from tidemark_protocol.commands import (
-    CancelPeek,
-    IndexTarget,
-    Peek,
-    ShardTarget,
-    UpdateConfiguration,
-)
-from tidemark_protocol.expr import Call, ColumnRef, Literal
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.lir import MapFilterProject, Mfp, OrderKey
-from tidemark_protocol.planning import Finishing
-from tidemark_protocol.responses import PeekError, PeekResponse, PeekRows, PeekStashed, Response, Status
+from tidemark_protocol.messages.commands import CancelPeek, IndexTarget, Peek, ShardTarget, UpdateConfiguration
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import PeekError, PeekResponse, PeekRows, PeekStashed, Response, Status
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.lir import MapFilterProject, Mfp, OrderKey
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, Column
 
 pytestmark = pytest.mark.spark

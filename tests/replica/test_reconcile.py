@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.replica.plans import COLUMNS, copies, shard, transient
-from tidemark_protocol.dataflow import DataflowDescription, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_replica.reconcile import Candidate, reconcile
+from tidemark_protocol.plan.dataflow import DataflowDescription, SubscribeSink
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_replica.dataflow.reconciliation import Candidate, reconcile
 
 INDEX = copies("a", 10, source=shard("t"), index="i")
 OTHER_PLAN = copies("a", 10, source=shard("other"), index="i")

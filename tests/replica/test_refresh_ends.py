@@ -6,8 +6,8 @@ from tests.replica.refreshing import settle
 from tests.replica.test_refresh_progress import hourly, one
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.ids import Time
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_replica.sinks.refreshes import Refreshes
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_replica.sinks.table.refresh_times import Refreshes
 
 
 def test_the_last_refresh_seals_the_table() -> None:

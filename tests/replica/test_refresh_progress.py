@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.replica.refreshing import Replica, Revision, Table, Update, reached, settle
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.ids import MAX_TIME, Time
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_replica.sinks.refreshes import NEVER, Refreshes
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_replica.sinks.table.refresh_times import NEVER, Refreshes
 
 LAST = 48
 TIMES = st.integers(0, LAST)

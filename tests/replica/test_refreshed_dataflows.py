@@ -14,14 +14,14 @@ from tests.replica.loop import Loop
 from tests.replica.plans import copies, shard
 from tests.replica.tables import Table, persisted
 from tidemark_persist import open_shard
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_replica.driver import DataflowDriver
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.rendering import Renderer
-from tidemark_replica.spark_session import SparkHolder
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.renderer import Renderer
+from tidemark_replica.spark.session import SparkHolder
 
 SELDOM = RefreshSchedule(every_ms=2000)
 OFTEN = RefreshSchedule(every_ms=10)

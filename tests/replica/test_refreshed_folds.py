@@ -14,10 +14,10 @@ from tests.replica.loop import Loop
 from tests.replica.test_crash_sink import Update, persisted
 from tests.replica.test_refreshed_sink import Refreshed, assert_refreshed
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_replica.sinks import fold, materialized_view
-from tidemark_replica.sinks.refreshes import Refreshes
-from tidemark_replica.sinks.updates import consolidated
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_replica.sinks.table import materialized_view, staged_compaction
+from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.table.shard_updates import consolidated
 
 
 def test_what_is_staged_for_the_next_refresh_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_what_cannot_be_folded_for_now_leaves_no_file(tmp_path: Path, monkeypatc
             failures.append(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
             raise failures[-1]
 
-    monkeypatch.setattr(fold, "consolidated", full)
+    monkeypatch.setattr(staged_compaction, "consolidated", full)
     updates: list[Update] = [(n, "x", 0, 1, None) for n in range(50)] + [(1, "y", 5, 1, None)]
     view = Yearly(tmp_path / "r1", tmp_path / "shard", updates, 3, Loop())
     view.sink.allow_writes(WriterTerm(1))

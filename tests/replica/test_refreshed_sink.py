@@ -11,15 +11,15 @@ import pytest
 from tests.replica.loop import Loop
 from tests.replica.test_crash_sink import VIEW, CutShort, Update, View, contents, history, persisted
 from tidemark_persist import Shard, open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.responses import Status
-from tidemark_replica.shards import ShardHandles
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink, new_commit_id
-from tidemark_replica.sinks.refresh_progress import RefreshProgress
-from tidemark_replica.sinks.refreshes import Refreshes
+from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.refresh import RefreshSchedule
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
+from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
+from tidemark_replica.sinks.table.refresh_times import Refreshes
 
 TENS = Refreshes(RefreshSchedule(every_ms=10))
 

@@ -14,16 +14,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidemark_persist.spill import divide
+from tidemark_persist.files.spill import divide
 from tidemark_replica.errors import ScratchInUse
 from tidemark_replica.options import parse
-from tidemark_replica.replica import Replica
-from tidemark_replica.scratch import Scratch
+from tidemark_replica.process.replica import Replica
+from tidemark_replica.process.scratch import Scratch
 
 HOLDS = """
 import sys
 from pathlib import Path
-from tidemark_replica.scratch import Scratch
+from tidemark_replica.process.scratch import Scratch
 scratch = Scratch(Path(sys.argv[1]), sys.argv[2])
 (scratch.folder / "batch.arrow").write_bytes(b"x")
 print("there", flush=True)

@@ -11,11 +11,11 @@ from tests.replica.conversing import reaches, started, unique
 from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Table
-from tidemark_protocol.commands import AllowCompaction, InstanceConfig
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Response, Status
-from tidemark_replica.scratch_room import taken
+from tidemark_protocol.messages.commands import AllowCompaction, InstanceConfig
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_replica.process.scratch_quota import taken
 
 pytestmark = pytest.mark.spark
 

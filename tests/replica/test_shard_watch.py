@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from tests.bounds import BOUND
 from tests.replica.loop import Loop
+from tests.waiting import BOUND
 from tidemark_persist import Shard, create_or_open
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.responses import DescribedShard, ShardFrontiers
-from tidemark_replica import shards
-from tidemark_replica.shards import ShardHandles
+from tidemark_protocol.messages.responses import DescribedShard, ShardFrontiers
+from tidemark_replica.shards import shards
+from tidemark_replica.shards.shards import ShardHandles
 
 ID = ShardId("s")
 

@@ -14,14 +14,14 @@ from tests.replica.tables import Table
 from tests.replica.test_crash_sink import Update, View, assert_exact, contents, history, persisted
 from tests.replica.test_refreshed_dataflows import OneView
 from tidemark_persist import Shard, create_or_open, open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.responses import Status
-from tidemark_replica.arrow_types import arrow_schema
-from tidemark_replica.export_state import ExportState
-from tidemark_replica.shards import ShardHandles
-from tidemark_replica.sinks import materialized_view
+from tidemark_protocol.messages.responses import Status
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.shards.shards import ShardHandles
+from tidemark_replica.sinks.table import materialized_view
+from tidemark_replica.values.arrow_types import arrow_schema
 
 SHARED = 12
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bounds import until
 from tests.replica.tables import Table
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
 from tests.stuck_folders import StuckFolders
+from tests.waiting import until
 
 
 def test_steps_and_drops_do_not_wait_for_folders_to_go(

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tidemark_replica.errors import SparkNotStarted
-from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.spark.session import SparkHolder
 
 
 class Starting:

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import until
 from tests.replica.process import alive, descendants
-from tidemark_replica.scratch import Scratch
+from tests.waiting import until
+from tidemark_replica.process.scratch import Scratch
 
 pytestmark = pytest.mark.spark
 
 SAYS_WHERE = """
 import sys
 from pathlib import Path
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.spark.session import start_spark
 spark = start_spark("local[1]", "512m", Path(sys.argv[1]), files=Path(sys.argv[2]))
 assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
 print("temporary:", spark._jvm.java.lang.System.getProperty("java.io.tmpdir"))
@@ -45,8 +45,8 @@ def test_what_a_killed_jvm_leaves_is_in_scratch(tmp_path: Path) -> None:
 IS_KILLED = """
 import sys
 from pathlib import Path
-from tidemark_replica.scratch import Scratch
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.process.scratch import Scratch
+from tidemark_replica.spark.session import start_spark
 scratch = Scratch(Path(sys.argv[1]), "killed")
 spark = start_spark("local[1]", "512m", scratch.folder, sockets=scratch.sockets())
 assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3

@@ -11,24 +11,25 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.oracle.in_process import without_jobs
 from tests.replica import two_dataflows
 from tests.replica.loop import Loop
 from tests.replica.plans import COLUMNS, copies, shard
 from tests.replica.tables import Table, persisted
 from tests.replica.two_dataflows import LOSER, OTHER, TwoDataflows
-from tidemark_protocol.dataflow import CopyToSink, DataflowDescription, SinkExport
+from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, WriterTerm
-from tidemark_protocol.responses import CopyToDone, CopyToResponse
-from tidemark_replica.driver import DataflowDriver
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.jobs import Jobs
+from tidemark_protocol.messages.responses import CopyToDone, CopyToResponse
+from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, SinkExport
+from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.renderer import Renderer
+from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.render import RenderedDataflow, Step, StepOutcome
-from tidemark_replica.rendering import Renderer
-from tidemark_replica.sinks import clients, materialized_view
-from tidemark_replica.spark_session import SparkHolder
+from tidemark_replica.sinks import client_sinks
+from tidemark_replica.sinks.table import materialized_view
+from tidemark_replica.spark.session import SparkHolder
 
 
 class OneThread(Loop):
@@ -81,7 +82,7 @@ def test_what_serves_steps_on_while_tables_are_corrected_and_copied(
 ) -> None:
     """Each takes as long as its table is large: nobody's look at what it reads waits behind that."""
     enough, begun = threading.Event(), threading.Semaphore(0)
-    for where, name in ((materialized_view, "stage"), (clients, "write_copy")):
+    for where, name in ((materialized_view, "stage"), (client_sinks, "write_copy")):
         monkeypatch.setattr(where, name, held(getattr(where, name), begun, enough))
     loop, view = OneThread(), GlobalId("d-view")
     session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))

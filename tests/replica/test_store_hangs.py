@@ -15,14 +15,14 @@ from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Table
 from tests.replica.test_peeks_run import answer, peek_of
 from tests.s3_server import S3Server
-from tidemark_operator.controller.replica_connection import DESCRIBE_SECONDS
+from tidemark_operator.controller.replicas.replica_connection import DESCRIBE_SECONDS
 from tidemark_persist import create_or_open
-from tidemark_protocol.commands import IndexTarget, InstanceConfig
-from tidemark_protocol.describe import description_from_proto
 from tidemark_protocol.ids import INSTANCE, GlobalId, ShardId
+from tidemark_protocol.messages.commands import IndexTarget, InstanceConfig
+from tidemark_protocol.messages.responses import Description, Response, Status
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.responses import Description, Response, Status
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_protocol.wire.describe import description_from_proto
+from tidemark_replica.values.arrow_types import arrow_schema
 
 pytestmark = pytest.mark.spark
 

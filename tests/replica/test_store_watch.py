@@ -10,11 +10,11 @@ import pytest
 from tests.persist.test_mounted_settings import mount
 from tests.replica.loop import Loop
 from tests.s3_server import S3Server
-from tidemark_persist import mounted
+from tidemark_persist.storage import mounted_settings
 from tidemark_protocol.ids import INSTANCE
-from tidemark_protocol.responses import Status
-from tidemark_replica import store_watch
-from tidemark_replica.store_watch import StoreWatch
+from tidemark_protocol.messages.responses import Status
+from tidemark_replica.shards import store_watch
+from tidemark_replica.shards.store_watch import StoreWatch
 
 
 class Scene:
@@ -44,7 +44,7 @@ class Scene:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(mounted.VARIABLE, str(tmp_path / "store"))
+    monkeypatch.setenv(mounted_settings.VARIABLE, str(tmp_path / "store"))
     return tmp_path / "store"
 
 

@@ -15,18 +15,18 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.replica.loop import Loop
 from tests.storage.ingesting import description, tpch_tables
+from tests.waiting import BOUND
 from tidemark_persist import client as persist_client
-from tidemark_protocol.commands import DeleteShard, RunIngestion
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
-from tidemark_protocol.responses import ShardDeleted
-from tidemark_protocol.storage import TpchSource
-from tidemark_replica.ingestions import STOP_SECONDS, Ingestions
-from tidemark_replica.spark_session import SparkHolder
+from tidemark_protocol.messages.commands import DeleteShard, RunIngestion
+from tidemark_protocol.messages.responses import ShardDeleted
+from tidemark_protocol.plan.ingestion import TpchSource
+from tidemark_replica.command_loop.ingestions import STOP_SECONDS, Ingestions
+from tidemark_replica.command_loop.storage_state import StorageState
+from tidemark_replica.spark.session import SparkHolder
 from tidemark_replica.storage import manager
-from tidemark_replica.storage_state import StorageState
 
 SPEC = TpchSource("0.001", 100, 7)
 

@@ -15,11 +15,10 @@ from tests.replica.conversing import unique
 from tests.replica.plans import COLUMNS, copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Row, Table, contents
-from tidemark_protocol.commands import AllowCompaction, Command, CreateDataflow, InstanceConfig, Schedule
-from tidemark_protocol.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages.commands import AllowCompaction, Command, CreateDataflow, InstanceConfig, Schedule
+from tidemark_protocol.messages.responses import (
     CopyToDone,
     CopyToResponse,
     Frontiers,
@@ -28,6 +27,7 @@ from tidemark_protocol.responses import (
     SubscribeDropped,
     SubscribeResponse,
 )
+from tidemark_protocol.plan.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
 
 pytestmark = pytest.mark.spark
 

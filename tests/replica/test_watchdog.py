@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.replica.process import ScriptedClient, epochs
-from tidemark_protocol.commands import InstanceConfig
-from tidemark_replica import watchdog
-from tidemark_replica.watchdog import EXIT_STUCK, Watchdog
+from tests.waiting import BOUND
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_replica.process import watchdog
+from tidemark_replica.process.watchdog import EXIT_STUCK, Watchdog
 
 STUCK = """
 import sys, threading
-from tidemark_replica import watchdog, worker
+from tidemark_replica.command_loop import loop
+from tidemark_replica.process import watchdog
 from tidemark_replica.__main__ import main
 
 def stuck_in_the_middle_of_a_command(self, event):
@@ -27,7 +28,7 @@ def stuck_in_the_middle_of_a_command(self, event):
     threading.Event().wait()
 
 watchdog.PAUSE_SECONDS = 0.05
-worker.Worker.handle = stuck_in_the_middle_of_a_command
+loop.Worker.handle = stuck_in_the_middle_of_a_command
 sys.exit(main())
 """
 
@@ -74,7 +75,7 @@ def test_one_that_is_stopped_says_nothing_more() -> None:
 
 def test_crash_a_log_that_is_stuck_as_well_does_not_keep_it_from_ending(tmp_path: Path) -> None:
     """Whoever writes to it holds its lock; so the watchdog's own words wait, and the process ends without them."""
-    held = "import logging, threading; from tidemark_replica import watchdog; watchdog.WORDS_SECONDS = 0.2; "
+    held = "import logging, threading; from tidemark_replica.process import watchdog; watchdog.WORDS_SECONDS = 0.2; "
     held += "handler = logging.StreamHandler(); logging.getLogger().addHandler(handler); "
     held += "threading.Thread(target=lambda: (handler.acquire(), threading.Event().wait()), daemon=True).start(); "
     held += (

@@ -10,14 +10,14 @@ from tests.replica.plans import copies
 from tests.replica.tables import Table
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import Status
-from tidemark_replica.arrangement.batch_cache import BatchCache
-from tidemark_replica.arrangement.trace import Trace
-from tidemark_replica.arrangement.updates import diffs, row_columns
-from tidemark_replica.driver import DataflowDriver
-from tidemark_replica.installed import InstalledDataflow
-from tidemark_replica.rendering import Renderer
-from tidemark_replica.spark_session import SparkHolder
+from tidemark_protocol.messages.responses import Status
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.updates import diffs, row_columns
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.renderer import Renderer
+from tidemark_replica.spark.session import SparkHolder
 
 LOSER, OTHER = GlobalId("loser/index"), GlobalId("other/index")
 

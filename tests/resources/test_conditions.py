@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark_operator.resources import data_source_conditions, dataflow_conditions
-from tidemark_operator.resources.conditions import Verdict
-from tidemark_operator.resources.data_source_conditions import DataSourceFacts, IngestionFailure
-from tidemark_operator.resources.dataflow_conditions import (
+from tidemark_operator.resources.conditions import data_source, dataflow
+from tidemark_operator.resources.conditions.condition import Verdict
+from tidemark_operator.resources.conditions.data_source import DataSourceFacts, IngestionFailure
+from tidemark_operator.resources.conditions.dataflow import (
     DataflowFacts,
     Planning,
     PlanRefused,
@@ -22,17 +22,17 @@ from tidemark_operator.resources.dataflow_conditions import (
     Stored,
     WaitingForInputs,
 )
-from tidemark_operator.resources.diagnostics import standing
-from tidemark_operator.resources.errors import InvalidValue
-from tidemark_operator.resources.instance_conditions import (
+from tidemark_operator.resources.conditions.diagnostics import standing
+from tidemark_operator.resources.conditions.instance import (
     InstanceFacts,
     ReplicaTrouble,
     SecretTrouble,
     instance_conditions,
     invalid_spec,
 )
-from tidemark_operator.resources.meta import InstanceName, Namespace
-from tidemark_protocol.planning import Diagnostic, Refused
+from tidemark_operator.resources.manifest.errors import InvalidValue
+from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
+from tidemark_protocol.messages.planning import Diagnostic, Refused
 
 INSTANCE = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, replicas=1, online=1)
 MISSING = replace(INSTANCE, found=False, replicas=0, online=0)
@@ -212,15 +212,15 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
 @pytest.mark.parametrize(("facts", "rows"), [row[1:] for row in DATAFLOWS], ids=[row[0] for row in DATAFLOWS])
 def test_dataflow(facts: DataflowFacts, rows: str) -> None:
     """Every row gives all seven conditions, in one order."""
-    verdicts = dataflow_conditions.dataflow_conditions(facts)
+    verdicts = dataflow.dataflow_conditions(facts)
 
-    assert tuple(v.type for v in verdicts) == dataflow_conditions.TYPES
+    assert tuple(v.type for v in verdicts) == dataflow.TYPES
     expect(verdicts, rows)
 
 
 def test_missing_instance_prints_a_manifest_to_apply() -> None:
     """It can be pasted: kind, name and namespace are right."""
-    text = message(dataflow_conditions.dataflow_conditions(DataflowFacts(MISSING, Planning())), "InstanceFound")
+    text = message(dataflow.dataflow_conditions(DataflowFacts(MISSING, Planning())), "InstanceFound")
 
     assert "kind: ComputeInstance\nmetadata: {name: default, namespace: ns}\n" in text
 
@@ -228,7 +228,7 @@ def test_missing_instance_prints_a_manifest_to_apply() -> None:
 def test_an_edit_that_cannot_take_over_says_why_and_that_the_old_revision_serves() -> None:
     """The reader learns what to do, and that nothing is lost."""
     failed = Replacement(own=True, waits="Dataflow b cannot be planned on it: line 1", failed=True)
-    verdicts = dataflow_conditions.dataflow_conditions(replace(EDITED, replacement=failed))
+    verdicts = dataflow.dataflow_conditions(replace(EDITED, replacement=failed))
 
     assert "Dataflow b cannot be planned" in message(verdicts, "Progressing")
     assert message(verdicts, "Ready").endswith("revision flow-1 still serves")
@@ -283,9 +283,9 @@ DATA_SOURCES: list[tuple[str, DataSourceFacts, str]] = [
 @pytest.mark.parametrize(("facts", "rows"), [row[1:] for row in DATA_SOURCES], ids=[row[0] for row in DATA_SOURCES])
 def test_data_source(facts: DataSourceFacts, rows: str) -> None:
     """Every row gives all five conditions, in one order."""
-    verdicts = data_source_conditions.data_source_conditions(facts)
+    verdicts = data_source.data_source_conditions(facts)
 
-    assert tuple(v.type for v in verdicts) == data_source_conditions.TYPES
+    assert tuple(v.type for v in verdicts) == data_source.TYPES
     expect(verdicts, rows)
 
 
@@ -315,7 +315,7 @@ def test_an_instance_that_one_replica_cannot_store_for_names_it() -> None:
 
 def test_an_object_that_cannot_be_read_says_which_field() -> None:
     """Ready=False names it; the other conditions are unknown rather than stale."""
-    verdicts = invalid_spec(dataflow_conditions.TYPES, InvalidValue("spec.sql", "must be a string"))
+    verdicts = invalid_spec(dataflow.TYPES, InvalidValue("spec.sql", "must be a string"))
 
     expect(verdicts, "Ready=False/InvalidSpec Planned=Unknown/InvalidSpec")
     assert message(verdicts, "Ready") == "spec.sql: must be a string"

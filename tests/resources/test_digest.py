@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.resources.manifests import dataflow
-from tidemark_operator.resources.dataflow import Dataflow
-from tidemark_operator.resources.digest import spec_digest
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.digest import spec_digest
 
 BASE = {"sql": "SELECT a, b FROM s.t", "index": {"key": ["a", "b"]}}
 LONG = {

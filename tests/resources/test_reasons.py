@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.tidy.checkout import ROOT, files
-from tidemark_operator.resources.diagnostics import reason
+from tidemark_operator.resources.conditions.diagnostics import reason
 
 PAGE = (ROOT / "docs" / "reference" / "conditions.md").read_text()
 MAKERS = {

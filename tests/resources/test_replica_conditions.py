@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.resources.test_conditions import INSTANCE, MISSING, SUSPENDED, expect
-from tidemark_operator.resources import replica_conditions
-from tidemark_operator.resources.instance_conditions import InstanceFacts
-from tidemark_operator.resources.replica_conditions import (
+from tidemark_operator.resources.conditions import replica
+from tidemark_operator.resources.conditions.instance import InstanceFacts
+from tidemark_operator.resources.conditions.replica import (
     Answering,
     Down,
     ExecutorFacts,
@@ -30,7 +30,7 @@ def test_a_shape_beside_the_one_that_serves_is_no_trouble_of_it(beside: Process 
     """It says why it does not take over, and what to do."""
     facts = ReplicaFacts(INSTANCE, False, Answering(2, 2), beside)
 
-    expect(replica_conditions.replica_conditions(facts), rows)
+    expect(replica.replica_conditions(facts), rows)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_executors_are_told_of_where_there_should_be_some(
     """Readers do not depend on them."""
     facts = ReplicaFacts(INSTANCE, False, process, executors=executors)
 
-    expect(replica_conditions.replica_conditions(facts), rows)
+    expect(replica.replica_conditions(facts), rows)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_executors_are_told_of_where_there_should_be_some(
 )
 def test_replica(instance: InstanceFacts, suspended: bool, process: Process, rows: str) -> None:
     """Online is the process, Ready is the process with everything hydrated."""
-    verdicts = replica_conditions.replica_conditions(ReplicaFacts(instance, suspended, process))
+    verdicts = replica.replica_conditions(ReplicaFacts(instance, suspended, process))
 
-    assert tuple(v.type for v in verdicts) == replica_conditions.TYPES
+    assert tuple(v.type for v in verdicts) == replica.TYPES
     expect(verdicts, rows)
 
 
@@ -97,7 +97,7 @@ def test_a_replica_is_suspended_when_nothing_of_it_is_left(
     """A process that was told to end may still append: who copies its tables waits for the reason. That is the same on
     all replicas of an instance."""
     expect(
-        replica_conditions.replica_conditions(
+        replica.replica_conditions(
             ReplicaFacts(instance, suspended, Down("Stopping", "the process is being stopped"), left=left)
         ),
         rows,

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.resources.conditions import Verdict, holds, merge_conditions, no, unknown, yes
-from tidemark_operator.resources.dataflow import INDEX
-from tidemark_operator.resources.frontier import Reported, frontier_status, meet, parse_frontier
-from tidemark_operator.resources.status import (
+from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
     Incarnation,
     Now,
@@ -18,6 +15,9 @@ from tidemark_operator.resources.status import (
     replica_status,
     urgent,
 )
+from tidemark_operator.resources.conditions.condition import Verdict, holds, merge_conditions, no, unknown, yes
+from tidemark_operator.resources.conditions.frontier import Reported, frontier_status, meet, parse_frontier
+from tidemark_operator.resources.manifest.dataflow import INDEX
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.types import Column, SqlType
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from tidemark_operator.resources.conditions import yes
-from tidemark_operator.resources.status import (
+from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,
     Now,
     PendingStatus,
@@ -19,6 +18,7 @@ from tidemark_operator.resources.status import (
     data_source_status,
     dataflow_status,
 )
+from tidemark_operator.resources.conditions.condition import yes
 from tidemark_protocol.types import BIGINT, Column, SqlType
 
 CRDS = Path(__file__).parents[2] / "crds"

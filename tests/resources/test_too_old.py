@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.resources.test_conditions import INSTANCE, SERVING, expect
-from tidemark_operator.resources.dataflow_conditions import dataflow_conditions
-from tidemark_operator.resources.replica_conditions import Answering, ReplicaFacts, replica_conditions
+from tidemark_operator.resources.conditions.dataflow import dataflow_conditions
+from tidemark_operator.resources.conditions.replica import Answering, ReplicaFacts, replica_conditions
 
 WHY = "the image of replica r1 does not know refresh"
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from tests.resources.manifests import body, csv_table, data_source, dataflow
-from tidemark_operator.resources.data_source import DataSource, DeletionPolicy
-from tidemark_operator.resources.dataflow import CONTINUAL_TASK, INDEX, MATERIALIZED_VIEW, Dataflow
-from tidemark_operator.resources.digest import spec_digest
-from tidemark_operator.resources.errors import ResourceError
-from tidemark_operator.resources.instance import ComputeInstance
-from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
+from tidemark_operator.resources.manifest.dataflow import CONTINUAL_TASK, INDEX, MATERIALIZED_VIEW, Dataflow
+from tidemark_operator.resources.manifest.digest import spec_digest
+from tidemark_operator.resources.manifest.errors import ResourceError
+from tidemark_operator.resources.manifest.instance import ComputeInstance
+from tidemark_operator.resources.manifest.replica import ComputeReplica
+from tidemark_protocol.forbidden_source_folders import OWN_FOLDERS
 from tidemark_protocol.ids import Time
-from tidemark_protocol.own_folders import OWN_FOLDERS
-from tidemark_protocol.planning import ExportRequest, TaskRequest, ViewRequest
-from tidemark_protocol.refresh import RefreshSchedule
-from tidemark_protocol.settings import LogLevel
-from tidemark_protocol.storage import FilesSource, FilesTable, Option, TpchSource
+from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
+from tidemark_protocol.messages.replica_settings import LogLevel
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option, TpchSource
+from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, SqlType
 
 

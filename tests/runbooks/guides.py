@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.bounds import BOUND
 from tests.tidy.checkout import ROOT
+from tests.waiting import BOUND
 
 DOCS = ROOT / "docs"
 GUIDES = DOCS / "guides"

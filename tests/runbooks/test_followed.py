@@ -18,7 +18,7 @@ import yaml
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.system import System, running, wait_for
 from tests.runbooks.guides import GUIDES, Shell
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist import open_shard
 
 pytestmark = [

@@ -18,8 +18,8 @@ import pytest
 from tests.chart.render import helm
 from tests.cli.usage import check_usage
 from tests.runbooks.guides import OF_READERS, PAGES, Block, blocks
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.errors import KubectlFailed
-from tidemark_devcluster.plane import ControlPlane
 
 PROGRAMS = ("kubectl", "helm", "tidemark")
 WORD, CALL = "\x1f", "\x1e"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.runbooks.guides import OF_READERS, Block, Shell, blocks
-from tidemark_devcluster.build import Binaries, ensure_helm
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.progress import Progress
-from tidemark_operator.gateway.service import AUTHORITY
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+from tidemark_devcluster.programs.build import Binaries, ensure_helm
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_operator.gateway.server.endpoint_slice import AUTHORITY
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 NEEDS_PODS = ("helm test ", "kubectl rollout status ", "tidemark query ", "kubectl tidemark ")

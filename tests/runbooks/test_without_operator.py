@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.runbooks.guides import Shell
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 GROUP = "compute.tidemark.dev"

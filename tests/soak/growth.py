@@ -19,8 +19,8 @@ from pathlib import Path
 
 from tests.soak import folders, processes, requests
 from tests.soak.table import render
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.demo.home import Home
-from tidemark_devcluster.plane import ControlPlane
 
 Sample = dict[str, float]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.persist.model import COLUMNS, batch, contents
 from tidemark_persist import MaintenancePolicy, Shard, create_or_open, open_shard
-from tidemark_persist.log_entry import DataFile, LogEntry
-from tidemark_persist.state import REMOVED_SECONDS, ShardState, TableState
+from tidemark_persist.log.entry import DataFile, LogEntry
+from tidemark_persist.log.state import REMOVED_SECONDS, ShardState, TableState
 from tidemark_persist.times import Term, Time
 
 TICKS = 150

@@ -17,7 +17,7 @@ from tests.e2e.system import System, running
 from tests.soak.folders import shards
 from tests.soak.growth import Places, Sample, watch
 from tests.soak.table import per_hour, render
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist import open_shard
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]

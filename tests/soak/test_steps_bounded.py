@@ -16,8 +16,8 @@ from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
 from tests.oracle.world import INDEX, World, world
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.arrangement.manifest import Manifest, live_files
-from tidemark_replica.arrangement.spine import FAN_IN, SMALL_ROWS
+from tidemark_replica.arrangement.spines.manifest import Manifest, live_files
+from tidemark_replica.arrangement.spines.spine import FAN_IN, SMALL_ROWS
 
 pytestmark = pytest.mark.spark
 

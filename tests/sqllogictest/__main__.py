@@ -24,8 +24,8 @@ from tests.sqllogictest.modes import MODES
 from tests.sqllogictest.parse import ENGINES
 from tests.sqllogictest.runner import Runner
 from tests.sqllogictest.tally import Tally
-from tidemark_replica.spark_session import SparkHolder, start_spark
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.spark.session import SparkHolder, start_spark
 
 _SECONDS_BETWEEN = 10.0  # lines of progress
 

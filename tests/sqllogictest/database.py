@@ -35,7 +35,7 @@ from tests.sqllogictest.statements import (
     Update,
     Violation,
 )
-from tidemark_protocol.planning import ViewRequest
+from tidemark_protocol.messages.planning import ViewRequest
 from tidemark_protocol.types import Column
 
 Row = tuple[Any, ...]

@@ -23,15 +23,15 @@ from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
 from tests.sqllogictest.planning import ALL, PlannedQuery, Together, table_of, together
 from tidemark_persist import Part
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import ShardId, Time
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
 from tidemark_protocol.types import Column
-from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.finishing import sorted_indices
-from tidemark_replica.render.fragments import Fragment
-from tidemark_replica.render.lower import lower_dataflow
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.peek.result_finishing import sorted_indices
+from tidemark_replica.render.lowering import lower_dataflow
+from tidemark_replica.render.plan.fragments import Fragment
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.values.arrow_types import arrow_type
 
 BATCH = 25
 

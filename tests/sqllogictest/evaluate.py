@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from tests.sqllogictest.lexer import Token, divided, enclosed, tokens
 from tests.sqllogictest.statements import NotOurs
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
-from tidemark_replica.arrow_types import arrow_type, sql_type
+from tidemark_replica.values.arrow_types import arrow_type, sql_type
 
 Row = tuple[Any, ...]
 # Tables by name as (columns, rows), views as text.

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from tests.sqllogictest.database import Database, StoredTable
 from tests.sqllogictest.lexer import tokens
 from tests.sqllogictest.renamed import renamed
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.one_shot import plan_one_shot
-from tidemark_protocol.dataflow import BuildDesc, ShardMetadata, SourceImport
-from tidemark_protocol.expr import Literal
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.one_shot import plan_one_shot
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.lir import Get, MapFilterProject, Mfp, Plan, Schema, TopK, TopKPlan, Union
-from tidemark_protocol.planning import Catalogue, Finishing, PlanQueryRequest, Refused, Relation
+from tidemark_protocol.messages.planning import Catalogue, Finishing, PlanQueryRequest, Refused, Relation
+from tidemark_protocol.plan.dataflow import BuildDesc, ShardMetadata, SourceImport
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp, Plan, Schema, TopK, TopKPlan, Union
 from tidemark_protocol.types import BIGINT, INT, ColumnType, SqlType
 
 ALL = GlobalId("all")

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tidemark_protocol.ids import GlobalId, LocalId
-from tidemark_protocol.lir import Get, Let, Plan, RecursiveBinding
+from tidemark_protocol.plan.lir import Get, Let, Plan, RecursiveBinding
 
 
 def renamed(plan: Plan, prefix: str, kept: Collection[GlobalId]) -> Plan:

@@ -29,8 +29,8 @@ from tests.sqllogictest.modes import history
 from tests.sqllogictest.parse import ENGINES, parse
 from tests.sqllogictest.planning import Planner, table_of
 from tests.sqllogictest.records import Place, Query, Record, Statement
-from tidemark_planner.catalyst import Catalyst
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 STRETCH = 100  # queries
 MOST_SETTLED = 2_000

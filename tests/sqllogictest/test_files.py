@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.sqllogictest.first_pass import FAILED, UNSUPPORTED
 from tests.sqllogictest.runner import Runner
-from tidemark_replica.step_worker.pool import StepWorkers
+from tests.waiting import BOUND
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 pytestmark = pytest.mark.spark
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND
 from tests.sqllogictest.bounded import TookTooLong, bounded
 from tests.sqllogictest.records import Place
 from tests.sqllogictest.runner import Outcome
 from tests.sqllogictest.tally import Tally
+from tests.waiting import BOUND
 
 
 def test_the_last_line_counts_everything_and_lists_what_failed() -> None:

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from tests.oracle.faults import Fault, FaultyStage
-from tidemark_replica.render.description import Report
-from tidemark_replica.step_worker.__main__ import main
-from tidemark_replica.step_worker.members import Members
+from tidemark_replica.render.step_worker.__main__ import main
+from tidemark_replica.render.step_worker.worker_members import Members
+from tidemark_replica.render.task.description import Report
 
 
 def command(fault: Fault) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 
-from tidemark_replica.step_worker.wire import Answer, Channel, Ready
+from tidemark_replica.render.step_worker.wire import Answer, Channel, Ready
 
 if __name__ == "__main__":
     own = socket.socket(fileno=int(sys.argv[1]))

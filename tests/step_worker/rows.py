@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tests.bounds import BOUND
+from tests.waiting import BOUND
 from tidemark_persist import Part, Time, write_staged
 from tidemark_protocol.ids import GlobalId
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepId
-from tidemark_replica.render.description import Description, Report
-from tidemark_replica.render.pipeline import ArrangeKernel, Drain, Source
-from tidemark_replica.step_worker.pool import StepWorkers
-from tidemark_replica.step_worker.tickets import SentTree, StepWorkerError, Ticket
+from tidemark_replica.render.plan.pipeline import ArrangeKernel, Drain, Source
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.work_ticket import SentTree, StepWorkerError, Ticket
+from tidemark_replica.render.task.description import Description, Report
 
 T, A = GlobalId("t"), ArrangementId("a")
 TREE = Drain(ArrangeKernel(A, Source(T, ("c",), (pa.int64(),))))

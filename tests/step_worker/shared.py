@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 from functools import cache
 
-from tests.bounds import BOUND
-from tidemark_replica.step_worker.pool import StepWorkers
+from tests.waiting import BOUND
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
 from tests.step_worker.rows import Rows
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

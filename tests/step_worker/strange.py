@@ -10,7 +10,7 @@ import socket
 import struct
 import sys
 
-from tidemark_replica.step_worker.wire import Answer, Channel, Order, Ready
+from tidemark_replica.render.step_worker.wire import Answer, Channel, Order, Ready
 
 if __name__ == "__main__":
     what, fd = sys.argv[1:]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import until
 from tests.step_worker.rows import lives
+from tests.waiting import until
 
 
 @pytest.mark.parametrize("how", ["kill", "terminate"])

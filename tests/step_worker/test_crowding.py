@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_replica.step_worker.crowding import WINDOW_SECONDS, Crowding
+from tidemark_replica.render.step_worker.core_contention import WINDOW_SECONDS, Crowding
 
 WINDOWS = 5
 STEPS = 10

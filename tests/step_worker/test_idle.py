@@ -10,19 +10,19 @@ import pyarrow as pa
 
 from tests.arrangement.batches import LARGE, arranged, is_mapped, remove
 from tests.arrangement.histories import A
-from tests.bounds import BOUND, until
 from tests.step_worker.rows import all_of, children
+from tests.waiting import BOUND, until
 from tidemark_replica.arrangement.step import StepId
-from tidemark_replica.render.description import Description
-from tidemark_replica.render.pipeline import Drain, IndexSource
-from tidemark_replica.step_worker.pool import StepWorkers
-from tidemark_replica.step_worker.tickets import SentTree, Ticket
+from tidemark_replica.render.plan.pipeline import Drain, IndexSource
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.work_ticket import SentTree, Ticket
+from tidemark_replica.render.task.description import Description
 
 SOON = """
 import sys
-from tidemark_replica.arrangement import batch_cache
-from tidemark_replica.step_worker.__main__ import main
-from tidemark_replica.step_worker.members import Members
+from tidemark_replica.arrangement.batches import batch_cache
+from tidemark_replica.render.step_worker.__main__ import main
+from tidemark_replica.render.step_worker.worker_members import Members
 batch_cache.LOOK_SECONDS = 0.05
 main(Members(), int(sys.argv[1]))
 """

@@ -10,15 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.step_worker.rows import TREE, Rows
-from tidemark_replica.render.fragments import Fragment
-from tidemark_replica.render.frames import StageFrame
-from tidemark_replica.render.runner import Prepared, Work
-from tidemark_replica.render.spark_runner import SparkRunner
-from tidemark_replica.render.worker_runner import LOST_MOST, LOST_SECONDS, WorkerRunner
-from tidemark_replica.step_worker.pool import StepWorkers
-from tidemark_replica.step_worker.tickets import NoWorker
+from tests.waiting import BOUND, until
+from tidemark_replica.render.execution.runner import Prepared, Work
+from tidemark_replica.render.execution.spark_runner import SparkRunner
+from tidemark_replica.render.execution.worker_runner import LOST_MOST, LOST_SECONDS, WorkerRunner
+from tidemark_replica.render.plan.fragments import Fragment
+from tidemark_replica.render.plan.jvm_frames import StageFrame
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.work_ticket import NoWorker
 
 FRAGMENT = Fragment("fragment", StageFrame("stage", TREE, (), ()))
 

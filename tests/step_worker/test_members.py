@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.bounds import BOUND, until
 from tests.oracle.faults import Fault
 from tests.step_worker.faulty import command
 from tests.step_worker.rows import ROWS, TREE, Rows, all_of, children, lives, report, written
-from tidemark_replica.render.pipeline import nodes_of
-from tidemark_replica.step_worker import members, pool
-from tidemark_replica.step_worker.members import Members
-from tidemark_replica.step_worker.pool import StepWorkers
-from tidemark_replica.step_worker.tickets import (
+from tests.waiting import BOUND, until
+from tidemark_replica.render.plan.pipeline import nodes_of
+from tidemark_replica.render.step_worker import pool, worker_members
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.work_ticket import (
     MemberCancelled,
     MemberFailed,
     NoWorker,
@@ -32,6 +31,7 @@ from tidemark_replica.step_worker.tickets import (
     Ticket,
     WorkerLost,
 )
+from tidemark_replica.render.step_worker.worker_members import Members
 
 # as many as a replica's threads run at a time
 FEW = 4
@@ -120,7 +120,7 @@ def test_a_member_that_meets_a_value_does_not_tell_it(workers: StepWorkers, rows
     """A file has texts where numbers should be, and Arrow quotes them: that is for the log."""
     with pytest.raises(MemberFailed, match="Failed to parse string: 'alice'") as caught:
         workers.run(rows.ticket(of=["alice"]))
-    assert caught.value.told.startswith("ArrowInvalid: not foreseen in tidemark_replica/render/leaves.py, line ")
+    assert caught.value.told.startswith("ArrowInvalid: not foreseen in task/stage_inputs.py, line ")
     assert "alice" not in caught.value.told
 
 
@@ -206,7 +206,7 @@ def test_a_cancelled_member_ends_soon_running_or_not(rows: Rows) -> None:
 
 def test_a_tree_that_was_forgotten_is_sent_again(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
     """A process keeps so many trees; the driver need not know which."""
-    monkeypatch.setattr(members, "TREES_MOST", 1)
+    monkeypatch.setattr(worker_members, "TREES_MOST", 1)
     process = Members()
     first, second = rows.ticket(key="one").member, rows.ticket(key="two").member
     assert process.answer(first).error is None

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidemark_persist import DIFF, ERROR, open_shard
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.storage import IngestedTable, IngestionDescription, SourceSpec, SourceTable
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription, SourceSpec, SourceTable
 from tidemark_replica.storage.tpch.tables import TABLES
 
 

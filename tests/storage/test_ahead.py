@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.storage.ingesting import description, tpch_tables
-from tidemark_operator.controller.read_policy import MAX_AHEAD_MS
-from tidemark_operator.controller.shards import ShardBook
+from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
+from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_persist import PersistClientCache
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
-from tidemark_protocol.storage import TpchSource
+from tidemark_protocol.plan.ingestion import TpchSource
 from tidemark_replica.storage.clock import ControllerClock, wall_clock_ms
 from tidemark_replica.storage.ingester import AHEAD_MS, Ingester
 from tidemark_replica.storage.tpch.source import TpchIngestion

@@ -16,14 +16,14 @@ import pytest
 from tests.storage.ingesting import contents, description, tpch_tables
 from tidemark_persist import DIFF, TIME, Fenced, PersistClientCache, consolidate, open_shard, read_part
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.storage import TpchSource
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_protocol.plan.ingestion import TpchSource
 from tidemark_replica.storage.errors import NotDefinite
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.tpch.initial import InitialData
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
 from tidemark_replica.storage.tpch.transactions import changes
+from tidemark_replica.values.arrow_types import arrow_schema
 
 SPEC = TpchSource("0.001", 200, 7)
 NAMES = ("orders", "lineitem", "nation")

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.storage.ingesting import contents, description, errors, oks
 from tidemark_persist import PersistClientCache
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.storage import FilesSource, FilesTable, Option
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option
 from tidemark_protocol.types import BIGINT, DOUBLE, STRING, Column, SqlType
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files import source as files_source

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tests.storage.ingesting import contents
 from tests.storage.test_files_ingestion import Directory, parquet
-from tidemark_protocol.storage import FilesSource, FilesTable
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.files.inspect import tables_of
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidemark_protocol.ids import Time
-from tidemark_protocol.storage import FilesSource, FilesTable
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.listing import (
     FileVersion,

@@ -14,12 +14,11 @@ from tests.oracle.histories import History, Table
 from tests.oracle.world import Updates, World, consolidated, counted
 from tests.tpch.stream import INITIAL, Stream
 from tidemark_persist import StagedFile, write_staged
-from tidemark_planner.catalyst import Catalyst
-from tidemark_planner.plan import plan
-from tidemark_protocol.check import check_dataflow
-from tidemark_protocol.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, ShardId, Time
-from tidemark_protocol.planning import (
+from tidemark_protocol.messages.planning import (
     Catalogue,
     Diagnostic,
     ExportRequest,
@@ -29,6 +28,7 @@ from tidemark_protocol.planning import (
     Relation,
     ViewRequest,
 )
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, ShardMetadata, SinkExport
 from tidemark_replica.storage.tpch.tables import TABLES
 
 QUERIES = {path.stem: path.read_text() for path in sorted(Path(__file__).with_name("queries").glob("*.sql"))}

@@ -22,8 +22,8 @@ from tests.oracle.check import rounded
 from tests.oracle.world import Updates, contents, plain
 from tests.tpch.maintained import QUERIES, TOGETHER, StreamWorld, ask, maintain, refusals
 from tests.tpch.stream import Stream
-from tidemark_planner.catalyst import Catalyst
-from tidemark_protocol.planning import Planned
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_protocol.messages.planning import Planned
 from tidemark_replica.storage.tpch.tables import TABLES
 
 pytestmark = pytest.mark.spark

@@ -12,7 +12,7 @@ from tidemark_cli.gateway.discovery import Gateway
 from tidemark_cli.options import TIME, Command, calls_gateway
 from tidemark_cli.output import times
 from tidemark_cli.output.terminal import waiting
-from tidemark_protocol.copies import FORMATS
+from tidemark_protocol.copy_location import FORMATS
 from tidemark_protocol.pb.gateway_pb2 import CopyRequest
 
 _EXAMPLES = """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidemark_devcluster.cache import GIB, require_disk, require_memory
+from tidemark_devcluster.programs.cache import GIB, require_disk, require_memory
 
 MEMORY = 4 * GIB
 DISK = 3 * GIB

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.demo.home import EXAMPLE_DATA, Home
-from tidemark_devcluster.plane import ControlPlane
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_devcluster.plane import ControlPlane
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 
 # the directory that stands in examples/ for the one where data are
 EXAMPLE_DATA = "/var/lib/tidemark"

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_devcluster.build import ensure_binaries
+from tidemark_devcluster.control_plane.start import Options
 from tidemark_devcluster.demo import cluster, flights, services, show
 from tidemark_devcluster.demo.checks import check_machine
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import DevClusterError
-from tidemark_devcluster.progress import Progress
-from tidemark_devcluster.start import Options
+from tidemark_devcluster.programs.build import ensure_binaries
+from tidemark_devcluster.programs.progress import Progress
 
 CHECKOUT = Path(__file__).parents[3]
 SECONDS_PER_MONTH = 10.0

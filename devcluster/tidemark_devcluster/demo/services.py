@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from tidemark_devcluster import processes
+from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import StartFailed, StopFailed
 
@@ -59,7 +59,7 @@ def _ensure(home: Home, name: str, arguments: Sequence[str]) -> None:
 
 def stop_operated(home: Home) -> None:
     """Ends the replicas and the planner, which outlive their operator on purpose."""
-    command = [sys.executable, "-m", "tidemark_operator.orchestrator.stop", str(home.operator_state)]
+    command = [sys.executable, "-m", "tidemark_operator.orchestrator.local.stop", str(home.operator_state)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_STOP_SECONDS)
     if done.returncode != 0:
         raise StopFailed(f"replicas could not be ended: {done.stderr.strip()[-500:]}")

@@ -7,11 +7,11 @@ import sys
 import time
 from typing import TextIO
 
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.demo import cluster, flights, services
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import StartFailed
-from tidemark_devcluster.plane import ControlPlane
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.progress import Progress
 
 HYDRATION_SECONDS = 600.0
 _POLL_SECONDS = 1.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tidemark_devcluster.errors import ImageFailed
 from tidemark_devcluster.images.buildah import Buildah
-from tidemark_devcluster.node.needs import find
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.node.host_requirements import find
+from tidemark_devcluster.programs.progress import Progress
 
 RELEASE = "bookworm"
 DEBIAN = f"localhost/tidemark/debian:{RELEASE}"

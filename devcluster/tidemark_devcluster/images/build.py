@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tidemark_devcluster.cache import GIB, Cache, require_disk
+from tidemark_devcluster.control_plane.layout import write_private
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import base, host, sizes
 from tidemark_devcluster.images.buildah import Buildah
-from tidemark_devcluster.layout import write_private
-from tidemark_devcluster.progress import Progress
-from tidemark_devcluster.recipe import SOURCE
+from tidemark_devcluster.programs.cache import GIB, Cache, require_disk
+from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.programs.recipe import SOURCE
 
 TARGETS = ("operator", "replica")
 CHECKOUT = SOURCE.parent

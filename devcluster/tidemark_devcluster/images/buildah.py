@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidemark_devcluster.control_plane.layout import write_private
 from tidemark_devcluster.errors import ImageFailed
-from tidemark_devcluster.layout import write_private
-from tidemark_devcluster.node.needs import find
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.node.host_requirements import find
+from tidemark_devcluster.programs.progress import Progress
 
 LOG_TAIL_LINES = 25
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from tidemark_devcluster.images import base
 from tidemark_devcluster.images.build import BuildOptions, build_all, table
-from tidemark_devcluster.node.needs import require_image_tools
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.node.host_requirements import require_image_tools
+from tidemark_devcluster.programs.progress import Progress
 
 
 def add_parser(commands: Any) -> None:

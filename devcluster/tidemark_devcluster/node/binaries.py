@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_devcluster import recipe
-from tidemark_devcluster.build import Binaries, ensure_families, from_assets
-from tidemark_devcluster.cache import Cache
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs import recipe
+from tidemark_devcluster.programs.build import Binaries, ensure_families, from_assets
+from tidemark_devcluster.programs.cache import Cache
+from tidemark_devcluster.programs.progress import Progress
 
 
 @dataclass(frozen=True)

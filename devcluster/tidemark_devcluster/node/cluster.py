@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_devcluster import api, processes
-from tidemark_devcluster.cache import GIB, require_disk, require_memory
-from tidemark_devcluster.credentials import Tokens
+from tidemark_devcluster.control_plane import api, processes
+from tidemark_devcluster.control_plane.credentials import Tokens
+from tidemark_devcluster.control_plane.kubectl import KUBECTL_SECONDS, run_kubectl
+from tidemark_devcluster.control_plane.layout import Layout
+from tidemark_devcluster.control_plane.processes import Identity
 from tidemark_devcluster.errors import ImageFailed, KubectlFailed, StartFailed
-from tidemark_devcluster.kubectl import KUBECTL_SECONDS, run_kubectl
-from tidemark_devcluster.layout import Layout
-from tidemark_devcluster.node import cgroups, family, link, needs
+from tidemark_devcluster.node import cgroups, host_requirements, process_tree, veth
 from tidemark_devcluster.node.binaries import NodeBinaries
-from tidemark_devcluster.node.place import API_PORT, CONTAINERD_SOCKET, INIT, NODE_NAME, Addresses, Place
-from tidemark_devcluster.node.starting import start
-from tidemark_devcluster.processes import Identity
+from tidemark_devcluster.node.node_layout import API_PORT, CONTAINERD_SOCKET, INIT, NODE_NAME, Addresses, Place
+from tidemark_devcluster.node.start import start
+from tidemark_devcluster.programs.cache import GIB, require_disk, require_memory
 
 READY_SECONDS = 240.0
 POLL_SECONDS = 0.1
@@ -65,7 +65,7 @@ class OneNode:
 
     def up(self, binaries: NodeBinaries, die_with_starter: bool = False) -> None:
         """Make the node run, and wait until it is Ready and has DNS. One that runs is left alone."""
-        needs.require_all()
+        host_requirements.require_all()
         self.place.make()
         with self.layout.locked():
             if self._init() is None:
@@ -92,10 +92,12 @@ class OneNode:
 
     def status(self) -> NodeStatus:
         """What runs now."""
-        init, addresses = self._init(), link.find_own(self.place)
+        init, addresses = self._init(), veth.find_own(self.place)
         if init is None or addresses is None:
             return NodeStatus(None, False, {})
-        pids = {INIT: init} | {name: pid for pid in family.children(init) if (name := family.program_name(pid))}
+        pids = {INIT: init} | {
+            name: pid for pid in process_tree.children(init) if (name := process_tree.program_name(pid))
+        }
         return NodeStatus(addresses.server, self.serves(addresses) and self._pods_run(), pids)
 
     def kubectl(
@@ -112,7 +114,7 @@ class OneNode:
         """The command line that runs a program inside the node's namespaces."""
         if (init := self._init()) is None:
             raise StartFailed(f"no node runs in {self.place.root}: start it with `tidemark-devcluster node up`")
-        return [needs.find("nsenter"), f"--target={init}", "--mount", "--pid", "--net", "--", *command]
+        return [host_requirements.find("nsenter"), f"--target={init}", "--mount", "--pid", "--net", "--", *command]
 
     def load(self, image: Path) -> None:
         """Give the node an image, as an archive of docker or OCI."""
@@ -123,7 +125,9 @@ class OneNode:
         self._ctr(["images", "tag", "--force", image, name], Path(os.devnull))
 
     def _ctr(self, arguments: Sequence[str], stdin: Path) -> None:
-        command = self.enter(needs.find("ctr"), f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", *arguments)
+        command = self.enter(
+            host_requirements.find("ctr"), f"--address={CONTAINERD_SOCKET}", "--namespace=k8s.io", *arguments
+        )
         with stdin.open("rb") as content:
             answer = subprocess.run(
                 command, stdin=content, capture_output=True, text=True, timeout=IMPORT_SECONDS, check=False
@@ -154,7 +158,7 @@ class OneNode:
     def _init(self) -> int | None:
         """The pid of the first process of the namespaces, on the host."""
         outer = processes.running(self.layout.pid_file(INIT))
-        return family.first_child(outer.pid) if outer is not None else None
+        return process_tree.first_child(outer.pid) if outer is not None else None
 
     def _pods_run(self) -> bool:
         """Whether the node is Ready and DNS answers."""
@@ -170,10 +174,10 @@ class OneNode:
     def _end(self) -> None:
         """End all processes of the node, and remove what the kernel keeps of it."""
         if (outer := processes.running(self.layout.pid_file(INIT))) is not None:
-            family.kill_first_child(outer.pid)
+            process_tree.kill_first_child(outer.pid)
             processes.stop(outer, GRACE_SECONDS)
         self.layout.pid_file(INIT).unlink(missing_ok=True)
-        link.remove(self.place)
+        veth.remove(self.place)
         cgroups.remove(self.place.cgroup)
 
     def _tail(self, name: str) -> str:

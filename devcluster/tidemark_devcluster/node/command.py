@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tidemark_devcluster.node import needs
+from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.binaries import ensure_node_binaries
 from tidemark_devcluster.node.cluster import NodeStatus, OneNode
-from tidemark_devcluster.progress import Progress
+from tidemark_devcluster.programs.progress import Progress
 
 DEFAULT_STATE = Path(".tidemark") / "node"
 
@@ -38,11 +38,11 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one action."""
     if options.action == "packages":
-        missing = needs.missing_packages(needs.PACKAGES | needs.IMAGE_PACKAGES)
+        missing = host_requirements.missing_packages(host_requirements.PACKAGES | host_requirements.IMAGE_PACKAGES)
         print(json.dumps(missing) if options.json else " ".join(missing))
         return 0
     if options.action == "check":
-        needs.require_all()
+        host_requirements.require_all()
         return 0
     node = OneNode(options.state, options.kubeconfig)
     if options.action == "down":
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _up(node: OneNode) -> None:
-    needs.require_all()  # before minutes are spent on compiling
+    host_requirements.require_all()  # before minutes are spent on compiling
     binaries = ensure_node_binaries(os.environ, Progress(sys.stderr))
     began = time.monotonic()
     node.up(binaries)

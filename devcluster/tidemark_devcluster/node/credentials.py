@@ -11,10 +11,10 @@ import secrets
 import subprocess
 from dataclasses import dataclass
 
-from tidemark_devcluster.credentials import Tokens
+from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.errors import StartFailed
-from tidemark_devcluster.node.needs import find
-from tidemark_devcluster.node.place import INSIDE, NODE_NAME, Place
+from tidemark_devcluster.node.host_requirements import find
+from tidemark_devcluster.node.node_layout import INSIDE, NODE_NAME, Place
 
 KUBELET_USER = f"system:node:{NODE_NAME}"
 # server ─► user and group, as Kubernetes' own roles name them

@@ -15,13 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_devcluster import api
-from tidemark_devcluster.commands import Command
-from tidemark_devcluster.credentials import Tokens
+from tidemark_devcluster.control_plane import api
+from tidemark_devcluster.control_plane.commands import Command
+from tidemark_devcluster.control_plane.credentials import Tokens
 from tidemark_devcluster.errors import DevClusterError, StartFailed
-from tidemark_devcluster.node import link
+from tidemark_devcluster.node import veth
 from tidemark_devcluster.node.isolation import isolate
-from tidemark_devcluster.node.place import API_PORT, INSIDE, Addresses
+from tidemark_devcluster.node.node_layout import API_PORT, INSIDE, Addresses
 from tidemark_devcluster.node.servers import LAYOUT, Plan
 
 INTERFACE_SECONDS = 120.0
@@ -69,7 +69,7 @@ def main(plan_file: str) -> None:
     isolate(Path(plan.state))
     os.chdir(INSIDE)
     _wait_for_interface()
-    link.configure_inside(Addresses(plan.number))
+    veth.configure_inside(Addresses(plan.number))
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1", encoding="ascii")
     _serve(plan)
 
@@ -79,10 +79,10 @@ def _wait_for_interface() -> None:
     deadline = time.monotonic() + INTERFACE_SECONDS
     while True:
         with suppress(OSError):
-            socket.if_nametoindex(link.INSIDE_NAME)
+            socket.if_nametoindex(veth.INSIDE_NAME)
             return
         if time.monotonic() > deadline:
-            raise StartFailed(f"nobody gave {link.INSIDE_NAME} to the node within {INTERFACE_SECONDS:.0f} s")
+            raise StartFailed(f"nobody gave {veth.INSIDE_NAME} to the node within {INTERFACE_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)
 
 

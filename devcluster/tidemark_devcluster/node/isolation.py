@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from tidemark_devcluster.errors import StartFailed
-from tidemark_devcluster.node.place import INSIDE
+from tidemark_devcluster.node.node_layout import INSIDE
 
 
 def isolate(state: Path) -> None:

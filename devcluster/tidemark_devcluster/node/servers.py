@@ -7,11 +7,11 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tidemark_devcluster.commands import APISERVER, CONTROLLER_MANAGER, Command, etcd
-from tidemark_devcluster.layout import Layout
+from tidemark_devcluster.control_plane.commands import APISERVER, CONTROLLER_MANAGER, Command, etcd
+from tidemark_devcluster.control_plane.layout import Layout
 from tidemark_devcluster.node.binaries import NodeBinaries
-from tidemark_devcluster.node.needs import SYSTEM_PATH, find
-from tidemark_devcluster.node.place import API_PORT, INSIDE, NODE_NAME, SERVICE_SUBNET, Addresses
+from tidemark_devcluster.node.host_requirements import SYSTEM_PATH, find
+from tidemark_devcluster.node.node_layout import API_PORT, INSIDE, NODE_NAME, SERVICE_SUBNET, Addresses
 from tidemark_devcluster.node.settings import CONFIG
 
 LAYOUT = Layout.of(INSIDE)

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from tidemark_devcluster.node.needs import CNI_FOLDER
-from tidemark_devcluster.node.place import (
+from tidemark_devcluster.node.host_requirements import CNI_FOLDER
+from tidemark_devcluster.node.node_layout import (
     CLUSTER_DOMAIN,
     CONTAINERD_SOCKET,
     DNS_ADDRESS,

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidemark_operator.catalogue.readers import Readers
-from tidemark_operator.controller.ingestion import Ingester
-from tidemark_operator.controller.quarantine import Suspicion
-from tidemark_operator.controller.read_policy import KEEP_ALL_MS
+from tidemark_operator.catalogue.reader_index import Readers
+from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS
+from tidemark_operator.controller.hydration.quarantine import Suspicion
+from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.revision import ActiveRevision, Parent
-from tidemark_operator.resources.data_source_conditions import IngestionFailure
-from tidemark_operator.resources.dataflow_conditions import Plan, Planning, PlanRefused, WaitingForInputs
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.conditions.dataflow import Plan, Planning, PlanRefused, WaitingForInputs
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId
-from tidemark_protocol.planning import Planned
-from tidemark_protocol.responses import IngestionStatus
-from tidemark_protocol.storage import IngestionDescription
+from tidemark_protocol.messages.planning import Planned
+from tidemark_protocol.messages.responses import IngestionStatus
+from tidemark_protocol.plan.ingestion import IngestionDescription
 
 
 @dataclass

@@ -19,7 +19,7 @@ from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.planning import Catalogue, PlannedExport, Relation, SharedIndex
+from tidemark_protocol.messages.planning import Catalogue, PlannedExport, Relation, SharedIndex
 
 
 def catalogue(

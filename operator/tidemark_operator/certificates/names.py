@@ -11,7 +11,7 @@ mount it whole, without `subPath`, or it is never renewed in the pod.
 
 from __future__ import annotations
 
-from tidemark_operator.resources.meta import GROUP
+from tidemark_operator.resources.manifest.meta import GROUP
 
 AUTHORITY = "tidemark-authority"
 PLANNER = "tidemark-planner-tls"

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from tidemark_operator.certificates.dialing import PLAIN, Dialer
+from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.resources.meta import Meta
+from tidemark_operator.resources.manifest.meta import Meta
 from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import Identity
 

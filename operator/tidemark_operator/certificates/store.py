@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.resources.meta import Meta
+from tidemark_operator.resources.manifest.meta import Meta
 
 Bag = Mapping[str, bytes]
 

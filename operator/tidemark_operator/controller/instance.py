@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidemark_operator.controller.absences import Absences, Has
-from tidemark_operator.controller.dataflows import Dataflow, Dataflows
-from tidemark_operator.controller.endings import Ending
-from tidemark_operator.controller.hydration import HydrationGate
-from tidemark_operator.controller.ingestions import Ingestions
-from tidemark_operator.controller.left_out import LeftOut
-from tidemark_operator.controller.link import Link
-from tidemark_operator.controller.notices import (
+from tidemark_operator.controller.answers.client_dataflows import Transients
+from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.peeks import PeekAnswer, PeekBook
+from tidemark_operator.controller.answers.subscribes import May, NotCredible
+from tidemark_operator.controller.controller_events import (
     QUIET,
     DataflowChanged,
     DataflowGone,
@@ -26,20 +23,23 @@ from tidemark_operator.controller.notices import (
     ShardAppeared,
     ShardRemoved,
 )
-from tidemark_operator.controller.peek_reads import hold, why_too_old, why_unreadable
-from tidemark_operator.controller.peeks import PeekAnswer, PeekBook
-from tidemark_operator.controller.quarantine import Precautions
-from tidemark_operator.controller.said import makes_sense
-from tidemark_operator.controller.shard_reports import ShardReports
-from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.controller.subscribes import May, NotCredible
-from tidemark_operator.controller.transients import Transients
-from tidemark_operator.controller.troubles import Troubles
-from tidemark_protocol.commands import CancelPeek, Command, InitializationComplete, Peek
+from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
+from tidemark_operator.controller.hydration.quarantine import Precautions
+from tidemark_operator.controller.ingestion_registry import Ingestions
+from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
+from tidemark_operator.controller.replicas.disconnected_replicas import Absences, Has
+from tidemark_operator.controller.replicas.excluded_dataflows import LeftOut
+from tidemark_operator.controller.replicas.replica_link import Link
+from tidemark_operator.controller.replicas.shard_reports import ShardReports
+from tidemark_operator.controller.reports.replica_problems import Troubles
+from tidemark_operator.controller.reports.status_validation import makes_sense
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.history import History
 from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, WriterTerm
-from tidemark_protocol.responses import (
+from tidemark_protocol.messages.command_history import History
+from tidemark_protocol.messages.commands import CancelPeek, Command, InitializationComplete, Peek
+from tidemark_protocol.messages.responses import (
     CopyToResponse,
     Frontiers,
     IngestionStatus,

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-from tidemark_operator.controller.endings import Ending
-from tidemark_operator.controller.shards import ShardBook
-from tidemark_operator.fleet import resting
-from tidemark_operator.fleet.listener import Listener
-from tidemark_operator.fleet.running import RunningInstance
+from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.fleet import quarantined_readers
+from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_protocol.commands import InstanceConfig
 from tidemark_protocol.ids import ShardId
+from tidemark_protocol.messages.commands import InstanceConfig
 
 MAINTAIN_SECONDS = 1.0
 
@@ -76,7 +76,7 @@ class Fleet:
         while True:
             for running in list(self._instances.values()):
                 running.maintain()
-                resting.tell(running)
+                quarantined_readers.tell(running)
             await asyncio.sleep(MAINTAIN_SECONDS)
 
     async def close(self) -> None:

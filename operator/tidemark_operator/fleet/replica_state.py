@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from tidemark_operator.controller.replica_connection import ReplicaConnection
-from tidemark_protocol.responses import Description
+from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
+from tidemark_protocol.messages.responses import Description
 
 
 @dataclass

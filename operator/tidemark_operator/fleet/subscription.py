@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidemark_operator.controller.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeBehind, SubscribeEnded
 
 MOST_BYTES = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
-from tidemark_operator.kube.starting import asked_again
+from tidemark_operator.kube.startup_retry import asked_again
 
 
 @dataclass(frozen=True)

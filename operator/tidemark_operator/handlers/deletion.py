@@ -16,25 +16,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tidemark_operator.catalogue.claims import claims
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.controller.shards import is_below
+from tidemark_operator.catalogue.table_locations import claims
+from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REVISIONS, ApiError, Body, Conflict, Kube
-from tidemark_operator.resources.meta import GROUP
-from tidemark_protocol.commands import DeleteShard
+from tidemark_operator.resources.manifest.meta import GROUP
 from tidemark_protocol.ids import ReplicaId, ShardId
-from tidemark_protocol.responses import ShardDeleted
+from tidemark_protocol.messages.commands import DeleteShard
+from tidemark_protocol.messages.responses import ShardDeleted
 
 LOG = logging.getLogger(__name__)
 PATIENCE_MS = 60_000
 ASK_AGAIN_MS = 10_000
 LATE_MS = 300_000
-"""After which nobody who was asked is still at it: a replica goes on for a minute (`tidemark_persist.deletion`), and
-the last request to an object store for three more."""
+"""After which nobody who was asked is still at it: a replica goes on for a minute (`tidemark_persist.log.deletion`),
+and the last request to an object store for three more."""
 SAID = 10
 """Of the tables that stay."""
 TOMBSTONE = f"{GROUP}/tombstone"

@@ -9,7 +9,7 @@ import asyncio
 
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import ApiError, Conflict, Kube
-from tidemark_operator.resources.meta import GROUP
+from tidemark_operator.resources.manifest.meta import GROUP
 
 FINALIZER = f"{GROUP}/in-use"
 ATTEMPTS = 5

@@ -11,9 +11,9 @@ from tidemark_operator.orchestrator.interface import (
     Scratch,
     Volume,
 )
-from tidemark_operator.resources.instance import ComputeInstance
-from tidemark_operator.resources.pods import Resources
-from tidemark_operator.resources.replica import ComputeReplica
+from tidemark_operator.resources.manifest.instance import ComputeInstance
+from tidemark_operator.resources.manifest.pods import Resources
+from tidemark_operator.resources.manifest.replica import ComputeReplica
 
 
 def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> ReplicaSpec:

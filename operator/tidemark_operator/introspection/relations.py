@@ -24,19 +24,19 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from tidemark_operator.catalogue.registry import name_of
-from tidemark_operator.controller.collection import Collection, failures
-from tidemark_operator.controller.working import operators
+from tidemark_operator.controller.frontiers.collection import Collection, failures
+from tidemark_operator.controller.reports.operator_costs import operators
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.fleet.running import RunningInstance, now_ms
-from tidemark_operator.gateway.frontiers import frontiers as all_frontiers
-from tidemark_operator.handlers.installer import import_names
-from tidemark_operator.handlers.world import World
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata
-from tidemark_protocol.expr import Literal
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
-from tidemark_protocol.lir import Constant, ConstantRow
-from tidemark_protocol.planning import Relation
+from tidemark_protocol.messages.planning import Relation
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import Constant, ConstantRow
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
 
 SCHEMA = "tidemark_introspection"

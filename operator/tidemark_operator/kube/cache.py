@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark_operator.kube.client import Body, Resource
-from tidemark_operator.resources.meta import RELEASE
+from tidemark_operator.resources.manifest.meta import RELEASE
 
 T = TypeVar("T")
 

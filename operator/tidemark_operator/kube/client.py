@@ -20,8 +20,8 @@ from aiohttp import ClientError
 from kubernetes.aio import client, config
 
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.resources import data_source, dataflow, instance, replica
-from tidemark_operator.resources.meta import GROUP, VERSION
+from tidemark_operator.resources.manifest import data_source, dataflow, instance, replica
+from tidemark_operator.resources.manifest.meta import GROUP, VERSION
 
 LOG = logging.getLogger(__name__)
 MERGE_PATCH = "application/merge-patch+json"

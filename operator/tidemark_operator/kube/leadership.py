@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.kube.client import LEASES, ApiError, Body, Conflict, Kube
 from tidemark_operator.kube.lease import PROCESS, Seen, holder_of, now_seconds, spec_of, term_of
-from tidemark_operator.kube.whereabouts import has_ended, here
+from tidemark_operator.kube.lease_holder_process import has_ended, here
 
 LOG = logging.getLogger(__name__)
 LEASE = "tidemark-operator"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.resources.meta import GROUP
+from tidemark_operator.resources.manifest.meta import GROUP
 
 LOG = logging.getLogger(__name__)
 PROCESS = f"{GROUP}/process"

@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 
 from tidemark_operator.errors import Rejected, RevisionUnreadable
 from tidemark_operator.kube.client import REVISIONS, Body, Conflict, Kube
-from tidemark_operator.resources.meta import GROUP, Meta
-from tidemark_protocol import codec
+from tidemark_operator.resources.manifest.meta import GROUP, Meta
 from tidemark_protocol.errors import ProtocolError
+from tidemark_protocol.plan import codec
 
 FORMAT = 1
 MAX_STORED_BYTES = 900 * 1024

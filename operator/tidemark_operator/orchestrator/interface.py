@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 from tidemark_protocol.ids import ReplicaId
 
 STORE_SETTINGS = "TIDEMARK_STORE_SETTINGS"
 """By which a replica is told where the entries of its Secret are: a folder as Kubernetes mounts one
-(tidemark_persist/mounted.py)."""
+(storage/mounted_settings.py)."""
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from tidemark_operator.planning.shards import (
     free_version,
     is_free,
 )
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
-from tidemark_protocol.planning import PlannedExport
-from tidemark_protocol.responses import DescribedShard
+from tidemark_protocol.messages.planning import PlannedExport
+from tidemark_protocol.messages.responses import DescribedShard
+from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import Column
 
 GAP = 2 * PROBED_AT_ONCE

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.dataflow import (
+from tidemark_protocol.ids import Digest, GlobalId, Time
+from tidemark_protocol.messages.planning import Planned, PlannedExport
+from tidemark_protocol.plan.dataflow import (
     ContinualTaskSink,
     DataflowDescription,
     IndexExport,
@@ -20,9 +22,7 @@ from tidemark_protocol.dataflow import (
     ShardMetadata,
     SinkExport,
 )
-from tidemark_protocol.ids import Digest, GlobalId, Time
-from tidemark_protocol.planning import Planned, PlannedExport
-from tidemark_protocol.refresh import RefreshSchedule
+from tidemark_protocol.plan.refresh import RefreshSchedule
 
 ID_DIGITS = 16
 

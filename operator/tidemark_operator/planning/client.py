@@ -21,12 +21,10 @@ from typing import Any, TypeVar
 
 import grpc
 
-from tidemark_operator.certificates.dialing import PLAIN, Dialer
+from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
 from tidemark_operator.errors import PlannerUnavailable
-from tidemark_protocol import codec
 from tidemark_protocol.errors import MalformedPlan, ProtocolError
-from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
-from tidemark_protocol.planning import (
+from tidemark_protocol.messages.planning import (
     GRACE_SECONDS,
     Diagnostic,
     Planned,
@@ -36,6 +34,8 @@ from tidemark_protocol.planning import (
     PlanRequest,
     Refused,
 )
+from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
+from tidemark_protocol.plan import codec
 from tidemark_protocol.vocabulary import wire_name_of
 
 LOG = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidemark_protocol.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.ids import Digest, GlobalId, ShardId
-from tidemark_protocol.planning import PlannedExport
+from tidemark_protocol.messages.planning import PlannedExport
+from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata, ShardSink
 from tidemark_protocol.vocabulary import wire_name
 
 

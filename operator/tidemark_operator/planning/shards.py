@@ -22,10 +22,10 @@ from dataclasses import dataclass, field
 
 from tidemark_operator.errors import Waiting
 from tidemark_operator.planning.revision import DataflowRevision, Written
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import ShardId, WriterTerm
-from tidemark_protocol.planning import PlannedExport
-from tidemark_protocol.responses import DescribedShard
+from tidemark_protocol.messages.planning import PlannedExport
+from tidemark_protocol.messages.responses import DescribedShard
+from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import Column
 
 PROBED_AT_ONCE = 8

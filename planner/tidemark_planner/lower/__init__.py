@@ -6,15 +6,15 @@ stands in its rows.
 
 from __future__ import annotations
 
-from tidemark_planner.lower.aggregate import lower_aggregate
+from tidemark_planner.lower.aggregates.aggregate import lower_aggregate
+from tidemark_planner.lower.aggregates.grouping_sets import lower_expand
 from tidemark_planner.lower.base import Context, Lower, Lowered
 from tidemark_planner.lower.cte import lower_cte_ref, lower_with_cte
 from tidemark_planner.lower.generate import lower_generate, lower_lateral, lower_range
-from tidemark_planner.lower.grouping import lower_expand
 from tidemark_planner.lower.join import lower_join
 from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
-from tidemark_planner.lower.organisation import lower_organised, lower_sort
 from tidemark_planner.lower.project import lower_filter, lower_project
+from tidemark_planner.lower.row_order import lower_organised, lower_sort
 from tidemark_planner.lower.set_operation import lower_except, lower_intersect
 from tidemark_planner.lower.subquery import LOWERED, lower_lowered, with_subqueries
 from tidemark_planner.lower.union import lower_union

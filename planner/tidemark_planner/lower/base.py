@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import unsupported
-from tidemark_planner.expressions import lower_expression
-from tidemark_planner.hir import Hir
-from tidemark_planner.hir import columns as all_columns
-from tidemark_planner.names import Known
-from tidemark_planner.tree import Node
-from tidemark_protocol.expr import ColumnRef, ScalarExpr
+from tidemark_planner.expressions.expression import lower_expression
+from tidemark_planner.hir.nodes import Hir
+from tidemark_planner.hir.nodes import columns as all_columns
+from tidemark_planner.sql.names import Known
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.types import SqlType
 
 

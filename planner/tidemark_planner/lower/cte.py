@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tidemark_planner.catalyst.json_tree import Node, walk
 from tidemark_planner.errors import CatalystFailed, unsupported
-from tidemark_planner.hir import Hir, Scan, scan
-from tidemark_planner.keys import is_monotonic, unique_keys
+from tidemark_planner.hir.keys import is_monotonic, unique_keys
+from tidemark_planner.hir.nodes import Hir, Scan, scan
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.rules import optimise
-from tidemark_planner.tree import Node, walk
 
 
 def lower_with_cte(node: Node, context: Context) -> Lowered:

@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_planner.casting import cast_to
+from tidemark_planner.catalyst.json_tree import Node, parse_tree, walk
+from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
-from tidemark_planner.hir import Filter, FlatMap, Match, MatchKind, Project, Union, Values
-from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.expressions.casting import cast_to
+from tidemark_planner.hir.nodes import Filter, FlatMap, Match, MatchKind, Project, Union, Values
+from tidemark_planner.hir.nodes import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.cte import share
-from tidemark_planner.spark_types import VOID, type_of
-from tidemark_planner.tree import Node, parse_tree, walk
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr
-from tidemark_protocol.functions import call
-from tidemark_protocol.table_functions import MOST_VALUES, produces
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.functions.table_functions import MOST_VALUES, produces
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, ColumnType, SqlType
 
 MICROS_PER_DAY = 86_400_000_000

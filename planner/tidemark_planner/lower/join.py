@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import unsupported
-from tidemark_planner.expressions import lower_expression
-from tidemark_planner.hir import Join, Match, MatchKind, Project, columns
+from tidemark_planner.expressions.expression import lower_expression
+from tidemark_planner.hir.nodes import Join, Match, MatchKind, Project, columns
 from tidemark_planner.lower.base import Context, Lowered
-from tidemark_planner.tree import Node
-from tidemark_protocol.expr import ScalarExpr
+from tidemark_protocol.plan.expr import ScalarExpr
 
 _KINDS = {
     "LeftOuter": MatchKind.LEFT,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.spark_types import type_of
 from tidemark_planner.errors import CatalystFailed, unsupported
-from tidemark_planner.hir import Values, scan
-from tidemark_planner.literals import literal_from
+from tidemark_planner.expressions.literals import literal_from
+from tidemark_planner.hir.nodes import Values, scan
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
-from tidemark_planner.spark_types import type_of
-from tidemark_planner.tree import Node
 from tidemark_protocol.types import INTERVAL_TYPES, ColumnType
 
 

@@ -9,7 +9,8 @@ Filter [x > 1]
 
 from __future__ import annotations
 
-from tidemark_planner.hir import Filter, Hir, Match, MatchKind, Project
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.hir.nodes import Filter, Hir, Match, MatchKind, Project
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.subquery import (
     Beside,
@@ -20,7 +21,6 @@ from tidemark_planner.lower.subquery import (
     read_often,
     rows_of,
 )
-from tidemark_planner.tree import Node
 
 
 def lower_project(node: Node, context: Context) -> Lowered:

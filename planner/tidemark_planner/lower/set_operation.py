@@ -7,22 +7,12 @@ without ALL         one group per row, which counts both sides   Aggregate over 
 
 from __future__ import annotations
 
-from tidemark_planner.hir import (
-    Aggregate,
-    Filter,
-    Hir,
-    Intersection,
-    Negate,
-    Project,
-    Threshold,
-    Union,
-    columns,
-)
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.hir.nodes import Aggregate, Filter, Hir, Intersection, Negate, Project, Threshold, Union, columns
 from tidemark_planner.lower.base import Context, Lowered
-from tidemark_planner.tree import Node
-from tidemark_protocol.expr import Literal
-from tidemark_protocol.functions import call
-from tidemark_protocol.lir import Aggregate as AggregateCall
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import Aggregate as AggregateCall
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType
 
 _LEFT, _RIGHT = Literal("true", BOOLEAN), Literal("false", BOOLEAN)

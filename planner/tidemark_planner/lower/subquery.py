@@ -4,7 +4,7 @@
     EXISTS (...), a IN (...)        the rows beside a mark, whether a row matches
     NOT x IN (SELECT y ...)         marks also say whether a match is unknown: y is NULL, or x is and there are rows
 
-Correlated scalar subqueries are joins by now (catalyst.py); the others say by which condition they correlate.
+Correlated scalar subqueries are joins by now (catalyst/analyser.py); the others say by which condition they correlate.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tidemark_planner.catalyst.json_tree import Node, walk
+from tidemark_planner.desugar.sharing import is_free
 from tidemark_planner.errors import unsupported
-from tidemark_planner.expand.sharing import is_free
-from tidemark_planner.expressions import lower_expression
-from tidemark_planner.hir import Hir, Join, Match, MatchKind, Project, Values, columns
-from tidemark_planner.keys import has_one_row
+from tidemark_planner.expressions.expression import lower_expression
+from tidemark_planner.expressions.nested import alike
+from tidemark_planner.hir.keys import has_one_row
+from tidemark_planner.hir.nodes import Hir, Join, Match, MatchKind, Project, Values, columns
 from tidemark_planner.lower.base import Context, Lower, Lowered
 from tidemark_planner.lower.cte import share
-from tidemark_planner.nested_expressions import alike
-from tidemark_planner.tree import Node, walk
-from tidemark_protocol.expr import ScalarExpr, is_nullable
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.expr import ScalarExpr, is_nullable
 from tidemark_protocol.types import BOOLEAN
 
 _KINDS = ("ScalarSubquery", "Exists", "InSubquery")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import unsupported
-from tidemark_planner.hir import Hir, Union, columns, project
+from tidemark_planner.expressions.nested import alike
+from tidemark_planner.hir.nodes import Hir, Union, columns, project
 from tidemark_planner.lower.base import Context, Lowered
-from tidemark_planner.nested_expressions import alike
-from tidemark_planner.tree import Node
 
 
 def lower_union(node: Node, context: Context) -> Lowered:

@@ -1,4 +1,4 @@
-"""Window: functions over the rows of a partition, in an order (tidemark_protocol.windows has the list).
+"""Window: functions over the rows of a partition, in an order (tidemark_protocol.functions.windows has the list).
 
 sum(m) OVER (PARTITION BY x ORDER BY d RANGE BETWEEN INTERVAL 3 DAY PRECEDING AND CURRENT ROW)
 
@@ -10,22 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_planner import fold
-from tidemark_planner.casting import cast_to
-from tidemark_planner.constants import constant
+from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import CatalystFailed, refuse, unsupported
-from tidemark_planner.hir import Project, Window
-from tidemark_planner.hir import columns as all_columns
-from tidemark_planner.lower.aggregate_calls import fraction, separator
+from tidemark_planner.expressions import fold
+from tidemark_planner.expressions.casting import cast_to
+from tidemark_planner.expressions.constants import constant
+from tidemark_planner.hir.nodes import Project, Window
+from tidemark_planner.hir.nodes import columns as all_columns
+from tidemark_planner.lower.aggregates.calls import fraction, separator
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
-from tidemark_planner.lower.organisation import SortKey, Trimmings, peel, sort_key
+from tidemark_planner.lower.row_order import SortKey, Trimmings, peel, sort_key
 from tidemark_planner.lower.subquery import only
-from tidemark_planner.tree import Node
-from tidemark_protocol.expr import ColumnRef, Literal, ScalarExpr, is_nullable
-from tidemark_protocol.functions import call
-from tidemark_protocol.lir import OrderKey, WindowCall, WindowFrame
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.functions.windows import signature
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.plan.lir import OrderKey, WindowCall, WindowFrame
 from tidemark_protocol.types import DOUBLE, INT, ColumnType
-from tidemark_protocol.windows import signature
 
 _RANKS = {
     "RowNumber": "row_number",

@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tidemark_planner.catalyst import Catalyst
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import refuse
-from tidemark_planner.hir import Binding, Hir, LetRec, Project, Scan, columns, expressions_of, inputs_of, scan
-from tidemark_planner.keys import unique_keys
+from tidemark_planner.hir.keys import unique_keys
+from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, Scan, columns, expressions_of, inputs_of, scan
 from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.names import Known, Scope
 from tidemark_planner.recursion.cut import Block, Item, Token, cut
 from tidemark_planner.recursion.linear import check_linear
 from tidemark_planner.rules import optimise
-from tidemark_planner.syntax import ParseTree, split_name
-from tidemark_planner.tree import Node
+from tidemark_planner.sql.names import Known, Scope
+from tidemark_planner.sql.syntax import ParseTree, split_name
 from tidemark_protocol.casts import cast_errors
-from tidemark_protocol.functions import call, reads_clock
+from tidemark_protocol.functions.registry import call, reads_clock
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import Schema
+from tidemark_protocol.plan.lir import Schema
 from tidemark_protocol.types import Column, ColumnType, SqlType
 
 __all__ = ["Block", "Parts", "cut", "lower_block"]

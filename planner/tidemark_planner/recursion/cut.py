@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.syntax import split_name
+from tidemark_planner.sql.syntax import split_name
 
 
 @dataclass(frozen=True)

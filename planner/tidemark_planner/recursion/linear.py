@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.hir import (
+from tidemark_planner.hir.nodes import (
     Aggregate,
     Filter,
     FlatMap,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_planner.hir import Hir
+from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.rules.limit_windows import limit_windows
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_planner.rules.prune import prune

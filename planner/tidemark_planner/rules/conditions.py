@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_planner.rules.scalar import conjuncts
-from tidemark_protocol.expr import Call, Literal, ScalarExpr, columns_of, is_nullable, map_columns
-from tidemark_protocol.functions import call, is_fallible
+from tidemark_protocol.functions.registry import call, is_fallible
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, columns_of, is_nullable, map_columns
 from tidemark_protocol.types import BOOLEAN
 
 TRUE = Literal("true", BOOLEAN)

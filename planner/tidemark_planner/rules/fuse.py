@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_planner.hir import Filter, Hir, Project, columns
+from tidemark_planner.hir.nodes import Filter, Hir, Project, columns
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
-from tidemark_protocol.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidemark_planner.hir import Aggregate, Filter, FlatMap, Hir, Join, Project, expressions_of, inputs_of
+from tidemark_planner.hir.nodes import Aggregate, Filter, FlatMap, Hir, Join, Project, expressions_of, inputs_of
 from tidemark_planner.rules.scalar import conjuncts, null_where, renewed
-from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
-from tidemark_protocol.functions import call, is_fallible
+from tidemark_protocol.functions.registry import call, is_fallible
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
 from tidemark_protocol.types import BOOLEAN
 
 Predicates = tuple[ScalarExpr, ...]

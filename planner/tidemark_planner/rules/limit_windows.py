@@ -10,9 +10,9 @@ Both break ties by the whole row, so they keep the same rows.
 
 from __future__ import annotations
 
-from tidemark_planner.hir import Filter, Hir, Project, Window, filtered, inputs_of, project, top_k, with_inputs
+from tidemark_planner.hir.nodes import Filter, Hir, Project, Window, filtered, inputs_of, project, top_k, with_inputs
 from tidemark_planner.rules.fuse import Fused, fuse
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of
 from tidemark_protocol.types import INT
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tidemark_planner.hir import Hir, Join, Match, MatchKind, Project, columns
+from tidemark_planner.hir.nodes import Hir, Join, Match, MatchKind, Project, columns
 from tidemark_planner.rules.infer import guarded, infer
 from tidemark_planner.rules.scalar import conjuncts, null_where
-from tidemark_protocol.expr import Call, Literal, ScalarExpr, columns_of, map_columns
-from tidemark_protocol.functions import is_fallible
+from tidemark_protocol.functions.registry import is_fallible
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, columns_of, map_columns
 
 Predicates = tuple[ScalarExpr, ...]
 

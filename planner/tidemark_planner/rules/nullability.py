@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark_planner.hir import Aggregate, Filter, FlatMap, Hir, Join, Match, Project, columns, inputs_of, with_inputs
+from tidemark_planner.hir.nodes import (
+    Aggregate,
+    Filter,
+    FlatMap,
+    Hir,
+    Join,
+    Match,
+    Project,
+    columns,
+    inputs_of,
+    with_inputs,
+)
 from tidemark_planner.rules.scalar import renewed
-from tidemark_protocol.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 
 
 def with_nullability(node: Hir) -> Hir:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tidemark_planner.hir import (
+from tidemark_planner.hir.nodes import (
     Aggregate,
     Filter,
     FlatMap,
@@ -32,9 +32,9 @@ from tidemark_planner.hir import (
     project,
     with_inputs,
 )
-from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
-from tidemark_protocol.lir import Aggregate as AggregateCall
-from tidemark_protocol.lir import OrderKey
+from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
+from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import OrderKey
 
 Positions = tuple[int, ...]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidemark_planner.hir import (
+from tidemark_planner.hir.nodes import (
     Aggregate,
     Filter,
     FlatMap,
@@ -36,12 +36,12 @@ from tidemark_planner.hir import (
     project,
     with_inputs,
 )
-from tidemark_planner.hir import columns as all_columns
+from tidemark_planner.hir.nodes import columns as all_columns
 from tidemark_planner.rules.infer import guarded, infer
 from tidemark_planner.rules.match import inner_or_outer, place
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
-from tidemark_protocol.expr import ScalarExpr, columns_of, map_columns
-from tidemark_protocol.functions import is_fallible
+from tidemark_protocol.functions.registry import is_fallible
+from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
 
 Predicates = tuple[ScalarExpr, ...]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidemark_planner.fold import fold_call
-from tidemark_protocol.expr import Call, ColumnRef, ScalarExpr, walk
-from tidemark_protocol.function_entry import any_argument
-from tidemark_protocol.functions import call, entry, is_fallible
+from tidemark_planner.expressions.fold import fold_call
+from tidemark_protocol.functions.entry import any_argument
+from tidemark_protocol.functions.registry import call, entry, is_fallible
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, walk
 from tidemark_protocol.types import BOOLEAN
 
 # An expression that would grow beyond this by substitution is computed where it stands instead.

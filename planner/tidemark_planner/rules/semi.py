@@ -7,7 +7,8 @@ Match semi [t.k = u.k, u.y > 1]         Join [t.k = c0]
 
 from __future__ import annotations
 
-from tidemark_planner.hir import (
+from tidemark_planner.hir.keys import unique_keys
+from tidemark_planner.hir.nodes import (
     Aggregate,
     Hir,
     Join,
@@ -19,10 +20,9 @@ from tidemark_planner.hir import (
     inputs_of,
     with_inputs,
 )
-from tidemark_planner.keys import unique_keys
 from tidemark_planner.rules.conditions import TRUE, KeyPart, condition_of
-from tidemark_protocol.expr import ColumnRef
-from tidemark_protocol.functions import call
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.types import BOOLEAN
 
 

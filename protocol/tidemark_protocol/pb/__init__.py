@@ -1,1 +1,2 @@
-"""The wire: .proto files and what protoc makes of them (`make proto`). Only `wire.py` and servers import it."""
+"""The wire: .proto files and what protoc makes of them (`make proto`). Only `wire/protobuf.py` and servers import
+it."""

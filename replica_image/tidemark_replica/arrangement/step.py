@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NewType
 
-from tidemark_replica.arrangement.batch import BatchRef, Span, is_small, write_batch, write_small_batch
-from tidemark_replica.arrangement.batch_cache import BatchCache
+from tidemark_replica.arrangement.batches.batch import BatchRef, Span, is_small, write_batch, write_small_batch
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
-from tidemark_replica.arrangement.hashing import key_hashes
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.share import WHOLE, Share
-from tidemark_replica.arrangement.spine import SMALL_ROWS, Merge, coalesce, merge_segments
-from tidemark_replica.arrangement.trace import Trace
+from tidemark_replica.arrangement.rows.hashing import key_hashes
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.task_share import WHOLE, Share
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import SMALL_ROWS, Merge, coalesce, merge_segments
+from tidemark_replica.arrangement.spines.trace import Trace
 
 StepId = NewType("StepId", str)
 

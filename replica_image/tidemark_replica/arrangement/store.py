@@ -33,11 +33,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from tidemark_replica.arrangement.batch import BatchRef
-from tidemark_replica.arrangement.deleting import Deleting, Removal
+from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.batches.file_deleter import Deleting, Removal
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
-from tidemark_replica.arrangement.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spine import Merge
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import FULL, LITTLE_BYTES, MUCH_BYTES, SCARCE, StepId
 
 LOG = logging.getLogger(__name__)

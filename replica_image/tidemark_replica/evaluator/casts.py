@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_protocol.decimals import whole_digits
-from tidemark_protocol.expr import Call
+from tidemark_protocol.plan.expr import Call
 from tidemark_protocol.types import SqlType
-from tidemark_replica.arrangement.columns import fixed
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.evaluator.result import Result, column, either, valid
+from tidemark_replica.values.arrow_types import arrow_type
 
 _DAY = 86_400_000_000
 

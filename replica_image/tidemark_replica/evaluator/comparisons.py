@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_protocol.expr import Call, Literal, ScalarExpr
-from tidemark_protocol.functions import call as made_call
+from tidemark_protocol.functions.registry import call as made_call
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, SqlType
-from tidemark_replica.arrangement.columns import fixed
-from tidemark_replica.arrangement.updates import Array, Bools
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.arrangement.rows.columns import fixed
+from tidemark_replica.arrangement.rows.updates import Array, Bools
 from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
-from tidemark_replica.literals import literal_value
+from tidemark_replica.values.arrow_types import arrow_type
+from tidemark_replica.values.literals import literal_value
 
 _ARROW = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_protocol.expr import Call
-from tidemark_replica.arrangement.columns import fixed
-from tidemark_replica.arrangement.updates import Ints
+from tidemark_protocol.plan.expr import Call
+from tidemark_replica.arrangement.rows.columns import fixed
+from tidemark_replica.arrangement.rows.updates import Ints
 from tidemark_replica.evaluator.result import Result, column, in_order, valid
 
 

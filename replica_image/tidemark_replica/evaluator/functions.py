@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of
 from tidemark_replica.evaluator import casts, comparisons, dates, logic, numbers, text
 from tidemark_replica.evaluator.comparisons import is_plain
 from tidemark_replica.evaluator.result import Result
 from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures
-from tidemark_replica.literals import literal_value
+from tidemark_replica.values.arrow_types import arrow_type
+from tidemark_replica.values.literals import literal_value
 
 Columns = Callable[[int], Result]
 Evaluate = Callable[[Columns, int], Result]

@@ -1,7 +1,7 @@
 """AND, OR, NOT, CASE, IF and COALESCE.
 
 false AND error = false, true OR error = true, in either order; the branches of CASE and the later arguments of COALESCE
-fail only where they are taken (`render/scalar.py` says the same in SQL).
+fail only where they are taken (`expressions/failable_sql.py` says the same in SQL).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_protocol.expr import Call
-from tidemark_replica.arrangement.updates import Array, Bools
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_protocol.plan.expr import Call
+from tidemark_replica.arrangement.rows.updates import Array, Bools
 from tidemark_replica.evaluator.comparisons import is_plain
 from tidemark_replica.evaluator.result import Result, either, valid
+from tidemark_replica.values.arrow_types import arrow_type
 
 
 def admits_choice(call: Call) -> bool:

@@ -4,7 +4,7 @@
     columns that the output shows are computed for these rows alone
     a row whose predicate or shown column failed is an error row: the first failure names it
 
-`render/mfp.py` says the same as Spark SQL text.
+`expressions/mfp.py` says the same as Spark SQL text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_protocol.expr import ScalarExpr, columns_of
-from tidemark_protocol.functions import is_fallible
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_protocol.sqltext import error_of
-from tidemark_replica.arrangement.columns import canonical
-from tidemark_replica.arrangement.updates import (
+from tidemark_protocol.functions.registry import is_fallible
+from tidemark_protocol.functions.sql_text import error_of
+from tidemark_protocol.plan.expr import ScalarExpr, columns_of
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_replica.arrangement.rows.columns import canonical
+from tidemark_replica.arrangement.rows.updates import (
     Array,
     Bools,
     Ints,
@@ -32,13 +32,13 @@ from tidemark_replica.arrangement.updates import (
     split_errors,
     times,
 )
-from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.by_identity import ByIdentity
-from tidemark_replica.error_text import error_text
 from tidemark_replica.evaluator.functions import Evaluate, admits_expression, compiled
 from tidemark_replica.evaluator.logic import is_true
 from tidemark_replica.evaluator.result import Result
 from tidemark_replica.evaluator.simplified import can_fail, may_be_constant
+from tidemark_replica.values.arrow_types import arrow_type
+from tidemark_replica.values.error_text import error_text
+from tidemark_replica.values.identity_cache import ByIdentity
 
 
 def admits(mfp: MapFilterProject) -> bool:

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidemark_protocol import decimals
-from tidemark_protocol.expr import Call
-from tidemark_replica.arrangement.columns import fixed
-from tidemark_replica.arrangement.updates import Bools
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_protocol.plan.expr import Call
+from tidemark_replica.arrangement.rows.columns import fixed
+from tidemark_replica.arrangement.rows.updates import Bools
 from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
 from tidemark_replica.evaluator.wide_decimals import admits_wide, wide
+from tidemark_replica.values.arrow_types import arrow_type
 
 _LEAST = np.iinfo(np.int64).min
 _DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}

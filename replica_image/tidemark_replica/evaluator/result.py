@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import validity
-from tidemark_replica.arrangement.updates import Array, Bools
+from tidemark_replica.arrangement.rows.columns import validity
+from tidemark_replica.arrangement.rows.updates import Array, Bools
 
 
 @dataclass(frozen=True, slots=True)

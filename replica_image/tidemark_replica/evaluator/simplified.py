@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tidemark_protocol.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, is_nullable, walk
-from tidemark_protocol.functions import entry, is_fallible
+from tidemark_protocol.functions.registry import entry, is_fallible
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of, is_nullable, walk
 from tidemark_protocol.types import BOOLEAN
 
 _NULLNESS = frozenset({"is_null", "is_not_null", "<=>", "isnan"})

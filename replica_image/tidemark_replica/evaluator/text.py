@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_protocol.expr import Call, Literal
+from tidemark_protocol.plan.expr import Call, Literal
 from tidemark_protocol.types import STRING
 from tidemark_replica.evaluator.result import Result, in_order
 

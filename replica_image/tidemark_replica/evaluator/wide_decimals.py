@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_protocol import decimals
-from tidemark_protocol.expr import Call
+from tidemark_protocol.plan.expr import Call
 from tidemark_protocol.types import SqlType
-from tidemark_replica.arrangement.columns import decimal_words
-from tidemark_replica.arrangement.updates import Bools
-from tidemark_replica.arrow_types import arrow_type
+from tidemark_replica.arrangement.rows.columns import decimal_words
+from tidemark_replica.arrangement.rows.updates import Bools
 from tidemark_replica.evaluator.result import valid
+from tidemark_replica.values.arrow_types import arrow_type
 
 _OPERATORS = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _WIDE = 76

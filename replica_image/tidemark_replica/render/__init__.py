@@ -14,7 +14,6 @@ Reading order: `contract` (how it is driven), `scalar` and `mfp` (expressions th
 """
 
 from tidemark_replica.render.build import build
-from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome, SteppedDataflow
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import (
     NotRendered,
@@ -26,6 +25,7 @@ from tidemark_replica.render.errors import (
     ViewInError,
 )
 from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome, SteppedDataflow
 
 __all__ = [
     "IndexTrace",

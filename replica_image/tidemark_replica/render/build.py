@@ -9,23 +9,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrangement.updates import Updates
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
-from tidemark_replica.render.homes import Home, Homes
+from tidemark_replica.render.execution.background_merges import Merging
+from tidemark_replica.render.execution.executor_affinity import Home, Homes
+from tidemark_replica.render.execution.merge_queue import MergeQueue
+from tidemark_replica.render.execution.runner import Prepared, PreparedLoop, Runner
+from tidemark_replica.render.execution.spark_runner import SparkRunner
+from tidemark_replica.render.execution.step_shape import Exchanging, Shapes
+from tidemark_replica.render.execution.worker_runner import ROWS_MOST, WorkerRunner
 from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.lower import lower_dataflow
-from tidemark_replica.render.merge_queue import MergeQueue
-from tidemark_replica.render.merging import Merging
-from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
-from tidemark_replica.render.shapes import Exchanging, Shapes
-from tidemark_replica.render.spark_runner import SparkRunner
-from tidemark_replica.render.worker_runner import ROWS_MOST, WorkerRunner
-from tidemark_replica.step_worker.pool import StepWorkers
+from tidemark_replica.render.lowering import lower_dataflow
+from tidemark_replica.render.plan.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
+from tidemark_replica.render.step_worker.pool import StepWorkers
 
 
 def build(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tidemark_protocol.lir import Constant
-from tidemark_replica.arrangement.updates import Updates, make_updates
-from tidemark_replica.error_text import error_text
-from tidemark_replica.literals import literal_value
-from tidemark_replica.render.flow import arrow_types
+from tidemark_protocol.plan.lir import Constant
+from tidemark_replica.arrangement.rows.updates import Updates, make_updates
+from tidemark_replica.render.plan.lowering_stream import arrow_types
+from tidemark_replica.values.error_text import error_text
+from tidemark_replica.values.literals import literal_value
 
 
 def constant_updates(constant: Constant) -> Updates:

@@ -7,21 +7,21 @@
 The collection of changes at time t is what the import gained or lost at t; the export's delta at t is the whole view at
 t, if the import changed then. Both find the changes by themselves, from the delta: nothing is shared or kept for it.
 
-State: the changes that must go again, and the view (`kernels/changes.py`, `kernels/at_changes.py`). The task's own
+State: the changes that must go again, and the view (`kernels/changes.py`, `kernels/continual_task.py`). The task's own
 output is a shard that is read a millisecond late; the driver cuts steps so that what is read has been written.
 """
 
 from __future__ import annotations
 
-from tidemark_protocol.dataflow import ContinualTaskSink
-from tidemark_protocol.lir import Changes
-from tidemark_replica.arrangement.kernels.at_changes import AtChangesSpec
-from tidemark_replica.arrangement.kernels.changes import ChangesSpec
-from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, temporal_layout
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope, imported_flow
-from tidemark_replica.render.pipeline import AtChanges, Kernel, Pipeline, Types
+from tidemark_protocol.plan.dataflow import ContinualTaskSink
+from tidemark_protocol.plan.lir import Changes
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.kernels.changes import ChangesSpec
+from tidemark_replica.kernels.continual_task import AtChangesSpec
+from tidemark_replica.kernels.temporal import TemporalSpec, temporal_layout
+from tidemark_replica.render.plan.fragments import Scope, imported_flow
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import AtChanges, Kernel, Pipeline, Types
 
 
 def lower_changes(scope: Scope, plan: Changes, flow: Flow) -> Flow:

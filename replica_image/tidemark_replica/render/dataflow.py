@@ -17,28 +17,28 @@ from pathlib import Path
 
 from tidemark_persist import Part
 from tidemark_persist import Time as PartTime
-from tidemark_protocol.dataflow import DataflowDescription
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_replica.arrangement.batch_cache import BatchCache
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.batches.full_disk import full_disk_is_told
 from tidemark_replica.arrangement.errors import ArrangementError
-from tidemark_replica.arrangement.full_disk import full_disk_is_told
-from tidemark_replica.arrangement.manifest import Manifest
-from tidemark_replica.arrangement.spine import apply
+from tidemark_replica.arrangement.rows.updates import update_schema
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.spine import apply
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.arrangement.updates import update_schema
-from tidemark_replica.render.contract import SinkDelta, Step, StepOutcome
 from tidemark_replica.render.errors import StepFailed
-from tidemark_replica.render.fragments import Fragments
+from tidemark_replica.render.execution.background_merges import Merging
+from tidemark_replica.render.execution.runner import Prepared, PreparedLoop, Runner
+from tidemark_replica.render.execution.step_run import StepRun, rows_at_most
+from tidemark_replica.render.execution.step_shape import Exchanging
 from tidemark_replica.render.index import IndexTrace
-from tidemark_replica.render.lower import sink_file
-from tidemark_replica.render.merging import Merging
-from tidemark_replica.render.operators import Operators, OperatorWork
-from tidemark_replica.render.progress import HydrationProgress, Progress
-from tidemark_replica.render.run import StepRun, rows_at_most
-from tidemark_replica.render.runner import Prepared, PreparedLoop, Runner
-from tidemark_replica.render.shapes import Exchanging
+from tidemark_replica.render.lowering import sink_file
+from tidemark_replica.render.plan.fragments import Fragments
+from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome
+from tidemark_replica.render.telemetry.operator_costs import Operators, OperatorWork
+from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
 
 SWEEP_SECONDS = 60.0
 """While the dataflow steps, what attempts leave behind of which another one was believed (a worker died, a task was

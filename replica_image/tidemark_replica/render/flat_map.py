@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_protocol.expr import columns_of
-from tidemark_protocol.lir import FlatMap, MapFilterProject, refs
-from tidemark_protocol.sqltext import to_sql
-from tidemark_protocol.table_functions import ILLEGAL_SEQUENCE, MOST_VALUES, TOO_MANY_VALUES, table_function
-from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
-from tidemark_replica.error_text import error_text
-from tidemark_replica.render.columns import prepare
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.functions.table_functions import ILLEGAL_SEQUENCE, MOST_VALUES, TOO_MANY_VALUES, table_function
+from tidemark_protocol.plan.expr import columns_of
+from tidemark_protocol.plan.lir import FlatMap, MapFilterProject, refs
+from tidemark_replica.kernels.flat_map import FlatMapSpec
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.key_columns import prepare
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
+from tidemark_replica.values.error_text import error_text
 
 Apply = Callable[[Scope, Flow, MapFilterProject], Flow]
 

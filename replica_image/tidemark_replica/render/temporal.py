@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_replica.arrangement.kernels.temporal import TemporalSpec, temporal_layout
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_replica.kernels.temporal import TemporalSpec, temporal_layout
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 
 
 def lower_temporal(scope: Scope, flow: Flow, mfp: MapFilterProject) -> Flow:

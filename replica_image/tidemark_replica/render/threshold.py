@@ -9,10 +9,10 @@ State: one count per distinct row. Cost: the delta. Errors of the input pass thr
 
 from __future__ import annotations
 
-from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec, counts_of
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_replica.kernels.threshold import ThresholdSpec, counts_of
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 
 
 def lower_threshold(scope: Scope, flow: Flow) -> Flow:

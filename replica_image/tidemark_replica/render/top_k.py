@@ -10,23 +10,23 @@ monotonic_top1,  for an input that only grows: of each group the first rows are 
 monotonic_top_k
 
 Without a limit the output is all rows but the first `offset`. A limit of 0 needs no state. Errors of the input pass
-through; a negative multiplicity before the last place is one more (`arrangement/kernels/top_k.py`).
+through; a negative multiplicity before the last place is one more (`ranking/top_k.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_protocol.expr import Literal
-from tidemark_protocol.lir import MapFilterProject, TopK
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import MapFilterProject, TopK
 from tidemark_protocol.types import BOOLEAN
-from tidemark_replica.arrangement.kernels.kept import State, stage_ranking
-from tidemark_replica.arrangement.kernels.ranking import Ranking
-from tidemark_replica.arrangement.kernels.top_k import TopKSpec
+from tidemark_replica.kernels.ranking.ranking import Ranking
+from tidemark_replica.kernels.ranking.state import State, stage_ranking
+from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 
 _MOST = 2**62
 """More rows than a kernel counts (it fails the step before): as a limit, none."""

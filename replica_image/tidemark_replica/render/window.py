@@ -2,24 +2,24 @@
 
 rows ──arranged by the partition's columns, partitions evaluated again──> rows ++ calls
 
-The arrangement and the cost are those of `arrangement/kernels/groups.py`: a partition is evaluated whole, at every time
+The arrangement and the cost are those of `groups/reevaluated_groups.py`: a partition is evaluated whole, at every time
 at which one of its rows changes. Errors: a call that fails takes the place of its partition's rows.
 """
 
 from __future__ import annotations
 
-from tidemark_protocol.expr import Literal
-from tidemark_protocol.lir import OrderKey, Window, WindowCall, WindowFrame
-from tidemark_replica.arrangement.kernels.groups import GroupsSpec
-from tidemark_replica.arrangement.kernels.window import WindowFunction
-from tidemark_replica.arrangement.kernels.window_calls import Call
-from tidemark_replica.arrangement.kernels.window_frames import Bound, Distance, Frame
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.ordering import Order
-from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import OrderKey, Window, WindowCall, WindowFrame
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.ordering import Order
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.frames import Bound, Distance, Frame
+from tidemark_replica.kernels.window.window import WindowFunction
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
+from tidemark_replica.values.arrow_types import arrow_type
 
 _UNITS = {"interval year to month": "months", "interval day to second": "micros"}
 

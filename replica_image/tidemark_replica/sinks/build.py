@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_protocol.dataflow import ClientSink as ClientExport
-from tidemark_protocol.dataflow import ContinualTaskSink as ContinualTaskExport
-from tidemark_protocol.dataflow import DataflowDescription, SinkExport
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.responses import Response
-from tidemark_replica.jobs import Pool
-from tidemark_replica.shards import ShardHandles, ShardWatch
-from tidemark_replica.sinks.clients import ClientSinks
-from tidemark_replica.sinks.continual_task import ContinualTaskSink
+from tidemark_protocol.messages.responses import Response
+from tidemark_protocol.plan.dataflow import ClientSink as ClientExport
+from tidemark_protocol.plan.dataflow import ContinualTaskSink as ContinualTaskExport
+from tidemark_protocol.plan.dataflow import DataflowDescription, SinkExport
+from tidemark_replica.events.jobs import Pool
+from tidemark_replica.shards.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.sinks.interface import Sink
-from tidemark_replica.sinks.materialized_view import MaterializedViewSink, new_commit_id
-from tidemark_replica.sinks.refresh_progress import RefreshProgress
-from tidemark_replica.sinks.refreshes import Refreshes
+from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
+from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
+from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
+from tidemark_replica.sinks.table.refresh_times import Refreshes
 
 
 def build_sink(

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
-from tidemark_protocol.responses import Response
-from tidemark_replica.sinks.progress import Staged
+from tidemark_protocol.messages.responses import Response
+from tidemark_replica.sinks.sink_progress import Staged
 
 
 class Sink(Protocol):

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, TIME, PersistClientCache, Shard, StagedFile, UpperMismatch, read_part
-from tidemark_protocol.dataflow import ShardMetadata
 from tidemark_protocol.ids import Time, WriterTerm
-from tidemark_protocol.storage import IngestedTable, IngestionDescription
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.source import Source
+from tidemark_replica.values.arrow_types import arrow_schema
 
 # How far a table that changes no more runs ahead, so that it needs a commit only this often.
 AHEAD_MS = 10_000

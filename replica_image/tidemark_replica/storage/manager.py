@@ -15,12 +15,11 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from tidemark_persist import Fenced, PersistClientCache
-from tidemark_protocol.commands import RunIngestion
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.responses import IngestionStatus, ShardFrontiers, StorageResponse
-from tidemark_protocol.storage import FilesSource, IngestionDescription, SourceSpec, SourceTable
-from tidemark_replica.failures import in_full, told_by_type
+from tidemark_protocol.messages.commands import RunIngestion
+from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse
+from tidemark_protocol.plan.ingestion import FilesSource, IngestionDescription, SourceSpec, SourceTable
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.source import FilesIngestion
@@ -29,6 +28,7 @@ from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
+from tidemark_replica.values.failure_text import in_full, told_by_type
 
 LOG = logging.getLogger(__name__)
 _MESSAGE_MOST = 1000

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidemark_persist import StagedFile
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.storage import IngestedTable
+from tidemark_protocol.plan.ingestion import IngestedTable
 
 
 class Source(Protocol):

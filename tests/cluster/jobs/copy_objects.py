@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyarrow.fs import FileSelector, FileType
 
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.storage import Storage
 
 AT_ONCE = 8
 

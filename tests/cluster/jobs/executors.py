@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidemark_replica.spark_session import start_spark
+from tidemark_replica.spark.session import start_spark
 
 
 def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tidemark_replica.spark_session import SparkHolder, start_spark
+from tidemark_replica.spark.session import SparkHolder, start_spark
 
 
 def through_python(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ import os
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.storage import Storage
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tidemark_devcluster.node import needs
+from tidemark_devcluster.node import host_requirements
 from tidemark_devcluster.node.cluster import OneNode
 
 TABLE = "inet tidemark_cut"
@@ -35,7 +35,7 @@ def cut(node: OneNode, hook: str, which: str, verdict: str) -> Iterator[None]:
 
 
 def _nft(node: OneNode, rules: str) -> None:
-    command = node.enter(needs.find("nft"), "--file", "-")
+    command = node.enter(host_requirements.find("nft"), "--file", "-")
     done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
     if any(said in done.stderr for said in UNKNOWN):
         pytest.skip(f"this kernel's nftables cannot do this: {done.stderr.strip()}")

@@ -26,7 +26,7 @@ from tests.cluster.object_store import ObjectStore
 from tests.cluster.waiting import wait_for
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tidemark_devcluster.node.cluster import OneNode
-from tidemark_devcluster.node.place import INSIDE
+from tidemark_devcluster.node.node_layout import INSIDE
 from tidemark_persist import open_shard
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

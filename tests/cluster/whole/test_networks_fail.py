@@ -15,7 +15,7 @@ from tests.cluster.whole.network import DROP, RESET, cut
 from tests.cluster.whole.system import System
 from tests.cluster.whole.test_operators_die import hydrations
 from tests.cluster.whole.test_servers_die import goes_on
-from tidemark_devcluster.node.place import API_PORT, POD_SUBNET
+from tidemark_devcluster.node.node_layout import API_PORT, POD_SUBNET
 from tidemark_operator.orchestrator.kubernetes.names import GRPC_PORT
 from tidemark_persist import open_shard
 

@@ -21,7 +21,7 @@ from tests.e2e.oracle import expanded, rows_of
 from tests.runbooks.guides import Block, Shell, blocks
 from tidemark_devcluster.images.build import image_name
 from tidemark_persist import open_shard
-from tidemark_persist.storage import Storage
+from tidemark_persist.storage.storage import Storage
 
 GUIDE = "backup-and-restore"
 JOB = Path(__file__).parents[1] / "jobs" / "copy_objects.py"

@@ -9,16 +9,16 @@ from typing import Any
 
 def become_older() -> None:
     """Before anything else of the replica is imported."""
-    from tidemark_protocol import codec, understanding
+    from tidemark_protocol.plan import codec, plan_features
     from tidemark_protocol.vocabulary import wire_name_of
 
     known = codec._fields
 
     def fields(cls: Any) -> dict[str, tuple[str, Any]]:
-        return {n: f for n, f in known(cls).items() if f"{wire_name_of(cls)}.{n}" not in understanding.WORDS}
+        return {n: f for n, f in known(cls).items() if f"{wire_name_of(cls)}.{n}" not in plan_features.WORDS}
 
     codec._fields = fields  # type: ignore[assignment]
-    understanding.UNDERSTOOD = ()
+    plan_features.UNDERSTOOD = ()
 
 
 if "tidemark_replica" in sys.orig_argv and any(word.endswith("/r1") for word in sys.orig_argv):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Generic, TypeVar
 
-from tidemark_operator.orchestrator.child import backoff_ms
+from tidemark_operator.orchestrator.local.supervised_process import backoff_ms
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from tidemark_operator.orchestrator.interface import PodSpec, ReplicaSpec, Requests
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
-from tidemark_operator.resources.meta import GROUP
+from tidemark_operator.resources.manifest.meta import GROUP
 
 SHAPE_FORMAT = 1
 """Raised where pods of an earlier version of the operator must not go on."""

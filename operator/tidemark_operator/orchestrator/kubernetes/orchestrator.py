@@ -21,15 +21,15 @@ from dataclasses import replace
 from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
-from tidemark_operator.orchestrator.kubernetes import observing, templates
+from tidemark_operator.orchestrator.kubernetes import pod_observation, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
-from tidemark_operator.orchestrator.kubernetes.deciding import Found, Shape, decide, server, strategy
-from tidemark_operator.orchestrator.kubernetes.looking import OURS, Looking
-from tidemark_operator.orchestrator.kubernetes.losses import Losses
+from tidemark_operator.orchestrator.kubernetes.executor_losses import Losses
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
+from tidemark_operator.orchestrator.kubernetes.pod_watch import OURS, Looking
+from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Found, Shape, decide, server, strategy
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
-from tidemark_operator.resources.replica import UpdateStrategy
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
@@ -125,7 +125,7 @@ class KubernetesOrchestrator:
             return None
         for each in others:
             before = self._looking.observe(each.key, each.shape, each.name, each.namespace, None).trouble
-            if before is not None and before.reason == observing.NODE_LOST:
+            if before is not None and before.reason == pod_observation.NODE_LOST:
                 return before
             if recreates and each.uid in self._undeleted:
                 return self._undeleted[each.uid]
@@ -205,7 +205,7 @@ class KubernetesOrchestrator:
         except ApiError as error:
             self._deletions.failed(found.uid, now)
             said = f"StatefulSet {found.namespace}/{found.name} is not deleted yet: {error}"
-            self._undeleted[found.uid] = observing.trouble("Refused", said)
+            self._undeleted[found.uid] = pod_observation.trouble("Refused", said)
             LOG.warning("%s", said)
         else:
             self._deletions.done(found.uid)
@@ -227,7 +227,7 @@ class KubernetesOrchestrator:
         except ApiError as error:
             self._backoff.failed(shape, self._clock())
             if isinstance(error, Invalid) or error.status == 403:
-                self._refused[shape] = observing.trouble("Refused", str(error))
+                self._refused[shape] = pod_observation.trouble("Refused", str(error))
             LOG.warning("shape %s of replica %s: %s", shape[1], shape[0], error)
             return False
         self._backoff.done(shape)

@@ -9,7 +9,7 @@ of scale 38 on which that would show.
 import numpy as np
 
 from tidemark_replica.arrangement.numbers.digits import BITS, Digits, carry, negate_where, to_decimal
-from tidemark_replica.arrangement.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
 
 
 def decimal_average(

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.columns import decimal_words
-from tidemark_replica.arrangement.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.rows.columns import decimal_words
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
 
 Digits: TypeAlias = Sequence[Ints]
 

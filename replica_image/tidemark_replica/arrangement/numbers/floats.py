@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidemark_replica.arrangement.numbers.digits import BITS, LOW, Digits, carry, negate_where
-from tidemark_replica.arrangement.updates import Ints
+from tidemark_replica.arrangement.rows.updates import Ints
 
 Doubles = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidemark_replica.arrangement.numbers.digits import BITS
-from tidemark_replica.arrangement.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
 
 _DIGIT, _HIGH = 1 << 61, 1 << 29
 _BOUND = 1 << 62

@@ -12,7 +12,7 @@ import numpy as np
 from tidemark_replica.arrangement.numbers import floats
 from tidemark_replica.arrangement.numbers.averages import divide
 from tidemark_replica.arrangement.numbers.digits import BITS, LOW, Digits, carry, negate_where
-from tidemark_replica.arrangement.updates import Bools, Ints
+from tidemark_replica.arrangement.rows.updates import Bools, Ints
 
 _EXTRA = 4
 """Digits behind the point: a quotient by less than 2^62 keeps 66 bits, of which a double shows 53."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidemark_protocol.lir import Join, LinearJoin, Plan
-from tidemark_replica.render.flow import Flow
-from tidemark_replica.render.fragments import Scope
+from tidemark_protocol.plan.lir import Join, LinearJoin, Plan
 from tidemark_replica.render.join.delta import lower_delta
 from tidemark_replica.render.join.linear import lower_linear
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow
 
 
 def lower_join(scope: Scope, plan: Join, lower: Callable[[Plan], Flow]) -> Flow:

@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark_protocol.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, Plan
-from tidemark_replica.arrangement.kernels.delta_join import DeltaInput, DeltaSpec
-from tidemark_replica.arrangement.kernels.half_join import Lookup
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId
+from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, Plan
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.kernels.joins.delta_join import DeltaInput, DeltaSpec
+from tidemark_replica.kernels.joins.half_join import Lookup
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import ImportedIndex, Scope
+from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.join.indexes import columns_of, index_of, indexes_of
-from tidemark_replica.render.mfp import projection_of
-from tidemark_replica.render.pipeline import DeltaKernel, IndexSource
+from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import DeltaKernel, IndexSource
 
 Columns = tuple[int, ...]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_protocol.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.lir import ArrangeBy, Get, Plan
-from tidemark_replica.render.fragments import ImportedIndex, Scope
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.lir import ArrangeBy, Get, Plan
+from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
 
 
 def index_of(scope: Scope, plan: Plan) -> ImportedIndex | None:

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidemark_protocol.expr import ColumnRef, ScalarExpr
-from tidemark_protocol.lir import Join, JoinStage, LinearJoin, Plan, refs
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.render.columns import prepare
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, Plan, refs
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import ImportedIndex, Scope
 from tidemark_replica.render.join.indexes import columns_of, index_of
-from tidemark_replica.render.pipeline import IndexSource, JoinKernel
+from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
+from tidemark_replica.render.plan.key_columns import prepare
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import IndexSource, JoinKernel
 
 Lower = Callable[[Plan], Flow]
 

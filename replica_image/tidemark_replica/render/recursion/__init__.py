@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import LocalId
-from tidemark_protocol.lir import LetRec, Plan, RecursiveBinding
-from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
-from tidemark_replica.render import pipeline as p
-from tidemark_replica.render.flow import Flow, Flows, arrow_types
-from tidemark_replica.render.fragments import Fragment, LoopFragment, Scope, uses
-from tidemark_replica.render.frames import nodes_of
+from tidemark_protocol.plan.lir import LetRec, Plan, RecursiveBinding
+from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.fragments import Fragment, LoopFragment, Scope, uses
+from tidemark_replica.render.plan.jvm_frames import nodes_of
+from tidemark_replica.render.plan.lowering_stream import Flow, Flows, arrow_types
 from tidemark_replica.render.recursion.hoist import Hoisted
 from tidemark_replica.render.recursion.lift import CARRIED, ITERATION, lift
 

@@ -12,9 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import GlobalId, LocalId
-from tidemark_protocol.lir import ArrangeBy, Constant, DeltaJoin, Get, Join, Let, LetRec, LinearJoin, Mfp, Plan, Union
+from tidemark_protocol.plan.lir import (
+    ArrangeBy,
+    Constant,
+    DeltaJoin,
+    Get,
+    Join,
+    Let,
+    LetRec,
+    LinearJoin,
+    Mfp,
+    Plan,
+    Union,
+)
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.fragments import uses
+from tidemark_replica.render.plan.fragments import uses
 
 Names = frozenset[GlobalId | LocalId]
 

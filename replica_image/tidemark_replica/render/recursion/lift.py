@@ -18,20 +18,20 @@ from typing import Any
 import pyarrow as pa
 
 from tidemark_protocol.types import BIGINT, ColumnType
-from tidemark_replica.arrangement.kernels.at_limit import AtLimitSpec
-from tidemark_replica.arrangement.kernels.extremes import ExtremesSpec
-from tidemark_replica.arrangement.kernels.flat_map import FlatMapSpec
-from tidemark_replica.arrangement.kernels.groups import GroupsSpec
-from tidemark_replica.arrangement.kernels.iterate import IteratedSpec
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
-from tidemark_replica.arrangement.kernels.threshold import ThresholdSpec
-from tidemark_replica.arrangement.kernels.top_k import TopKSpec
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.manifest import ArrangementId
-from tidemark_replica.render import pipeline as p
-from tidemark_replica.render.carried import carry
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.kernels.flat_map import FlatMapSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
+from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
+from tidemark_replica.kernels.ranking.top_k import TopKSpec
+from tidemark_replica.kernels.recursion.iterate import IteratedSpec
+from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec
+from tidemark_replica.kernels.threshold import ThresholdSpec
 from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.carried_columns import carry
 
 CARRIED = (ColumnType(BIGINT),)
 """The column of iterations, as plans would type it."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tidemark_protocol.lir import (
+from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
     BasicReduce,
@@ -27,8 +27,8 @@ from tidemark_protocol.lir import (
     ReducePlan,
 )
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.flow import Flow
-from tidemark_replica.render.fragments import Scope
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow
 from tidemark_replica.render.reduce.accumulable import lower_accumulable, lower_distinct
 from tidemark_replica.render.reduce.basic import lower_basic
 from tidemark_replica.render.reduce.collation import Part, collate

@@ -1,17 +1,17 @@
 """Distinct, and aggregates that are sums of contributions: one kernel, one row of accumulators per group.
 
-(region, price) ──kernel──> (region, count, sum, ...)      see `arrangement/kernels/reduce.py`
+(region, price) ──kernel──> (region, count, sum, ...)      see `reduce/reduce.py`
 """
 
 from __future__ import annotations
 
-from tidemark_protocol.lir import AccumulableReduce, Aggregate, DistinctReduce
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate as Accumulated
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_protocol.plan.lir import AccumulableReduce, Aggregate, DistinctReduce
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import Aggregate as Accumulated
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.distinct import lower_distinct_aggregates
 from tidemark_replica.render.reduce.grouped import Grouped
 

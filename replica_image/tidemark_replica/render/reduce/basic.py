@@ -2,22 +2,22 @@
 
 (region, name, price) ──arranged by region, groups evaluated again──> (region, string_agg(name by price), ...)
 
-See `arrangement/kernels/groups.py` for the state and its cost, `basic.py` there for what each aggregate says.
+See `groups/reevaluated_groups.py` for the state and its cost, `basic.py` there for what each aggregate says.
 """
 
 from __future__ import annotations
 
-from tidemark_protocol.expr import Literal
-from tidemark_protocol.lir import Aggregate, BasicReduce
-from tidemark_replica.arrangement.kernels.basic import BasicAggregate, BasicFunction
-from tidemark_replica.arrangement.kernels.groups import GroupsSpec
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.arrangement.ordering import Order
-from tidemark_replica.arrow_types import arrow_type
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.lir import Aggregate, BasicReduce
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.ordering import Order
+from tidemark_replica.kernels.groups.basic import BasicAggregate, BasicFunction
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.grouped import Grouped
+from tidemark_replica.values.arrow_types import arrow_type
 
 
 def lower_basic(scope: Scope, rows: Grouped, plan: BasicReduce) -> Flow:

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tidemark_protocol.lir import MapFilterProject
-from tidemark_replica.arrangement.kernels.join import JoinInput, JoinSpec
-from tidemark_replica.arrangement.layout import Layout
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import JoinKernel, Pipeline, Spool, Spooled
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import JoinKernel, Pipeline, Spool, Spooled
 from tidemark_replica.render.reduce.grouped import Grouped
 
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_protocol.lir import Aggregate
+from tidemark_protocol.plan.lir import Aggregate
 from tidemark_protocol.types import BOOLEAN, ColumnType
-from tidemark_replica.arrangement.kernels.accumulate import Shape
-from tidemark_replica.arrangement.kernels.aggregates import ANY
-from tidemark_replica.arrangement.kernels.aggregates import Aggregate as Accumulated
-from tidemark_replica.arrangement.kernels.reduce import ReduceSpec
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import ANY
+from tidemark_replica.kernels.reduce.aggregates import Aggregate as Accumulated
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.grouped import Grouped
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark_protocol.expr import ScalarExpr, is_nullable
-from tidemark_protocol.lir import Aggregate, Reduce, Schema
-from tidemark_protocol.sqltext import to_sql
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.plan.expr import ScalarExpr, is_nullable
+from tidemark_protocol.plan.lir import Aggregate, Reduce, Schema
 from tidemark_protocol.types import ColumnType
-from tidemark_replica.render.columns import prepare
-from tidemark_replica.render.flow import Flow
-from tidemark_replica.render.fragments import Scope
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.key_columns import prepare
+from tidemark_replica.render.plan.lowering_stream import Flow
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Min and max: value-ordered state, of which a step reads the first rows.
 
-(region, price) ──kernel──> (region, min(price), max(price))      see `arrangement/kernels/extremes.py`
+(region, price) ──kernel──> (region, min(price), max(price))      see `ranking/extremes.py`
 
 By heads as a rule; with `buckets` through a tournament's stages first; where the input only grows (`monotonic`), the
 state is the answers alone. All three agree.
@@ -8,11 +8,11 @@ state is the answers alone. All three agree.
 
 from __future__ import annotations
 
-from tidemark_protocol.lir import Aggregate, HierarchicalReduce
-from tidemark_replica.arrangement.kernels.extremes import Extreme, Extremes, ExtremesSpec, Value
-from tidemark_replica.render.flow import Flow, arrow_types
-from tidemark_replica.render.fragments import Scope
-from tidemark_replica.render.pipeline import Kernel
+from tidemark_protocol.plan.lir import Aggregate, HierarchicalReduce
+from tidemark_replica.kernels.ranking.extremes import Extreme, Extremes, ExtremesSpec, Value
+from tidemark_replica.render.plan.fragments import Scope
+from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.grouped import Grouped
 from tidemark_replica.render.top_k import ranking_state
 

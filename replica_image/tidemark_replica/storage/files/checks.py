@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark_protocol.storage import FilesTable
+from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import Column, TypeNotSupported
-from tidemark_replica.arrow_types import sql_type
 from tidemark_replica.storage.files.listing import FileVersion, version_of
+from tidemark_replica.values.arrow_types import sql_type
 
 _HEADER_BYTES = 1 << 20
 

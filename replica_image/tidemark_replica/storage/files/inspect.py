@@ -7,13 +7,13 @@ import os
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tidemark_protocol.storage import FilesSource, FilesTable, SourceTable
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
-from tidemark_replica.arrow_types import sql_type
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files.listing import is_complete, list_files
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
 from tidemark_replica.storage.files.source import DEAD_LETTER
+from tidemark_replica.values.arrow_types import sql_type
 
 
 def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ...]:

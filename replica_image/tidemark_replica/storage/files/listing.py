@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tidemark_protocol.own_folders import own_folder
+from tidemark_protocol.forbidden_source_folders import own_folder
 from tidemark_replica.storage.errors import SourceUnusable
 
 Hashes = npt.NDArray[np.uint64]

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_persist import DIFF, ERROR, TIME, StagedFile, write_staged
 from tidemark_protocol.ids import Time
-from tidemark_protocol.storage import FilesTable
+from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import STRING, Column
-from tidemark_replica.arrow_types import arrow_schema
-from tidemark_replica.error_text import error_text
 from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.values.arrow_types import arrow_schema
+from tidemark_replica.values.error_text import error_text
 
 CORRUPT = "__corrupt"
 FILE = "__file"

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from tidemark_persist import DIFF, StagedFile
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.storage import FilesSource, FilesTable, IngestedTable
-from tidemark_replica.error_text import error_text
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.listing import FileVersion, KnownFiles, is_complete, list_files
 from tidemark_replica.storage.files.reading import StageRows, stage, stage_errors
+from tidemark_replica.values.error_text import error_text
 
 DEAD_LETTER = "_dead_letter"
 # How often a job is repeated because a file changed under it, before that counts as this file's outcome.

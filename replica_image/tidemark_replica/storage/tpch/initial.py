@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.tpch.random import Ints
 from tidemark_replica.storage.tpch.tables import TABLES
 from tidemark_replica.storage.tpch.transactions import Population
+from tidemark_replica.values.arrow_types import arrow_schema
 
 _TIMEOUT_S = 1800
 _ROWS = 65_536

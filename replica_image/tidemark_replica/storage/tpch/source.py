@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, TIME, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.storage import IngestedTable, TpchSource
-from tidemark_replica.arrow_types import arrow_schema
+from tidemark_protocol.plan.ingestion import IngestedTable, TpchSource
 from tidemark_replica.storage.errors import NotDefinite
 from tidemark_replica.storage.tpch.initial import InitialData, check_scale_factor, generator_version
 from tidemark_replica.storage.tpch.tables import CHANGING
 from tidemark_replica.storage.tpch.transactions import Changes, changes
+from tidemark_replica.values.arrow_types import arrow_schema
 
 # After a pause not everything that was missed is caught up at once: this much at most per tick.
 CATCH_UP_MS = 10_000

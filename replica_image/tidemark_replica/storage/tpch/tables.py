@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark_protocol.storage import SourceTable
+from tidemark_protocol.plan.ingestion import SourceTable
 from tidemark_protocol.types import Column, SqlType
 
 _DDL: dict[str, tuple[str, tuple[int, ...]]] = {

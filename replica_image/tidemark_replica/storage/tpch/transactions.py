@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark_persist import DIFF
-from tidemark_replica.arrow_types import arrow_schema
 from tidemark_replica.storage.tpch.random import Draws, Ints
 from tidemark_replica.storage.tpch.tables import TABLES
+from tidemark_replica.values.arrow_types import arrow_schema
 
 AMEND_AFTER = 50
 _DAY = np.datetime64("1970-01-01", "D")

@@ -1,0 +1,1 @@
+"""One local control plane: etcd, kube-apiserver, kube-controller-manager."""

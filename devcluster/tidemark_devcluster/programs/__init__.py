@@ -1,0 +1,1 @@
+"""Compiling the control plane's programs, once, into the cache."""

@@ -1,0 +1,83 @@
+"""Peers that prove who they are, and ask the operator to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from tidemark_operator.certificates.certificate_rotation import Keeper
+from tidemark_operator.certificates.channel_factory import Dialer, Mutual
+from tidemark_operator.certificates.names import PLANNER as PLANNERS
+from tidemark_operator.certificates.names import replica_secret
+from tidemark_operator.certificates.store import Place, Store
+from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.kube.startup_retry import asked_again
+from tidemark_operator.resources.manifest.meta import Meta
+from tidemark_protocol.tls.folder import Material
+from tidemark_protocol.tls.identities import PLANNER, Identity, replica_identity
+
+Forget = Callable[[Collection[Place]], None]
+
+
+class Proven:
+    """`forget`: told which places of replicas are still needed, where nothing else removes the others."""
+
+    def __init__(self, keeper: Keeper, forget: Forget = lambda _: None) -> None:
+        self._keeper, self._forget = keeper, forget
+        self._prepared: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._retained: set[str] | None = None
+
+    @classmethod
+    async def start(cls, store: Store, forget: Forget = lambda _: None) -> Proven:
+        """There is an authority, and the planner has a certificate of it. Raises OperatorError; an API server that only
+        stumbles is asked again for a while."""
+        return cls(await asked_again("certificates", lambda: _started(store)), forget)
+
+    def dialer(self, peer: Identity) -> Dialer:
+        return Mutual(peer, self._keeper.material)
+
+    def serving(self, hosts: Sequence[str]) -> Material:
+        return self._keeper.serving(hosts)
+
+    async def prepare(self, replica: Meta) -> None:
+        try:
+            await self._keeper.hold(place_of(replica), identity_of(replica))
+        except CertificateRefused as refused:
+            self._refused[replica.uid] = str(refused)
+            raise
+        self._prepared.add(replica.uid)
+        self._refused.pop(replica.uid, None)
+
+    def is_prepared(self, replica: Meta) -> bool:
+        return replica.uid in self._prepared
+
+    def refusal(self, replica: Meta) -> str:
+        return self._refused.get(replica.uid, "")
+
+    def retain(self, replicas: Collection[Meta]) -> None:
+        uids = {str(replica.uid) for replica in replicas}
+        if uids != self._retained:
+            places = [place_of(replica) for replica in replicas]
+            self._prepared &= uids
+            self._refused = {uid: why for uid, why in self._refused.items() if uid in uids}
+            self._keeper.retain({place.key for place in places})
+            self._forget(places)
+            self._retained = uids
+
+    async def run(self) -> None:
+        await self._keeper.run()
+
+
+async def _started(store: Store) -> Keeper:
+    keeper = Keeper(store)
+    await keeper.start()
+    await keeper.hold(Place(PLANNERS), PLANNER)
+    return keeper
+
+
+def place_of(replica: Meta) -> Place:
+    return Place(replica_secret(replica.name), replica.namespace, replica)
+
+
+def identity_of(replica: Meta) -> Identity:
+    return replica_identity(replica.namespace, replica.name, replica.uid)

@@ -1,0 +1,1 @@
+"""Answers to clients: peeks, subscribes and copies under way."""

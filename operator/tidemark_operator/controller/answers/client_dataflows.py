@@ -1,0 +1,81 @@
+"""Dataflows that are there for one client: what their responses come to.
+
+    SubscribeResponse ─► SubscribeBook ─┬─► how far that replica is, as Frontiers would say of any other export
+    CopyToResponse    ─► CopyBook      ─┴─► what the client is told
+
+So holds, compaction and the end of a dropped dataflow are those of every collection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.copies import CopyAnswer, CopyBook
+from tidemark_operator.controller.answers.subscribes import May, NotCredible, SubscribeAdvanced, SubscribeBook, Told
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.messages.responses import CopyToDropped, CopyToResponse, Frontiers, SubscribeResponse
+from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, SubscribeSink
+
+News = SubscribeAdvanced | CopyAnswer
+LAG_MS = 1
+"""A subscribe can be taken up where it has been told up to, and no earlier."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """`report`: how far the replica is; `news`: for the client."""
+
+    report: Frontiers
+    news: Sequence[News]
+
+
+class Transients:
+    def __init__(self) -> None:
+        self._subscribes, self._copies = SubscribeBook(), CopyBook()
+
+    def add(self, description: DataflowDescription, target: ReplicaId | None = None) -> None:
+        for export in description.sink_exports:
+            if isinstance(export.sink, SubscribeSink):
+                self._subscribes.add(export.id, target)
+            elif isinstance(export.sink, CopyToSink):
+                self._copies.add(export.id)
+
+    def fail(self, description: DataflowDescription, ending: Ending) -> Sequence[News]:
+        """It cannot go on."""
+        ids = description.export_ids
+        subscribes = self._subscribes.fail(filter(self._subscribes.has, ids), ending.of_subscribe)
+        return [*subscribes, *self._copies.fail(ids, ending.of_copy())]
+
+    def has(self, id: GlobalId) -> bool:
+        return self._subscribes.has(id) or self._copies.has(id)
+
+    def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
+        """Those that are gone are forgotten."""
+        self._subscribes.prune(is_there)
+        self._copies.prune(is_there)
+
+    def disconnected(self, replica: ReplicaId, told: Told) -> Sequence[News]:
+        return [*self._subscribes.forget(replica, told), *self._copies.forget(replica, told)]
+
+    def hear(
+        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, may: May
+    ) -> Heard | None:
+        """None for what is gone, or never was; raises NotCredible."""
+        id = response.id
+        if isinstance(response, CopyToResponse):
+            if not self._copies.has(id):
+                return None
+            if isinstance(response.result, CopyToDropped) and not may.be_dropped:
+                raise NotCredible(f"it has dropped copy {id}, which nobody told it to")
+            return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, told))
+        if not self._subscribes.has(id):
+            return None
+        reached, news = self._subscribes.hear(replica, response, told, may)
+        return Heard(_all_at(id, reached), news)
+
+
+def _all_at(id: GlobalId, frontier: Frontier) -> Frontiers:
+    return Frontiers(id, frontier, frontier, frontier)

@@ -1,0 +1,77 @@
+"""Copies under way: the first replica to complete one answers for all; it has failed once every replica says so that
+was told of it.
+
+What fails on one replica (its disk is full) may work on another, and either puts the whole copy in its place, or
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tidemark_operator.controller.answers.subscribes import Told
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.messages.responses import CopyToDone, CopyToFailed, CopyToResponse
+
+
+@dataclass(frozen=True)
+class CopyAnswer:
+    """The one answer that the copy's client gets."""
+
+    id: GlobalId
+    result: CopyToDone | CopyToFailed
+
+
+@dataclass
+class _Copy:
+    answered: bool = False
+    failed: dict[ReplicaId, CopyToFailed] = field(default_factory=dict)
+
+
+class CopyBook:
+    def __init__(self) -> None:
+        self._copies: dict[GlobalId, _Copy] = {}
+
+    def add(self, id: GlobalId) -> None:
+        self._copies[id] = _Copy()
+
+    def has(self, id: GlobalId) -> bool:
+        return id in self._copies
+
+    def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
+        self._copies = {id: copy for id, copy in self._copies.items() if is_there(id)}
+
+    def hear(self, replica: ReplicaId, response: CopyToResponse, told: Told) -> list[CopyAnswer]:
+        """Nothing for late answers, and while another replica may still complete it."""
+        copy = self._copies[response.id]
+        if isinstance(response.result, CopyToDone) and not copy.answered:
+            copy.answered = True
+            return [CopyAnswer(response.id, response.result)]
+        if isinstance(response.result, CopyToFailed):
+            copy.failed[replica] = response.result
+        return self._all_failed(told)
+
+    def forget(self, replica: ReplicaId, told: Told) -> list[CopyAnswer]:
+        """The replica's connection ended: on the next one it tries anew. All others may have failed."""
+        for copy in self._copies.values():
+            copy.failed.pop(replica, None)
+        return self._all_failed(told)
+
+    def fail(self, ids: Iterable[GlobalId], why: str) -> list[CopyAnswer]:
+        """No replica will complete them."""
+        answers = []
+        for id in ids:
+            if (copy := self._copies.get(id)) is not None and not copy.answered:
+                copy.answered = True
+                answers.append(CopyAnswer(id, CopyToFailed(why)))
+        return answers
+
+    def _all_failed(self, told: Told) -> list[CopyAnswer]:
+        answers = []
+        for id, copy in self._copies.items():
+            asked = set(told(id))
+            if not copy.answered and asked and asked <= copy.failed.keys():
+                copy.answered = True
+                answers.append(CopyAnswer(id, next(iter(copy.failed.values()))))
+        return answers

@@ -1,0 +1,139 @@
+"""Subscribes under way: the streams of all replicas merged into one, without gap or overlap.
+
+    r1   [0 ........ 17) [17 .. (17,h)) †           each replica's batches are contiguous, from the minimum time on
+    r2   [0 .... 12) [12 ................ 21)       and all replicas have the same updates at the same time
+    told [0 ........ 17) [17 .. (17,h)) [(17,h) .. 21)
+
+A batch that ends beyond what has been told is told, from there on; who tells it leaves out what is before its `lower`.
+So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. Who says what
+cannot be (batches that are not contiguous, times beyond the clock, an end that nothing has brought about) is not
+believed, and is to be connected anew: then it begins anew too, and nobody waits for it meanwhile. An error ends the
+subscribe once every replica that was told of it has one: what fails on one alone, another may go on with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.messages.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse
+
+Position = tuple[Frontier, int]
+Told = Callable[[GlobalId], Collection[ReplicaId]]
+"""Which of the connected replicas were told of a subscribe or copy: no other ever says anything of it."""
+_START: Position = (Frontier.minimum(), 0)
+_END: Position = (Frontier.empty(), 0)
+
+
+class NotCredible(Exception):
+    """What a replica said cannot be; the message goes on with `it`."""
+
+
+@dataclass(frozen=True)
+class May:
+    """What can be, of a subscribe or copy: `reach` that it is so far, `be_dropped` that it was."""
+
+    reach: Callable[[Frontier], bool]
+    be_dropped: bool
+
+
+@dataclass(frozen=True)
+class SubscribeAdvanced:
+    """The next batch for the client. Its stream may hold updates before `lower`: they have been told."""
+
+    id: GlobalId
+    batch: SubscribeBatch
+    lower: Position
+
+
+@dataclass
+class _Subscribe:
+    target: ReplicaId | None = None
+    told: Position = _START
+    sent: dict[ReplicaId, Position] = field(default_factory=dict)
+    """How far each replica has sent: to the end, also where that was an error, or last words."""
+    failed: dict[ReplicaId, str] = field(default_factory=dict)
+
+
+class SubscribeBook:
+    def __init__(self) -> None:
+        self._subscribes: dict[GlobalId, _Subscribe] = {}
+
+    def add(self, id: GlobalId, target: ReplicaId | None = None) -> None:
+        """`target`: the one replica whose stream is told."""
+        self._subscribes[id] = _Subscribe(target)
+
+    def has(self, id: GlobalId) -> bool:
+        return id in self._subscribes
+
+    def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
+        self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
+
+    def hear(
+        self, replica: ReplicaId, response: SubscribeResponse, told: Told, may: May
+    ) -> tuple[Frontier, list[SubscribeAdvanced]]:
+        """How far the replica is, and what is to be told; raises NotCredible."""
+        subscribe, batch = self._subscribes[response.id], response.result
+        before = subscribe.sent.get(replica, _START)
+        if isinstance(batch, SubscribeDropped):
+            if not may.be_dropped:
+                raise NotCredible(f"it has dropped subscribe {response.id}, which nobody told it to")
+            subscribe.sent[replica] = _END
+            return Frontier.empty(), []
+        lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
+        if lower != before or upper <= lower:
+            said = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
+            raise NotCredible(f"its batches of subscribe {response.id} are not contiguous: {said}")
+        if batch.error is not None:
+            subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
+            return Frontier.empty(), self._all_failed(told)
+        if not may.reach(batch.upper):
+            raise NotCredible(f"it cannot have told subscribe {response.id} up to {batch.upper} yet")
+        subscribe.sent[replica] = upper
+        if upper <= subscribe.told or subscribe.target not in (None, replica):
+            return batch.upper, []
+        news = SubscribeAdvanced(response.id, batch, subscribe.told)
+        subscribe.told = upper
+        return batch.upper, [news]
+
+    def forget(self, replica: ReplicaId, told: Told) -> list[SubscribeAdvanced]:
+        """The replica's connection ended: on the next one it begins anew. All others may have failed. A subscribe that
+        is told by this one alone has ended."""
+        for subscribe in self._subscribes.values():
+            subscribe.sent.pop(replica, None)
+            subscribe.failed.pop(replica, None)
+        its = [id for id, subscribe in self._subscribes.items() if subscribe.target == replica]
+        why = f"replica {replica}, which tells it, was lost"
+        return [*self.fail(its, _saying(why)), *self._all_failed(told)]
+
+    def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:
+        """No replica will go on with them. `why`, given what has been told."""
+        news = []
+        for id in ids:
+            subscribe = self._subscribes[id]
+            if not subscribe.told[0].is_empty:
+                time, part = subscribe.told
+                batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.told), part)
+                news.append(SubscribeAdvanced(id, batch, subscribe.told))
+                subscribe.told = _END
+        return news
+
+    def _all_failed(self, told: Told) -> list[SubscribeAdvanced]:
+        """The errors of those that no replica goes on with."""
+        failed = []
+        for id, subscribe in self._subscribes.items():
+            asked = set(told(id)) if subscribe.target is None else {subscribe.target}
+            if asked and asked <= subscribe.failed.keys():
+                failed.append((id, subscribe.failed[min(asked)]))
+        return [news for id, why in failed for news in self.fail([id], _saying(why))]
+
+
+def _shown(position: Position) -> str:
+    return f"{position[0]}.{position[1]}" if position[1] else f"{position[0]}"
+
+
+def _saying(why: str) -> Callable[[Position], str]:
+    """Whatever has been told."""
+    return lambda told: why

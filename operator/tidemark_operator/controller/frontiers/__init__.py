@@ -1,0 +1,1 @@
+"""Frontiers, read holds and ends of shards and exports: who reads what, and what may be compacted."""

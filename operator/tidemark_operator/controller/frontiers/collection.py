@@ -1,0 +1,252 @@
+"""An export on its replicas: how far each is, how far the furthest is, and what it keeps readable.
+
+    replica r1   write 900  input 905  output 900 ┐
+    replica r2   write 700  input 705  output 700 ┴► write 900 (furthest)
+                                                     since = write - lag (index), write - 1 (view), < until
+                                                     inputs held at min(since, slowest input - 1)
+
+Inputs are shards, and indexes: other collections of the instance, which peeks and importers hold back by name.
+
+What a replica reports is believed only where it can be true: frontiers below where the replica began, or behind what
+it said before, are counted and ignored, so that a replica that lies corrupts nobody else. That all is finished is one
+replica's claim until it is known that it can be (`Dataflows.conclude`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidemark_operator.controller.frontiers.read_policy import before, is_vouched, trailing
+from tidemark_operator.controller.reports.hydration_progress import Hydrating, hydrating
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
+from tidemark_protocol.messages.responses import Frontiers
+
+STRIDES = 10
+"""A since follows in steps of so great a part of the lag: each is a command to every replica."""
+_KINDS = ("write", "input", "output")
+
+
+@dataclass
+class OnReplica:
+    """The export on one replica; `as_of`: where that replica was told to begin; `earlier`: before where all others do,
+    for it was there already; `left_out`: it is not told of it, as it is finished, or as it `lacks` words
+    (replicas/excluded_dataflows.py).
+    """
+
+    as_of: Frontier
+    write: Frontier | None = None
+    input: Frontier | None = None
+    output: Frontier | None = None
+    earlier: bool = False
+    left_out: bool = False
+    lacks: frozenset[str] = frozenset()
+    refused_reports: int = 0
+    statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @staticmethod
+    def done(as_of: Frontier) -> OnReplica:
+        """Where the replica has nothing of it, and nothing to do for it."""
+        end = Frontier.empty()
+        return OnReplica(as_of, end, end, end, left_out=True)
+
+    @staticmethod
+    def not_understood(as_of: Frontier, lacks: frozenset[str]) -> OnReplica:
+        """Where the replica cannot be told of it: it has nothing of it, and computes nothing."""
+        why = f"its image does not know {', '.join(sorted(lacks))}"
+        return OnReplica(as_of, left_out=True, lacks=lacks, statuses={"refused": {"reason": why}})
+
+    @property
+    def hydrated(self) -> bool:
+        return self.output is not None and (self.as_of < self.output or self.output.is_empty)
+
+    @property
+    def hydrating(self) -> Hydrating | None:
+        """How far it is before it is hydrated, where the replica has said so."""
+        return None if self.hydrated else hydrating(self.statuses.get("hydration", {}))
+
+    @property
+    def is_gone(self) -> bool:
+        """All kinds have been reported empty: the replica is done with it. Or it never had it."""
+        return bool(self.lacks) or all((f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS)
+
+    @property
+    def reads_from(self) -> int:
+        """The least time that it may still read of its inputs, as a number: it is asked for of every export on every
+        replica, every second."""
+        least = self.as_of.encode()
+        if self.input is None:
+            return EMPTY_SENTINEL if self.lacks else least
+        return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
+
+    def take(self, report: Frontiers) -> bool:
+        """Whether anything advanced. Kind by kind, without a loop: it is asked some ten thousand times a second."""
+        write, input, output = self.write, self.input, self.output
+        if (new := report.write) is not None and new is not write:
+            self.write = self._later(new, write)
+        if (new := report.input) is not None and new is not input:
+            self.input = self._later(new, input)
+        if (new := report.output) is not None and new is not output:
+            self.output = self._later(new, output)
+        wrote, stepped = self.write is not write, self.input is not input or self.output is not output
+        if self.statuses:
+            self._recovered(wrote=wrote and write is not None, stepped=stepped and input is not None)
+        return wrote or stepped
+
+    def _later(self, new: Frontier, known: Frontier | None) -> Frontier | None:
+        """`new` where it is beyond `known`, or is the first and not before the as_of; else what is known."""
+        if known is None:
+            if self.as_of <= new:
+                return new
+        elif known < new:
+            return new
+        elif known <= new:
+            return known
+        self.refused_reports += 1
+        return known
+
+    def _recovered(self, *, wrote: bool, stepped: bool) -> None:
+        """What failed and was tried again has happened now: another step, or, of a sink, another append. One that has
+        stopped for good sees its table go on all the same, as another one appends to it."""
+        for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
+            stopped = self.statuses[kind].get("retrying") == "false"
+            if (wrote and not stopped) if kind == "sink_failed" else stepped:
+                del self.statuses[kind]
+
+
+@dataclass
+class Collection:
+    """One export. `shard`: of a materialized view or a continual task, where it is written; None for an index.
+    `imports`: the indexes that it is computed from. `reads_own`: it reads its shard, a millisecond late. `holds`: of an
+    index, who still reads it, and from when on. `away`: what replicas read that may come back
+    (replicas/disconnected_replicas.py). `until`: where it ends."""
+
+    id: GlobalId
+    owner: str
+    as_of: Time
+    inputs: tuple[ShardId, ...]
+    lag_ms: int
+    shard: ShardId | None = None
+    imports: tuple[GlobalId, ...] = ()
+    reads_own: bool = False
+    until: Time | None = None
+    since: Frontier = field(default_factory=Frontier.minimum)
+    write: Frontier | None = None
+    dropped: bool = False
+    claimed_end: bool = False
+    replicas: dict[ReplicaId, OnReplica] = field(default_factory=dict)
+    holds: dict[str, Frontier] = field(default_factory=dict)
+    away: dict[ReplicaId, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.since = Frontier.at(self.as_of)
+
+    @property
+    def holder(self) -> str:
+        """Its name among the holders of its inputs."""
+        return f"export {self.id}"
+
+    @property
+    def hydrated(self) -> bool:
+        """A replica has computed the beginning, and of a view it is written: reads give results."""
+        if self.shard is not None and (self.write is None or self.write.less_equal(self.as_of)):
+            return False
+        for replica in self.replicas.values():  # noqa: SIM110 (asked with every report; a generator takes thrice as long)
+            if replica.hydrated:
+                return True
+        return False
+
+    @property
+    def hydrating(self) -> Hydrating | None:
+        """How far the furthest replica is, before one has hydrated."""
+        known = [h for r in self.replicas.values() if (h := r.hydrating) is not None]
+        return max(known, default=None) if not self.hydrated else None
+
+    @property
+    def computing(self) -> list[tuple[ReplicaId, OnReplica]]:
+        """Replicas that have it, in order of name."""
+        return sorted((name, on) for name, on in self.replicas.items() if not on.left_out)
+
+    @property
+    def lacking(self) -> list[tuple[ReplicaId, frozenset[str]]]:
+        """Replicas that cannot be told of it, in order of name, and what they do not know."""
+        return sorted((name, on.lacks) for name, on in self.replicas.items() if on.lacks)
+
+    @property
+    def input(self) -> Frontier | None:
+        return self._furthest("input")
+
+    @property
+    def output(self) -> Frontier | None:
+        return self._furthest("output")
+
+    def hold(self, holder: str, frontier: Frontier) -> None:
+        """`holder` reads the index from `frontier` on. Empty: it reads it no more."""
+        if frontier.is_empty:
+            self.holds.pop(holder, None)
+        else:
+            self.holds[holder] = frontier
+
+    def observe(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> bool:
+        """Takes a replica's report. Whether anything advanced. One that is left out may go on until it has dropped what
+        it had from before."""
+        state = self.replicas.get(replica)
+        if state is not None and state.lacks:
+            state.refused_reports += 1
+            return False
+        if state is None or state.left_out or not state.take(report):
+            return False
+        write = state.write
+        if write is None or self.dropped or (self.write is not None and write <= self.write):
+            return True
+        if write.is_empty:
+            self.claimed_end = True
+        elif is_vouched(write, now_ms):
+            self.write = write
+        return True
+
+    @property
+    def policy(self) -> Frontier:
+        """How far it may be compacted as soon as nobody holds it; not further than it is where that tells nothing. Not
+        to its end: a table that another revision wrote may be beyond it, and nothing can be computed from there on."""
+        if self.write is None or self.write.is_empty:
+            return self.since
+        policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
+        return policy if self.until is None else min(policy, Frontier.at(Time(self.until - 1)))
+
+    def next_since(self) -> Frontier:
+        """What may be compacted up to now; never behind the present since."""
+        if self.dropped:
+            return Frontier.empty()
+        since = min(self.policy, meet(self.holds.values()))
+        stride = max(self.lag_ms // STRIDES, 1)
+        return since if since.encode() - self.since.encode() >= stride else self.since
+
+    def input_hold(self) -> Frontier:
+        """What its inputs must keep readable: for itself, and for its slowest replica."""
+        reading = (r.reads_from for r in self.replicas.values())
+        if self.dropped:
+            return Frontier.decode(min(reading, default=EMPTY_SENTINEL))
+        replicas = Frontier.decode(min((*reading, *self.away.values()), default=EMPTY_SENTINEL))
+        if self.write is not None and self.write.is_empty and self.shard is not None:
+            return replicas
+        return min(self.since, replicas)
+
+    @property
+    def is_gone(self) -> bool:
+        """Dropped, and no replica has anything of it any more."""
+        return self.dropped and all(r.is_gone for r in self.replicas.values())
+
+    def _furthest(self, kind: str) -> Frontier | None:
+        known = [f for r in self.replicas.values() if (f := getattr(r, kind)) is not None]
+        return join(known) if known else None
+
+
+def failures(on: OnReplica) -> list[str]:
+    """What keeps the export from going on there, in the replica's words."""
+    said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
+    if "fenced" in on.statuses:
+        said.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
+    failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
+    return said + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]

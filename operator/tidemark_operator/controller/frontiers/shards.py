@@ -1,0 +1,237 @@
+"""What the controller knows of the shards of a namespace, and who still reads them.
+
+    reported upper ── read policy ──► ┐
+    holds of dataflows and peeks ───► ┴ least = since that may be asked for, at most every 10 s
+
+The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). A shard's since is only ever
+advanced by a command of ours, so a hold taken here before anything is sent is a hold on the data.
+
+What is reported is believed where it can be: an upper that the clock vouches for, later ones once it does
+(future_reports.py); the end of what can end; a since that is not beyond the upper, as no operator asks for more. So
+one replica that lies takes a table from nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tidemark_operator.controller.frontiers.future_reports import Early, FrontierPair
+from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS, bounded, is_vouched, trailing
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
+from tidemark_protocol.messages.commands import AllowShardCompaction
+from tidemark_protocol.messages.responses import DescribedShard
+
+COMPACTION_INTERVAL_MS = 10_000
+
+
+def ingesting(id: GlobalId) -> str:
+    """What holds a source's bindings."""
+    return f"ingestion {id}"
+
+
+def is_below(storage: str, location: str) -> bool:
+    """Whether a shard is in an instance's storage."""
+    return not storage or location.startswith(f"{storage.rstrip('/')}/")
+
+
+@dataclass
+class Shard:
+    """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
+    a replica has seen it there, and said from when on it can be read. `readers`: dataflows that import it, also where
+    they hold nothing now: a replica that comes may have to compute one anew. `ownerless`: nobody has said that he owns
+    it, or who did is gone: it goes with the last who reads it. `term`: the highest under which it was written, as far
+    as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes after that.
+    `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
+
+    id: ShardId
+    location: str
+    lag_ms: int = KEEP_ALL_MS
+    frontiers: FrontierPair | None = None
+    term: WriterTerm = WriterTerm(0)
+    error: str | None = None
+    holds: dict[str, Frontier] = field(default_factory=dict)
+    readers: set[str] = field(default_factory=set)
+    ownerless: bool = True
+    asked: Frontier = field(default_factory=Frontier.minimum)
+    asked_at_ms: int | None = None
+    asks: int = 0
+    endless: bool = False
+    found: bool = False
+    ended_under: WriterTerm | None = None
+    asks_whose: bool = False
+    asks_now: bool = False
+    early: Early = field(default_factory=Early)
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether a replica has to say something about it that none has yet; the last one may not have been able to."""
+        return self.frontiers is None or self.error is not None or self.asks_whose
+
+    @property
+    def readable(self) -> FrontierPair | None:
+        """What a new reader may count on: the since that was asked for may be in force before it is reported."""
+        known = self.frontiers
+        return known and FrontierPair(known.upper, max(known.since, self.asked))
+
+    def allowed_since(self, now_ms: int) -> Frontier | None:
+        """The furthest since that policy and holders allow."""
+        if self.frontiers is None:
+            return None
+        policy = trailing(bounded(self.frontiers.upper, now_ms), self.lag_ms)
+        return min(policy, meet(self.holds.values()))
+
+    def credible(self, upper: Frontier, since: Frontier, now_ms: int) -> FrontierPair | None:
+        """What of a report is believed, with what is known; None where nothing is yet. Frontiers never go back."""
+        known = self.frontiers
+        if (upper.is_empty and self.endless) or not is_vouched(upper, now_ms):
+            if known is None:
+                return None
+            upper = known.upper
+        upper = upper if known is None else max(upper, known.upper)
+        if since.is_empty or since > upper or not is_vouched(since, now_ms):
+            return known and FrontierPair(upper, known.since)
+        return FrontierPair(upper, since if known is None else max(since, known.since))
+
+
+class ShardBook:
+    """All shards that an instance's sources, views and plans name."""
+
+    def __init__(self) -> None:
+        self._shards: dict[ShardId, Shard] = {}
+
+    def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, endless: bool = False) -> Shard:
+        """The shard, known from now on. Whoever owns it gives the lag; who only reads it gives none."""
+        shard = self._shards.setdefault(id, Shard(id, location))
+        shard.endless |= endless
+        if lag_ms is not None:
+            shard.lag_ms = lag_ms
+        if lag_ms is not None or endless:  # only its owner says so
+            shard.ownerless = False
+        return shard
+
+    def set_lag(self, id: ShardId, lag_ms: int) -> None:
+        if shard := self._shards.get(id):
+            shard.lag_ms = lag_ms
+
+    def forget(self, id: ShardId) -> None:
+        """The shard's owner is gone. Holders and readers keep it: they still read, or may again."""
+        if shard := self._shards.get(id):
+            shard.ownerless = True
+            self._unless_read(shard)
+
+    def _unless_read(self, shard: Shard) -> None:
+        if shard.ownerless and not shard.holds and not shard.readers:
+            del self._shards[shard.id]
+
+    def get(self, id: ShardId) -> Shard | None:
+        return self._shards.get(id)
+
+    def frontiers(self, id: ShardId) -> FrontierPair | None:
+        shard = self._shards.get(id)
+        return shard.frontiers if shard else None
+
+    def all(self) -> list[Shard]:
+        return list(self._shards.values())
+
+    def addresses(self, untold: bool = False) -> list[tuple[ShardId, str]]:
+        """Of all, or of those alone of which something is to be told yet."""
+        wanted = (s for s in self._shards.values() if not untold or s.is_untold)
+        return [(shard.id, shard.location) for shard in wanted]
+
+    def heard_end(self, shard: DescribedShard) -> None:
+        """Takes of a line of Describe whether the shard is finished, and under which term it was written last: also
+        where it is not known whether it can be. A replica that does not see it there says nothing of that."""
+        own = self._shards.get(shard.id)
+        if own is None or shard.error is not None or not shard.exists:
+            return
+        own.term = max(own.term, shard.term)
+        own.ended_under = shard.term if shard.upper.is_empty and not own.endless else None
+        own.asks_now, own.asks_whose = False, own.asks_whose and own.ended_under is None
+
+    def ask_whose_end(self, id: ShardId) -> None:
+        """A replica is to say under which term it was finished: at once, and where that is not so yet, with all else
+        that is asked now and then."""
+        shard = self._shards.get(id)
+        if shard is not None and not shard.asks_whose:
+            shard.asks_whose = shard.asks_now = True
+
+    @property
+    def asks_whose_end(self) -> bool:
+        """Whether it is to be told now who has finished a shard."""
+        return any(shard.asks_now for shard in self._shards.values())
+
+    def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int, replica: str = "") -> bool:
+        """Takes a report, of that replica where it is known. Whether the shard was unknown, or empty, until now."""
+        shard = self._shards.get(id)
+        if shard is None:
+            return False
+        if not is_vouched(upper, now_ms):
+            shard.early.add(replica, FrontierPair(upper, since))
+        found = shard.credible(upper, since, now_ms)
+        if found is None:
+            return False
+        old, shard.frontiers, shard.error = shard.frontiers, found, None
+        return old is None or old.upper == Frontier.minimum() < found.upper
+
+    def described(self, shard: DescribedShard, now_ms: int, replica: str = "") -> bool:
+        """Takes one line of Describe, of that replica where it is known. An unreadable shard keeps the frontiers known
+        before."""
+        own = self._shards.get(shard.id)
+        if own is None:
+            return False
+        own.term = max(own.term, shard.term)
+        if shard.error is not None:
+            own.error = shard.error
+            return False
+        own.found |= shard.exists
+        if not shard.exists:
+            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum(), now_ms, replica)
+        return self.observe(shard.id, shard.upper, shard.since, now_ms, replica)
+
+    def catch_up(self, now_ms: int) -> list[ShardId]:
+        """What was ahead of the clock, and is no more, is believed. Shards that were unknown, or empty, until now."""
+        due = [(shard.id, pair) for shard in self._shards.values() for pair in shard.early.due(now_ms)]
+        return [id for id, pair in due if self.observe(id, pair.upper, pair.since, now_ms)]
+
+    def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None, now_ms: int) -> None:
+        """A table that was there before us, as a replica has just found it: its term is to be gone above."""
+        self.register(id, location, lag_ms).ownerless = False  # its owner's instance may not have been read yet
+        self.described(replace(found, id=id), now_ms)
+
+    def read(self, id: ShardId, location: str, holder: str) -> None:
+        """`holder` imports the shard, until it is released."""
+        self.register(id, location).readers.add(holder)
+
+    def hold(self, id: ShardId, holder: str, frontier: Frontier) -> None:
+        """`holder` reads the shard from `frontier` on. Empty: it reads it no more."""
+        shard = self._shards.get(id)
+        if frontier.is_empty and shard is not None:
+            shard.holds.pop(holder, None)
+            self._unless_read(shard)
+        elif shard is not None:
+            shard.holds[holder] = frontier
+        elif not frontier.is_empty:
+            raise KeyError(f"shard {id} is not registered")
+
+    def release(self, holder: str) -> None:
+        """`holder` is gone."""
+        for shard in self.all():
+            shard.holds.pop(holder, None)
+            shard.readers.discard(holder)
+            self._unless_read(shard)
+
+    def due_compactions(self, now_ms: int, storage: str = "") -> list[AllowShardCompaction]:
+        """What may be asked of a replica now. The caller has one to send it to, which reaches what is below `storage`:
+        others may lack its credentials, or its mount."""
+        commands = []
+        for shard in self._shards.values():
+            if not is_below(storage, shard.location):
+                continue
+            allowed = shard.allowed_since(now_ms)
+            early = shard.asked_at_ms is not None and now_ms - shard.asked_at_ms < COMPACTION_INTERVAL_MS
+            if allowed is None or early or shard.frontiers is None or allowed <= shard.frontiers.since:
+                continue
+            shard.asked, shard.asked_at_ms, shard.asks = max(allowed, shard.asked), now_ms, shard.asks + 1
+            commands.append(AllowShardCompaction(shard.id, shard.location, shard.asked))
+        return commands

@@ -1,0 +1,1 @@
+"""Which dataflows hydrate on a replica, and which are quarantined."""

@@ -1,0 +1,42 @@
+"""What a peek reads: whether it is there, and that it stays until the peek is answered.
+
+index     its collection, which compacts what nobody holds
+table     its shard
+"""
+
+from __future__ import annotations
+
+from tidemark_operator.controller.frontiers.dataflows import Dataflows
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.replicas.excluded_dataflows import lacking
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.commands import IndexTarget, Peek
+
+
+def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
+    """What was dropped, or compacted, while the question was on its way."""
+    if not isinstance(peek.target, IndexTarget):
+        return None
+    index = dataflows.index(peek.target.id)
+    if index is None:
+        return f"{peek.target.id} is not there any more: it was dropped, or replaced, while it was asked"
+    if not index.since.less_equal(peek.timestamp):
+        return f"{peek.target.id} can be read from {index.since} on, not at {peek.timestamp} any more"
+    return None
+
+
+def why_too_old(peek: Peek, dataflows: Dataflows, target: ReplicaId | None) -> str | None:
+    """Where the one that is to answer cannot be told of the index."""
+    index = dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
+    lacks = None if index is None or target is None else lacking([index], [target])
+    return None if lacks is None else lacks.of_target
+
+
+def hold(peek: Peek, frontier: Frontier, dataflows: Dataflows, shards: ShardBook) -> None:
+    """What it reads stays readable from `frontier` on. Empty: it reads no more."""
+    holder = f"peek {peek.uuid}"
+    if not isinstance(peek.target, IndexTarget):
+        shards.hold(peek.target.shard.shard_id, holder, frontier)
+    elif (collection := dataflows.collection(peek.target.id)) is not None:
+        collection.hold(holder, frontier)

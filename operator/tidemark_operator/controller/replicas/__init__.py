@@ -1,0 +1,1 @@
+"""The replicas of an instance: connections, what is sent to them, what they are not told."""

@@ -1,0 +1,147 @@
+"""Replicas that come and go, and what is kept readable for those that may come back.
+
+    lost                         what it read last is kept                ┐ until it is there, is none of ours any more,
+    expected, not heard of yet   all that any export reads is kept        ┘ or GRACE_MS have passed
+    there again                  goes on from where it is, where that can be read: before all others begin, if need be
+
+A replica outlives its connection, and its operator. How long it is waited for is bounded, for nobody can tell one that
+is cut off from one that is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidemark_operator.controller.frontiers.collection import OnReplica
+from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
+from tidemark_protocol.messages.commands import Command
+from tidemark_protocol.messages.responses import DescribedDataflow, Description
+
+GRACE_MS = 60_000
+Has = Description | None
+Begins = dict[GlobalId, Frontier]
+
+
+class Absences:
+    """Of the replicas of an instance: who is away, until when that is waited for, and what each reads."""
+
+    def __init__(self, dataflows: Dataflows, shards: ShardBook) -> None:
+        self._dataflows, self._shards = dataflows, shards
+        self._until_ms: dict[ReplicaId, int] = {}
+        self._unknown: set[ReplicaId] = set()
+        self._compacted: dict[ReplicaId, dict[ShardId, Frontier]] = {}
+        """As those say that go on from before all others."""
+
+    def expect(self, replica: ReplicaId, now_ms: int) -> None:
+        """It may be there, with whatever an earlier operator told it to have."""
+        self._until_ms[replica] = now_ms + GRACE_MS
+        self._unknown.add(replica)
+        for owner in self._dataflows.owners():
+            self.created(owner)
+
+    def created(self, owner: str) -> None:
+        """Those of whom nobody knows yet what they have may have that."""
+        for collection in self._dataflows.collections_of(owner):
+            if self._unknown and not collection.dropped:
+                collection.away |= dict.fromkeys(self._unknown, 0)
+                self._dataflows.hold_inputs(collection)
+
+    def described(self, has: Has, now_ms: int) -> tuple[list[Command], Begins]:
+        """How far a replica is that is there: what all others may compact as well, and where it goes on."""
+        if has is None:
+            return [], {}
+        self._dataflows.described({c.id: c.write for c in has.collections}, now_ms)
+        compacted = self._dataflows.compacted({c.id: c.since for c in has.collections})
+        return compacted, self._going_on(has.dataflows)
+
+    def _going_on(self, has: Iterable[DescribedDataflow]) -> Begins:
+        """Of what a replica has: the exports with which it can go on from before where all others begin, as what it
+        still reads can be read; and from when on."""
+        there = {frozenset(d.export_ids): d for d in has}
+        begins: Begins = {}
+        for owner in self._dataflows.owners():
+            dataflow = self._dataflows.get(owner)
+            found = None if dataflow is None else there.get(frozenset(dataflow.description.export_ids))
+            if dataflow is None or dataflow.dropped or found is None or found.reads_from is None:
+                continue
+            is_same = found.digest == dataflow.description.plan_digest and found.as_of <= found.reads_from.encode()
+            is_earlier = found.reads_from < meet(c.since for c in self._dataflows.collections_of(owner))
+            if is_same and is_earlier and self._can_be_read(dataflow, found.reads_from):
+                begins |= dict.fromkeys(dataflow.description.export_ids, found.reads_from)
+        return begins
+
+    def connected(self, replica: ReplicaId, begins: Mapping[GlobalId, Frontier]) -> None:
+        """It is there, and gets everything: from the present sinces on, or goes on from before."""
+        self._ended(replica)
+        if begins:
+            self._compacted[replica] = {}
+        for owner in self._dataflows.owners():
+            collections = self._dataflows.collections_of(owner)
+            as_of = meet(c.since for c in collections)
+            for collection in collections:
+                collection.away.pop(replica, None)
+                if not collection.dropped:
+                    earlier = begins.get(collection.id)
+                    collection.replicas[replica] = OnReplica(earlier or as_of, earlier=earlier is not None)
+                    self._dataflows.hold_inputs(collection)
+
+    def lost(self, replica: ReplicaId, now_ms: int) -> None:
+        """It may come back, and go on. What was not there is not waited for any longer than it is."""
+        for collection in self._dataflows.collections():
+            on = collection.replicas.pop(replica, None)
+            if on is not None and not collection.dropped:
+                collection.away[replica] = on.reads_from
+                self._until_ms[replica] = now_ms + GRACE_MS
+
+    def left(self, replica: ReplicaId) -> None:
+        """It is gone for good, or was away for too long."""
+        self._ended(replica)
+        for collection in self._dataflows.collections():
+            collection.replicas.pop(replica, None)
+            collection.away.pop(replica, None)
+
+    def maintain(self, now_ms: int) -> None:
+        """Nobody is waited for for ever."""
+        for replica in [replica for replica, until_ms in self._until_ms.items() if until_ms <= now_ms]:
+            self.left(replica)
+
+    def heard(self, replica: ReplicaId, shard: ShardId, since: Frontier) -> None:
+        """How far it is compacted, as this replica finds it."""
+        compacted = self._compacted.get(replica)
+        if compacted is not None and self._shards.get(shard) is not None:
+            compacted[shard] = since
+
+    def out_of_reach(self, replica: ReplicaId) -> str | None:
+        """What the replica cannot read any more, though it was told to go on: an earlier operator had asked for the
+        compaction, and it was still to be done. By its own word: another may be wrong, and takes nothing from it."""
+        compacted = self._compacted.get(replica)
+        if not compacted:
+            return None
+        for collection in self._dataflows.collections():
+            on = collection.replicas.get(replica)
+            if on is None or not on.earlier or collection.dropped:
+                continue
+            for shard in collection.inputs:
+                since = compacted.get(shard)
+                if since is not None and since.encode() > on.reads_from:
+                    return f"{collection.id} reads {shard}, which was compacted to {since}"
+        return None
+
+    def _can_be_read(self, dataflow: Dataflow, begins: Frontier) -> bool:
+        """Whether a replica can go on with it from there. One that is there for a client begins with each; a continual
+        task reads its own table besides."""
+        description = dataflow.description
+        if description.is_one_shot or description.is_transient or description.continual_task is not None:
+            return False
+        shards = [shard.readable if (shard := self._shards.get(id)) else None for id in dataflow.inputs]
+        indexes = [self._dataflows.index(id) for id in dataflow.imports]
+        sinces = [known.since if known else Frontier.empty() for known in (*shards, *indexes)]
+        return all(since <= begins for since in sinces)
+
+    def _ended(self, replica: ReplicaId) -> None:
+        self._until_ms.pop(replica, None)
+        self._unknown.discard(replica)
+        self._compacted.pop(replica, None)

@@ -1,0 +1,229 @@
+"""The I/O of one replica: connect for ever, describe, greet, then pass frames both ways.
+
+    connect ─► Describe ─► the host installs what is stored ─► Hello, CreateInstance, replay ─► both ways
+       ▲                                                                                          │
+       └───────────── any error, a clean end, or silence: at most a second later ─────────────────┘
+
+All state is the host's. Each attempt has an epoch of its own, so nothing that an earlier one left behind can be taken
+for the present one's. A replica that hangs without closing is found by asking it something every few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import grpc
+
+from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
+from tidemark_operator.controller.replicas.rpc_counters import Traffic
+from tidemark_operator.errors import LeadershipLost, OperatorError
+from tidemark_protocol.errors import ProtocolError
+from tidemark_protocol.ids import Epoch, ReplicaId, ShardId
+from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InstanceConfig
+from tidemark_protocol.messages.responses import Description, Response
+from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
+from tidemark_protocol.wire.describe import description_from_proto
+from tidemark_protocol.wire.frames import GRPC_OPTIONS, Unpacker, pack_commands
+
+LOG = logging.getLogger(__name__)
+FIRST_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 1.0
+DESCRIBE_SECONDS = 30.0
+PROBE_SECONDS = 10.0
+INSPECT_SECONDS = 120.0
+CLOSED = "the replica closed the connection"
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+class Host(Protocol):
+    """What the connection belongs to."""
+
+    config: InstanceConfig
+    traffic: Traffic
+
+    def shards_to_describe(self, untold: bool = False) -> Iterable[tuple[ShardId, str]]:
+        """Shards whose frontiers somebody needs; or those of them that nobody could tell yet."""
+
+    async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
+        """The next epoch; `served`: that of the client which the replica has now."""
+
+    def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        """A connection begins: afterwards `take` gives the replay."""
+
+    def take(self, replica: ReplicaId, connection: int) -> list[Command]:
+        """What is to be sent; raises OperatorError if this connection must end."""
+
+    async def wait(self, replica: ReplicaId) -> None:
+        """Until there may be something to send."""
+
+    def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
+        """Raises OperatorError if this connection must end."""
+
+    def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        """It answers; raises OperatorError if this connection must end."""
+
+    def lost(self, replica: ReplicaId, connection: int, why: str) -> None: ...
+
+    def unreachable(self, replica: ReplicaId, why: str) -> None:
+        """No connection came about, and not since nobody listens: who does is not who should, or says nonsense."""
+
+
+class ReplicaConnection:
+    """`run` it as a task; cancelling it closes the connection. It ends by itself where another operator leads."""
+
+    def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: Dialer = PLAIN) -> None:
+        self.replica, self.address, self.dialer = replica, address, dialer
+        self._host = host
+        self._stub: compute_pb2_grpc.ComputeStub | None = None
+        self._dialed_at = 0.0
+        self.probe_now = asyncio.Event()
+
+    def reaches(self, address: str, dialer: Dialer) -> bool:
+        return (self.address, self.dialer) == (address, dialer)
+
+    async def run(self) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        self._dialed_at = asyncio.get_running_loop().time()
+        while True:
+            began = asyncio.get_running_loop().time()
+            await self._attempt()
+            lived = asyncio.get_running_loop().time() - began
+            pause = FIRST_PAUSE_SECONDS if lived > MAX_PAUSE_SECONDS else min(2 * pause, MAX_PAUSE_SECONDS)
+            await asyncio.sleep(pause)
+
+    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
+        """Asks beside the stream; raises grpc.RpcError, or OperatorError where there is no connection."""
+        return await self._describe(self._connected(), shards, frontiers_alone=False)
+
+    async def inspect(self, source: bytes) -> compute_pb2.InspectSourceResponse:
+        """Tables and schemas of a source; raises grpc.RpcError, or OperatorError where there is no connection."""
+        request = compute_pb2.InspectSourceRequest(source=source)
+        answer: compute_pb2.InspectSourceResponse = await self._connected().InspectSource(
+            request, timeout=INSPECT_SECONDS
+        )
+        return answer
+
+    async def fetch(self, uuid: str, offset: int) -> bytes:
+        """A piece of a stashed answer; raises grpc.RpcError, or OperatorError where there is no connection."""
+        request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
+        return bytes((await self._connected().FetchStash(request, timeout=DESCRIBE_SECONDS)).data)
+
+    async def _attempt(self) -> None:
+        """One connection, until it ends for whatever reason."""
+        connection = 0
+        why = CLOSED
+        try:
+            async with self.dialer.channel(self.address, [*GRPC_OPTIONS, *KEEPALIVE]) as channel:
+                stub = compute_pb2_grpc.ComputeStub(channel)  # type: ignore[no-untyped-call]
+                description = await self._describe(stub, self._host.shards_to_describe())
+                epoch = await self._host.epoch(self.replica, description.epoch)
+                connection = epoch.connection
+                self._host.described(self.replica, connection, description)
+                self._stub = stub
+                self._host.traffic.connect_seconds += asyncio.get_running_loop().time() - self._dialed_at
+                await self._converse(stub, epoch)
+        except grpc.RpcError as error:
+            why = _said(error)
+            if not connection and (blamed := await self.dialer.explain(self.address)):
+                self._host.unreachable(self.replica, blamed)
+        except LeadershipLost:
+            raise  # there is nothing to be made anew: whoever waits for the task ends the process
+        except (ProtocolError, OperatorError, TimeoutError) as error:
+            why = str(error) or type(error).__name__
+            if not connection:
+                self._host.unreachable(self.replica, why)
+        finally:
+            self._stub = None
+            if connection:
+                self._dialed_at = asyncio.get_running_loop().time()
+                self._host.lost(self.replica, connection, why)
+
+    async def _converse(self, stub: compute_pb2_grpc.ComputeStub, epoch: Epoch) -> None:
+        """Until one of the three directions ends; the others end with it."""
+        stream = stub.CommandResponseStream()
+        tasks = [
+            asyncio.create_task(self._write(stream, epoch)),
+            asyncio.create_task(self._read(stream, epoch.connection)),
+            asyncio.create_task(self._probe(stub, epoch.connection)),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            stream.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _write(self, stream: grpc.aio.StreamStreamCall, epoch: Epoch) -> None:
+        greeting: list[Command] = [Hello(uuid.uuid4().hex, epoch), CreateInstance(self._host.config)]
+        await self._send(stream, greeting)
+        while True:
+            commands = self._host.take(self.replica, epoch.connection)
+            if commands:
+                await self._send(stream, commands)
+            else:
+                await self._host.wait(self.replica)
+
+    async def _send(self, stream: grpc.aio.StreamStreamCall, commands: list[Command]) -> None:
+        for frame in pack_commands(commands):
+            try:
+                await stream.write(frame)
+            except asyncio.InvalidStateError:  # it ended a moment ago, and who reads it has not been told yet
+                raise OperatorError(await _end_of(stream)) from None
+            self._host.traffic.sent_bytes += frame.ByteSize()
+
+    async def _read(self, stream: grpc.aio.StreamStreamCall, connection: int) -> None:
+        unpacker = Unpacker.of_responses()
+        async for frame in stream:
+            self._host.traffic.received_bytes += frame.ByteSize()
+            self._host.received(self.replica, connection, unpacker.feed(frame))
+
+    async def _probe(self, stub: compute_pb2_grpc.ComputeStub, connection: int) -> None:
+        """A replica that does not answer within the timeout is as good as dead. `probe_now` asks out of turn. Shards
+        that could not be read are asked about again on the way."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self.probe_now.wait()
+            self.probe_now.clear()
+            description = await self._describe(stub, self._host.shards_to_describe(untold=True))
+            self._host.probed(self.replica, connection, description)
+
+    async def _describe(
+        self,
+        stub: compute_pb2_grpc.ComputeStub,
+        shards: Iterable[tuple[ShardId, str]],
+        frontiers_alone: bool = True,
+    ) -> Description:
+        """A connection asks about all shards: with their columns that would take long, and past 4 MiB be no answer."""
+        refs = [compute_pb2.ShardRef(id=id, location=location) for id, location in shards]
+        request = compute_pb2.DescribeRequest(shards=refs, frontiers_alone=frontiers_alone)
+        return description_from_proto(await stub.Describe(request, timeout=DESCRIBE_SECONDS))
+
+    def _connected(self) -> compute_pb2_grpc.ComputeStub:
+        if self._stub is None:
+            raise OperatorError(f"replica {self.replica} is not connected")
+        return self._stub
+
+
+def _said(error: grpc.RpcError) -> str:
+    code = getattr(error, "code", None)
+    details = getattr(error, "details", None)
+    return f"{code().name}: {details()}" if code and details else str(error)
+
+
+async def _end_of(stream: grpc.aio.StreamStreamCall) -> str:
+    """Why a stream that has ended did."""
+    code = await stream.code()
+    return CLOSED if code is grpc.StatusCode.OK else f"{code.name}: {await stream.details()}"

@@ -1,0 +1,1 @@
+"""What replicas report of themselves, as far as it is valid."""

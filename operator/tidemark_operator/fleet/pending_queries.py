@@ -1,0 +1,126 @@
+"""Who waits for the answer of a query.
+
+peek(...)            ──► asked of replicas ──PeekAnswer──► the answer ──► let go
+query(dataflow, ...) ──► created ──► peek ──────────────────────────────► dropped
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Protocol
+
+from tidemark_operator.controller.answers.peeks import PeekAnswer
+from tidemark_operator.controller.controller_events import DataflowChanged, DataflowGone, Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.errors import NobodyAnswers
+from tidemark_operator.fleet.instance_counters import Counts
+from tidemark_operator.fleet.status_meaning import failure
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.commands import Peek
+from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
+
+Answer = PeekRows | PeekStashed | PeekError
+_RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
+
+
+class Host(Protocol):
+    """The instance that is asked."""
+
+    core: Instance
+    counts: Counts
+
+    def notify(self, notices: list[Notice]) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def create_transient(self, dataflow: Dataflow) -> None: ...
+
+    def drop(self, owner: str) -> None: ...
+
+
+class Answers:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._answers: dict[str, asyncio.Future[Answer]] = {}
+        # the peek that a dataflow is there for, and its target, until replicas are done with it
+        self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
+
+    async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:
+        """The answer, of any replica or of the target. Cancelled, it is cancelled on the replicas. One that is stashed
+        is to be read (result_stash_reader.py), and then to be let go. Raises NobodyAnswers."""
+        future = self._answers[peek.uuid] = asyncio.get_running_loop().create_future()
+        result: Answer | None = None
+        try:
+            self._host.notify(self._host.core.peek(peek, target))
+            self._host.flush()
+            with self._host.counts.peeks.timed() as outcome:
+                result = await future
+                outcome.result = _RESULTS[type(result)]
+            return result
+        finally:
+            del self._answers[peek.uuid]
+            if not isinstance(result, PeekStashed):
+                self.let_go(peek.uuid)
+
+    def let_go(self, uuid: str) -> None:
+        """Nobody waits for the answer any more, or reads it."""
+        self._host.core.cancel_peek(uuid)
+        self._host.flush()
+
+    async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> Answer:
+        """The answer of a dataflow that is there for this peek alone."""
+        self._queries[dataflow.owner] = (peek.uuid, target)
+        try:
+            self._host.create_transient(dataflow)
+            return await self.peek(peek, target)
+        finally:
+            self._host.drop(dataflow.owner)
+
+    def take(self, notice: Notice) -> bool:
+        """Whether the notice is about what somebody waits for, or waited."""
+        match notice:
+            case PeekAnswer(uuid, result):
+                self._answer(uuid, result)
+            case DataflowChanged(owner) if owner in self._queries:
+                uuid, target = self._queries[owner]
+                if why := failure(self._host.core.dataflows.collections_of(owner), target=target):
+                    self._answer(uuid, PeekError(why))
+            case DataflowGone(owner) if owner in self._queries:
+                del self._queries[owner]
+            case _:
+                return False
+        return True
+
+    def compute(self, uuids: Collection[str]) -> bool:
+        """Whether there is a dataflow for any of these."""
+        return any(uuid in uuids for uuid, _ in self._queries.values())
+
+    def is_asked(self, uuid: str) -> bool:
+        """Whether somebody waits for the answer."""
+        future = self._answers.get(uuid)
+        return future is not None and not future.done()
+
+    def fail(self, uuid: str, why: str) -> None:
+        """Nobody is to compute it any more: it is told to no replica from now on."""
+        self._answer(uuid, PeekError(why))
+        self.let_go(uuid)
+        for owner in [owner for owner, (peek, _) in self._queries.items() if peek == uuid]:
+            self._host.drop(owner)
+
+    def give_up(self, why: str) -> None:
+        """Nobody computes anything now."""
+        for future in self._answers.values():
+            if not future.done():
+                future.set_exception(NobodyAnswers(why))
+
+    def abandon(self, why: str) -> None:
+        """Nobody will answer any more."""
+        for uuid in self._answers:
+            self._answer(uuid, PeekError(why))
+
+    def _answer(self, uuid: str, result: Answer) -> None:
+        future = self._answers.get(uuid)
+        if future is not None and not future.done():
+            future.set_result(result)

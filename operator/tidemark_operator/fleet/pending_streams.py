@@ -1,0 +1,141 @@
+"""Who waits for what at dataflows that are there for one client: subscribes and copies.
+
+subscribe(dataflow) ──► created ──SubscribeAdvanced──► Subscription ──► gateway ──► dropped when the client goes
+copy(dataflow)      ──► created ──CopyAnswer─────────► the answer               ──► dropped
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from tidemark_operator.controller.answers.copies import CopyAnswer
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.controller_events import DataflowChanged, DataflowGone, Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.errors import SubscribeEnded
+from tidemark_operator.fleet.status_meaning import failure
+from tidemark_operator.fleet.subscription import Backlog, Subscription
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.messages.responses import CopyToDone, CopyToFailed
+
+TRIES = 3
+"""So often a step may fail on every replica before its client is told."""
+
+
+class Host(Protocol):
+    """The instance that the dataflows run on."""
+
+    core: Instance
+
+    def create_transient(self, dataflow: Dataflow) -> None: ...
+
+    def drop(self, owner: str) -> None: ...
+
+
+class Clients:
+    def __init__(self, host: Host, backlog: Backlog) -> None:
+        self._host, self._backlog = host, backlog
+        self._owners: set[str] = set()
+        self._subscriptions: dict[GlobalId, tuple[str, Subscription]] = {}
+        self._copies: dict[GlobalId, tuple[str, asyncio.Future[CopyToDone | CopyToFailed]]] = {}
+
+    @property
+    def subscribes(self) -> int:
+        return len(self._subscriptions)
+
+    @property
+    def copies(self) -> int:
+        return len(self._copies)
+
+    def begun(self, replica: ReplicaId) -> list[str]:
+        """Whose beginning the replica computes."""
+        return [owner for owner in self.asked() if self._host.core.dataflows.is_beginning(owner, replica)]
+
+    def is_asked(self, owner: str) -> bool:
+        """Whether a client waits for more of it."""
+        return owner in self.asked()
+
+    def fail(self, owner: str, why: str) -> None:
+        """Nobody will be told more of it: it goes from the replicas."""
+        self._fail(why, lambda of: of == owner)
+        self._host.drop(owner)
+
+    @asynccontextmanager
+    async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
+        """Its batches. Left, it is dropped on the replicas."""
+        subscription = Subscription(lambda: self._host.drop(dataflow.owner), self._backlog)
+        (id,) = dataflow.description.export_ids
+        self._subscriptions[id] = (dataflow.owner, subscription)
+        try:
+            self._create(dataflow)
+            yield subscription
+        finally:
+            del self._subscriptions[id]
+            subscription.close()
+            self._host.drop(dataflow.owner)
+
+    async def copy(self, dataflow: Dataflow) -> CopyToDone | CopyToFailed:
+        """The answer. Cancelled, it is dropped on the replicas."""
+        future: asyncio.Future[CopyToDone | CopyToFailed] = asyncio.get_running_loop().create_future()
+        (id,) = dataflow.description.export_ids
+        self._copies[id] = (dataflow.owner, future)
+        try:
+            self._create(dataflow)
+            return await future
+        finally:
+            del self._copies[id]
+            self._host.drop(dataflow.owner)
+
+    def take(self, notice: Notice) -> bool:
+        """Whether the notice is about what a client waits for, or waited."""
+        match notice:
+            case SubscribeAdvanced(id):
+                if found := self._subscriptions.get(id):
+                    found[1].put(notice)
+                return True
+            case CopyAnswer(id, result):
+                if waiting := self._copies.get(id):
+                    _answer(waiting[1], result)
+                return True
+            case DataflowChanged(owner) if owner in self._owners:
+                if why := failure(self._host.core.dataflows.collections_of(owner), TRIES):
+                    self._fail(why, lambda of: of == owner)
+                return True
+            case DataflowGone(owner) if owner in self._owners:
+                self._owners.discard(owner)
+                return True
+            case _:
+                return False
+
+    def abandon(self, why: str) -> None:
+        """Nobody will tell them anything any more."""
+        self._fail(why, lambda _: True)
+
+    def asked(self) -> list[str]:
+        """Whose clients wait for more."""
+        subscribes = [owner for owner, subscription in self._subscriptions.values() if subscription.failure is None]
+        return subscribes + [owner for owner, future in self._copies.values() if not future.done()]
+
+    def give_up_copies(self, why: str) -> None:
+        """Nobody computes them now."""
+        for _, future in self._copies.values():
+            _answer(future, CopyToFailed(why))
+
+    def _create(self, dataflow: Dataflow) -> None:
+        self._host.create_transient(dataflow)
+        self._owners.add(dataflow.owner)
+
+    def _fail(self, why: str, wanted: Callable[[str], bool]) -> None:
+        for subscription in [s for owner, s in self._subscriptions.values() if wanted(owner)]:
+            subscription.fail(SubscribeEnded(why))
+        for future in [f for owner, f in self._copies.values() if wanted(owner)]:
+            _answer(future, CopyToFailed(why))
+
+
+def _answer(future: asyncio.Future[CopyToDone | CopyToFailed], result: CopyToDone | CopyToFailed) -> None:
+    if not future.done():
+        future.set_result(result)

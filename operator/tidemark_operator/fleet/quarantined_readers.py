@@ -1,0 +1,129 @@
+"""What clients wait for in vain: an index of a Dataflow that is quarantined, and that no replica has hydrated; or one
+that no replica can be told of (incompatible_readers.py).
+
+    subscribe ──► index of b ──► index of a    a is quarantined: no replica will hydrate it, so neither b,
+        ▲                        │              nor the subscribe, query or copy, nor a lookup of either
+        └── told, with its name ─┘
+
+A replica that was lost less than a minute ago may have it, and one that has come back says so with its first reports:
+both are waited for. Not for ever, as replicas may come and go, or die as soon as they have begun: after a minute in
+which none has had it, clients are told all the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.fleet import incompatible_readers
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance, now_ms
+from tidemark_protocol.ids import GlobalId, ReplicaId
+from tidemark_protocol.messages.commands import IndexTarget
+
+SETTLED_SECONDS = 60.0
+"""After so long a replica that answers, and says nothing of what rests, does not have it."""
+
+
+def tell(instance: RunningInstance) -> None:
+    """Now and then: whoever waits for such an index is told, and nothing of it is left on replicas."""
+    if not instance.online:
+        return  # who waits for replicas is told elsewhere, and nothing new is known of what they have
+    now, resting = now_ms(), dict(_in_vain(instance))
+    old = incompatible_readers.in_vain(instance, now)
+    settled = {name for name, each in old.items() if each.settled}
+    if resting and _are_settled(instance):
+        settled |= resting.keys()
+    found = resting | {name: each.why for name, each in old.items()}
+    instance.in_vain = {name: instance.in_vain.get(name, now) for name in found}
+    for name, since_ms in list(instance.in_vain.items()):
+        if name in settled or now - since_ms >= 1000 * SILENT_SECONDS:
+            del instance.in_vain[name]
+            instance.answers.fail(name, found[name])
+            instance.clients.fail(name, found[name])
+
+
+def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
+    """Why whoever would wait for the index would do so in vain, if so."""
+    collection = instance.core.dataflows.index(index)
+    lacks = None if collection is None else incompatible_readers.too_old(instance, [collection], now_ms())
+    return why_resting(instance, index) or (None if lacks is None else incompatible_readers.told(lacks))
+
+
+def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
+    """Why the index is on no replica, and will be on none, if so."""
+    why = _why(instance.core, [index], instance.online)
+    return why if why and _are_settled(instance) else None
+
+
+def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
+    """Why the dataflow hydrates on no replica that answers now; empty where it is for no Dataflow that rests."""
+    return _why(instance.core, dataflow.imports, instance.online) or ""
+
+
+def _are_settled(instance: RunningInstance) -> bool:
+    """Whether it is known of all replicas what they have of what rests, but of those that nobody waits for."""
+    known = (_is_settled(instance.core, name, state) for name, state in instance.replicas.items())
+    return bool(instance.online) and all(known)
+
+
+def _is_settled(core: Instance, name: ReplicaId, state: ReplicaState) -> bool:
+    if not state.online:
+        return now_ms() - state.silent_since_ms >= 1000 * SILENT_SECONDS
+    return _has_told(core, name) or now_ms() - state.greeted_ms >= 1000 * SETTLED_SECONDS
+
+
+def _has_told(core: Instance, replica: ReplicaId) -> bool:
+    """The first report of an export says where it is, hydrated or not. Who is not told of it has it not."""
+    resting = (c for c in core.dataflows.collections() if core.precautions.standing(c.owner) is Standing.QUARANTINED)
+    there = (export.replicas.get(replica) for export in resting)
+    return all(on is None or on.lacks or on.input is not None for on in there)
+
+
+def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
+    """Peeks by uuid, subscribes and copies by owner, and why."""
+    core, asked = instance.core, defaultdict[str, list[ReplicaId]](list)
+    for replica in core.connected:
+        for peek in core.peeks.asked_of(replica):
+            asked[peek.uuid].append(replica)
+    for peek in core.peeks.pending():
+        if isinstance(peek.target, IndexTarget) and (why := _why(core, [peek.target.id], asked[peek.uuid])):
+            yield peek.uuid, why
+    for owner in instance.clients.asked():
+        dataflow = core.dataflows.get(owner)
+        if dataflow is None:
+            continue
+        replicas = instance.online if dataflow.target is None else [dataflow.target]
+        if why := _why(core, dataflow.imports, replicas):
+            yield owner, why
+
+
+def _why(core: Instance, indexes: Sequence[GlobalId], replicas: Iterable[ReplicaId]) -> str | None:
+    """Where one of them rests on each of the replicas."""
+    culprit = None
+    for replica in replicas:
+        if (culprit := _culprit(core, indexes, replica)) is None:
+            return None
+    return culprit and (
+        f"it waits for an index of Dataflow {culprit}, which is quarantined, and hydrated on no replica that could "
+        f"answer: edit or release that one (`kubectl describe dataflow {culprit}` says why it is)"
+    )
+
+
+def _culprit(core: Instance, indexes: Iterable[GlobalId], replica: ReplicaId) -> str | None:
+    """The Dataflow for which one of them will not be hydrated there: its own, or one of those below."""
+    todo, seen = list(indexes), set[str]()
+    while todo:
+        index = todo.pop()
+        owner = core.dataflows.owner_of(index)
+        dataflow = core.dataflows.get(owner)
+        if dataflow is None or core.dataflows.is_hydrated(index, replica) or owner in seen:
+            continue
+        seen.add(owner)
+        if core.precautions.standing(owner) is Standing.QUARANTINED and owner not in (core.occupants(replica) or ()):
+            return dataflow.description.name
+        todo += dataflow.imports
+    return None

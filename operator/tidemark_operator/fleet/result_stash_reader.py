@@ -1,0 +1,37 @@
+"""Answers that wait at a replica, read a piece at a time.
+
+    replica: file ◄──FetchStash(offset)── here ──piece──► client        one piece is held, however large the answer is
+
+A replica that is lost takes what it keeps along: the reader is told, and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import grpc
+
+from tidemark_operator.errors import AnswerLost, OperatorError
+from tidemark_operator.fleet.running_instance import RunningInstance
+
+
+async def pieces(running: RunningInstance, uuid: str, size: int) -> AsyncIterator[bytes]:
+    """The answer of a peek, of so many bytes, each piece fetched when it is wanted; raises AnswerLost."""
+    offset = 0
+    while offset < size:
+        piece = await _piece(running, uuid, offset)
+        offset += len(piece)
+        yield piece
+
+
+async def _piece(running: RunningInstance, uuid: str, offset: int) -> bytes:
+    keeper = running.core.peeks.keeper(uuid)
+    if keeper is None or keeper not in running.replicas:
+        raise AnswerLost("the replica that kept the answer was lost while it was read: ask again")
+    try:
+        piece = await running.replicas[keeper].connection.fetch(uuid, offset)
+    except (grpc.RpcError, OperatorError):
+        raise AnswerLost(f"replica {keeper}, which kept the answer, was lost while it was read: ask again") from None
+    if not piece:
+        raise AnswerLost(f"replica {keeper} kept less of the answer than it said: ask again")
+    return piece

@@ -1,0 +1,348 @@
+"""One instance at run time: hosts its replicas' connections around the pure controller.
+
+    connection ──described──► seed frontiers, install what is stored ──► replay
+    connection ──received───► Instance ──notices──► listener (work queue) and whoever waits for a peek
+
+Everything here runs on the event loop and never waits, but for the few methods that ask a replica something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
+from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.controller_events import Notice, ShardAppeared
+from tidemark_operator.controller.frontiers.clock_bounds import credible
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.hydration.quarantine import Occupied, Precautions
+from tidemark_operator.controller.instance import Instance
+from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
+from tidemark_operator.controller.replicas.rpc_counters import Traffic
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.fleet.any_replica import ask_any
+from tidemark_operator.fleet.instance_counters import Counts
+from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.lag_histogram import Lags
+from tidemark_operator.fleet.pending_queries import Answers
+from tidemark_operator.fleet.pending_streams import Clients
+from tidemark_operator.fleet.query_death_count import At, Deaths
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.status_meaning import is_hydrated
+from tidemark_operator.fleet.subscription import Backlog
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.commands import Command, InstanceConfig, RunIngestion, UpdateConfiguration
+from tidemark_protocol.messages.responses import Description, Frontiers, Response
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec
+
+LOG = logging.getLogger(__name__)
+DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
+STASH_ABOVE_BYTES = 4 * 1024 * 1024
+"""Larger answers stay at the replica, and are fetched as their readers take them."""
+SILENT_SECONDS = 60.0
+"""For so long a replica that was lost is waited for, by whoever waits for an answer."""
+
+
+class RunningInstance:
+    """`namespace` and `name` of its ComputeInstance, and what its replicas are told of it."""
+
+    def __init__(
+        self,
+        namespace: str,
+        config: InstanceConfig,
+        shards: ShardBook,
+        leadership: Leadership,
+        listener: Listener,
+        backlog: Backlog | None = None,
+        end_readers: Callable[[frozenset[ShardId], Ending], None] | None = None,
+    ) -> None:
+        """`backlog`: of all instances' subscribes; `end_readers`: on all instances of the namespace. `lag_ms`: the
+        instance's read policy, as it was read last."""
+        self.namespace, self.name, self.config = namespace, config.instance, config
+        precautions = Precautions(
+            standing=lambda owner: listener.standing(self, owner),
+            outwaited=lambda owner: listener.outwaited(self, owner),
+            recorded=True,
+        )
+        self.core = Instance(shards, precautions, config.storage_location)
+        self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
+        self.max_result_bytes = DEFAULT_RESULT_BYTES
+        self.lag_ms: int | None = None
+        self._end_readers = end_readers or self.end_readers
+        self._settings: dict[str, str] = {}
+        self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.lags, self.counts, self.traffic, self._deaths = Lags(), Counts(), Traffic(), Deaths()
+        self._leadership, self._listener, self._connections = leadership, listener, 0
+        self.clients, self.answers = Clients(self, backlog or Backlog()), Answers(self)
+        self._answered_at = time.monotonic()
+        self.in_vain: dict[str, int] = {}
+        """Who waits for what no replica has, or can be told of (quarantined_readers.py, incompatible_readers.py), and
+        since when."""
+
+    @property
+    def online(self) -> list[ReplicaId]:
+        return sorted(r for r, state in self.replicas.items() if state.online)
+
+    @property
+    def silence(self) -> str:
+        """What is told to whoever waits for its replicas, while none answers."""
+        return f"no replica of ComputeInstance {self.name} answers (`kubectl describe computereplicas` says why)"
+
+    def configure(self, settings: Mapping[str, str], max_result_bytes: int) -> None:
+        """What of it is new is told to the replicas that there are, and all to those to come."""
+        changed = {name: value for name, value in settings.items() if self._settings.get(name) != value}
+        most = None if max_result_bytes == self.max_result_bytes else max_result_bytes
+        if changed or most is not None:
+            self._settings |= changed
+            self.max_result_bytes = max_result_bytes
+            self.core.configure(UpdateConfiguration(most, changed))
+            self.flush()
+
+    def attach(self, replica: ReplicaId, address: str, dialer: Dialer = PLAIN) -> None:
+        """Keeps a connection to the replica at this address."""
+        state = self.replicas.get(replica)
+        if state is not None and state.connection.reaches(address, dialer) and not state.task.done():
+            return
+        if state is None:
+            self.core.absences.expect(replica, now_ms())
+        self.detach(replica, lost_ms=now_ms())  # what it has may be the same, wherever it listens now
+        connection = ReplicaConnection(replica, address, self, dialer)
+        task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
+        task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
+        made = self.replicas[replica] = ReplicaState(connection, task, asyncio.Event())
+        made.attached(state, now_ms())
+
+    def detach(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
+        """Ends the connection; the replica is none of ours any more, but where it may come back."""
+        if (state := self.replicas.pop(replica, None)) is not None:
+            state.task.cancel()
+            self._disconnect(replica, lost_ms)
+
+    async def close(self) -> None:
+        """Ends all connections; the replicas go on."""
+        tasks = [state.task for state in self.replicas.values()]
+        for replica in list(self.replicas):
+            self.detach(replica)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def maintain(self) -> None:
+        now = now_ms()
+        self.notify(self.core.maintain(now))
+        if self.core.shards.asks_whose_end:
+            for replica in self.online:
+                self.replicas[replica].connection.probe_now.set()
+        self._give_up()
+        self.lags.sample(((c.id, c.write) for c in self.core.dataflows.collections()), now)
+        self.flush()
+
+    def _give_up(self) -> None:
+        """Answers hold room, and copies places, that others could use: a replica that was lost is not waited for longer
+        than one that is yet to come. Subscribes go on when it is back."""
+        now = time.monotonic()
+        if self.online:
+            self._answered_at = now
+        elif now - self._answered_at > SILENT_SECONDS:
+            why = f"it was lost while it was computed: {self.silence}"
+            self.clients.give_up_copies(why)
+            self.answers.give_up(why)
+
+    def flush(self) -> None:
+        """Wakes connections that have something to send, or are none of ours any more, and who records who hydrates."""
+        for replica, state in self.replicas.items():
+            if self.core.has_news(replica):
+                state.wake.set()
+            if self.unrecorded(replica) is not None:
+                self._listener.occupied(self, replica)
+
+    def unrecorded(self, replica: ReplicaId) -> Occupied | None:
+        """Who is hydrating there, where others are written down. Of a replica that is lost the record stays."""
+        state, owners = self.replicas.get(replica), self.core.occupants(replica)
+        if state is None or state.description is None or owners is None or owners == state.recorded:
+            return None
+        return Occupied(state.description.incarnation, owners)
+
+    def recorded(self, replica: ReplicaId, occupied: Occupied) -> None:
+        """It is written down."""
+        state = self.replicas.get(replica)
+        if state is None or state.description is None or state.description.incarnation != occupied.incarnation:
+            return
+        state.recorded = occupied.owners
+        self.confirm(replica)
+
+    def confirm(self, replica: ReplicaId) -> None:
+        """What stands written is true: whoever of them has not been scheduled is."""
+        if state := self.replicas.get(replica):
+            self.core.recorded(replica, state.recorded)
+            self.flush()
+
+    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
+        """Asks any replica that answers, and says which it was; raises Waiting where none does."""
+        return await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.describe(shards))
+
+    async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
+        """Asks any replica that answers; raises Waiting where none does."""
+        data = codec.encode(source)
+        return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
+
+    def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
+        command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
+        current = self.core.ingestions.get(description.id)
+        if current is None or (current[0], current[1].ingestion, current[1].term) != (replica, description, term):
+            self.core.ingestions.run(replica, command)
+            self.flush()
+
+    def drop_ingestion(self, id: GlobalId) -> None:
+        self.core.ingestions.drop(id)
+        self.flush()
+
+    def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
+        """`over`: tables of it that nobody will write again, which other instances read too; `cause`: what clients are
+        told who read it."""
+        tables, ending = frozenset(over), Ending(cause, self.core.dataflows.successor_since(owner))
+        self.notify(self.core.drop(owner, tables, cause))
+        self.flush()
+        if tables:
+            self._end_readers(tables, ending)
+
+    def end_readers(self, over: Iterable[ShardId], ending: Ending) -> None:
+        """Clients here that would wait for ever for more of tables which nobody will write again."""
+        self.notify(self.core.end_readers(over, ending))
+        self.flush()
+
+    def create_transient(self, dataflow: Dataflow) -> None:
+        """A dataflow that is there for one client."""
+        self.core.create(dataflow, WriterTerm(self._leadership.term))
+        self.flush()
+
+    def abandon(self) -> None:
+        """The instance is gone: nobody will answer what was asked."""
+        self.clients.abandon(f"ComputeInstance {self.name} was deleted")
+        self.answers.abandon(f"ComputeInstance {self.name} was deleted while it was asked")
+
+    # The connections' side.
+
+    def shards_to_describe(self, untold: bool = False) -> list[tuple[ShardId, str]]:
+        return self.core.shards.addresses(untold)
+
+    async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
+        if served is not None and served.leader_term > self._leadership.term:
+            await self._listener.outranked(served.leader_term)
+        if served is not None and served.leader_term == self._leadership.term:
+            # an instance made anew under the same name counts on from where its replicas are
+            self._connections = max(self._connections, served.connection)
+        self._connections += 1
+        return Epoch(self._leadership.term, self._connections)
+
+    def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        self.counts.connects += 1
+        state = self.replicas[replica]
+        description = credible(description, now_ms())
+        state.greeted(description, now_ms())
+        self.core.shard_reports.described(replica, description.shards, now_ms())
+        state.recorded = self._listener.greeted(self, replica, description.incarnation)
+        self._listener.restore(self, description)
+        self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description))
+        self._listener.replica_changed(self, replica)
+        self.flush()
+
+    def take(self, replica: ReplicaId, connection: int) -> list[Command]:
+        if (link := self.core.link(replica, connection)) is None:
+            raise OperatorError("the replica was replaced")
+        commands = link.drain()
+        self.counts.sent(commands)
+        return commands
+
+    async def wait(self, replica: ReplicaId) -> None:
+        state = self.replicas.get(replica)
+        if state is None:
+            raise OperatorError(f"replica {replica} is gone")
+        await state.wake.wait()
+        state.wake.clear()
+
+    def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
+        now = now_ms()
+        self.counts.received(responses)
+        for response in responses:
+            self.notify(self.core.receive(replica, connection, response, now))
+        state = self.replicas.get(replica)
+        if state is not None and state.unheard_since_ms and any(isinstance(r, Frontiers) for r in responses):
+            state.heard(now)
+        if any(map(is_hydrated, responses)) and replica in self.replicas:
+            self.replicas[replica].connection.probe_now.set()
+        self.flush()
+        link = self.core.link(replica, connection)
+        if link is not None and link.refused is not None:
+            raise OperatorError(f"not believed: {link.refused}")
+
+    def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        """Raises OperatorError where another process answers than the one that was greeted, for that one has died; and
+        where it answers, but takes no commands: while one waits to be written, nobody asks for more."""
+        state = self.replicas.get(replica)
+        if state is None:
+            return
+        if link := self.core.link(replica, connection):
+            link.check()
+        if state.description is not None and state.description.incarnation != description.incarnation:
+            raise OperatorError("another process answers at its address")
+        state.description = credible(description, now_ms())
+        found = [shard for shard in description.shards if shard.exists]
+        self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(replica, found, now_ms())])
+
+    def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
+        if self.core.link(replica, connection) is None:
+            return
+        LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
+        self._disconnect(replica, lost_ms=now_ms())
+        self._answered_at = time.monotonic()
+        if state := self.replicas.get(replica):
+            state.lost(why, now_ms())
+        self._listener.replica_changed(self, replica)
+
+    def died(self, replica: ReplicaId) -> bool:
+        """The process that was lost there had died, and another answers, which is told nothing yet. Whether the dead
+        one was computing something for a client; what has killed enough of them is failed."""
+        died = self._deaths.died(replica, self._is_asked)
+        for name in died.failed:
+            LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)
+            self.answers.fail(name, died.why)
+            self.clients.fail(name, died.why)
+        return died.computed
+
+    def unreachable(self, replica: ReplicaId, why: str) -> None:
+        state = self.replicas.get(replica)
+        if state is not None and state.last_error != why:
+            LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
+            state.last_error = why
+            self._listener.replica_changed(self, replica)
+
+    def at(self, replica: ReplicaId) -> At:
+        """Not what waits for an index to be hydrated there."""
+        peeks, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
+        asked = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
+        return At([*asked, *begun], bool(begun) or self.answers.compute(asked))
+
+    def _disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
+        if replica in self.core.connected:
+            self._deaths.lost(replica, self.at(replica))
+        self.notify(self.core.disconnect(replica, lost_ms))
+
+    def _is_asked(self, name: str) -> bool:
+        return self.answers.is_asked(name) or self.clients.is_asked(name)
+
+    def notify(self, notices: list[Notice]) -> None:
+        """Tells each to whom it concerns."""
+        for notice in notices:
+            if not self.clients.take(notice) and not self.answers.take(notice):
+                self._listener.notice(self, notice)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)

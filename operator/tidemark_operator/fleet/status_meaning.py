@@ -1,0 +1,28 @@
+"""What some statuses of replicas mean to those who wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidemark_operator.controller.frontiers.collection import Collection
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.responses import Response, Status
+
+
+def is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
+    """Whether it says that nothing will come of a dataflow, which has failed so many times."""
+    return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
+
+
+def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | None = None) -> str | None:
+    """Why nothing will come of a dataflow, where each replica says so, or the target; None where one may go on."""
+    there = [on for export in exports for name, on in export.replicas.items() if target in (None, name)]
+    of_each = (on.statuses for on in sorted(there, key=lambda on: on.left_out))  # first those that compute it
+    failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in of_each]
+    first = failures[0] if failures and all(failures) else None
+    return None if first is None else first.get("message") or first.get("reason") or "it failed"
+
+
+def is_hydrated(response: Response) -> bool:
+    """Whether it says that a dataflow has come to the end of its hydration."""
+    return isinstance(response, Status) and response.kind == "hydration" and response.fields.get("state") == "hydrated"

@@ -1,0 +1,1 @@
+"""Explanations: plans, and what holds a frontier back."""

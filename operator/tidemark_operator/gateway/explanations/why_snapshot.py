@@ -1,0 +1,85 @@
+"""What is known of every relation of a namespace at this moment, for `why`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.controller.frontiers.collection import Collection, failures
+from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.gateway.explanations.why import Seen, SeenReplica
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.handlers.status.statuses import status_of
+from tidemark_operator.kube.cache import Key
+from tidemark_protocol.plan.dataflow import MaterializedViewSink
+
+# conditions in the order in which each needs those before it
+_OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
+_OF_SOURCES = ("InstanceFound", "SchemaKnown", "Ingesting")
+
+
+def seen(world: World, namespace: str) -> dict[str, Seen]:
+    """By the name that SQL has for it."""
+    relations = [r for s in world.registry.sources(namespace) for r in _tables(world, s)]
+    relations += [r for d in world.registry.dataflows(namespace) for r in _exports(world, d)]
+    return {relation.name: relation for relation in relations}
+
+
+def _tables(world: World, state: SourceState) -> Iterator[Seen]:
+    """A source without tables yet is seen as such."""
+    obstacle, runs = _conditions(world, state.key, _OF_SOURCES)
+    runs = f"DataSource {state.key.name}: {runs}" if runs else ""
+    tables = state.pinned.tables if state.pinned else ()
+    if not tables:
+        yield Seen(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
+    for ingested in tables:
+        known = world.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
+        name = f"{state.key.name}.{ingested.table.name}"
+        yield Seen(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
+
+
+def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
+    """A Dataflow without exports yet is seen as such."""
+    obstacle, _ = _conditions(world, state.key, _OF_DATAFLOWS)
+    running, active = world.running(state.key.namespace, state.instance), state.active
+    if active is None:
+        yield Seen(state.key.name, "dataflow", None, obstacle=obstacle or "it has not been planned yet")
+        return
+    description = active.revision.description
+    names = import_names(world.registry, state.key.namespace, description)
+    by_shard = {i.shard.shard_id: names.get(i.id, i.shard.location) for i in description.source_imports}
+    inputs = (*by_shard.values(), *(names.get(i.id, str(i.id)) for i in description.index_imports))
+    sinks = ((e.id, e.sink) for e in description.sink_exports)
+    refreshes = {id: sink.refresh for id, sink in sinks if isinstance(sink, MaterializedViewSink)}
+    for export in active.revision.exports:
+        id = active.revision.export_id(export.name)
+        collection = running.core.dataflows.collection(id) if running and id else None
+        yield Seen(
+            f"{state.key.name}.{export.name}",
+            export.kind,
+            collection.write if collection else None,
+            inputs,
+            tuple(_replicas(collection)) if collection else (),
+            obstacle,
+            refresh=refreshes.get(id) if id else None,
+            until=description.until,
+        )
+
+
+def _replicas(collection: Collection) -> Iterator[SeenReplica]:
+    for name, on in sorted(collection.replicas.items()):
+        yield SeenReplica(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)))
+
+
+def _conditions(world: World, key: Key, types: tuple[str, ...]) -> tuple[str, str]:
+    """What keeps the object from running, and if nothing does, what its last condition says."""
+    body = world.cache.get(key)
+    status = status_of(world, key, body, now_ms()) if body else None
+    found = {c["type"]: c for c in (status or {}).get("conditions", [])}
+    for type_ in types:
+        condition = found.get(type_)
+        if condition is not None and condition["status"] != "True":
+            return f"{condition['reason']}: {condition['message']}".rstrip(": "), ""
+    last = found.get(types[-1])
+    return "", last["message"] if last else ""

@@ -1,0 +1,102 @@
+"""Everything that had been ingested when a query was asked: the time that its answer must not be before.
+
+    relation ──► the Dataflows behind it ──► the source tables behind those ──► how far they are, looked at now
+
+The operator's own knowledge of shards is a moment old, so a replica looks at them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
+
+from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.controller.frontiers.shards import is_below
+from tidemark_operator.errors import QueryRefused, Waiting
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.gateway.admission.wait_policy import Place, must_answer, when_possible
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.planning.revision import view_shards
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId, Time
+from tidemark_protocol.plan.dataflow import ShardMetadata
+
+STRICT_SECONDS = 60.0
+
+
+async def ingested(
+    world: World, namespace: str, reads: Iterable[GlobalId], place_to_wait: Place = nullcontext
+) -> Time | None:
+    """The latest complete time of all source tables behind what is read; None where nothing was ingested. Raises
+    QueryRefused where a table cannot be looked at."""
+    tables = sources_of(world.registry, namespace, reads)
+    if not tables:
+        return None
+    uppers: list[Frontier] = []
+    while tables:
+        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]), place=place_to_wait)
+        storage = instance.config.storage_location
+        uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
+        tables = [table for table in tables if not is_below(storage, table.location)]
+    return Time(max(uppers).encode() - 1) if uppers else None
+
+
+async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> list[Frontier]:
+    """How far those that hold something are."""
+    try:
+        replica, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
+    except Waiting as waiting:
+        raise QueryRefused(f"nobody can say what has been ingested: {waiting}") from None
+    instance.core.shard_reports.described(replica, described.shards, now_ms())
+    uppers = []
+    for shard in described.shards:
+        if shard.error is not None:
+            raise QueryRefused(f"table {shard.id} cannot be read now, so what it holds is unknown: {shard.error}")
+        uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
+    return uppers
+
+
+def _who_answers(world: World, namespace: str, table: ShardMetadata) -> RunningInstance:
+    """Shards are shared by a namespace, so replicas of any instance whose storage it is in can say; raises
+    NobodyAnswers, QueryRefused."""
+    reaching = [i for i in world.fleet.of(namespace) if is_below(i.config.storage_location, table.location)]
+    running = sorted(reaching, key=lambda i: (not i.online, not i.replicas))
+    what = "nobody can say what has been ingested"
+    if not running:
+        where = f"no ComputeInstance in namespace {namespace} has the storage of {table.location}"
+        raise QueryRefused(f"{what}: {where}")
+    must_answer(running[0], what)
+    return running[0]
+
+
+def sources_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) -> list[ShardMetadata]:
+    """The shards of source tables that the relations are computed from, however indirectly."""
+    tables = {t.shard.shard_id: t for s in registry.sources(namespace) if s.pinned for t in s.pinned.tables}
+    ids = {t.id: id for id, t in tables.items()}
+    makers = _makers(registry.dataflows(namespace))
+    found: dict[ShardId, ShardMetadata] = {}
+    seen: set[str] = set()
+    todo = list(reads)
+    while todo:
+        id = todo.pop()
+        shard = ids.get(id, ShardId(id))
+        if shard in tables:
+            found[shard] = tables[shard].shard
+        elif (maker := makers.get(id)) is not None and maker.active is not None and maker.owner not in seen:
+            seen.add(maker.owner)
+            description = maker.active.revision.description
+            todo += [GlobalId(i.shard.shard_id) for i in description.source_imports]
+            todo += [i.id for i in description.index_imports]
+    return list(found.values())
+
+
+def _makers(dataflows: Iterable[DataflowState]) -> dict[GlobalId, DataflowState]:
+    """Who computes what: indexes by their id, views by that of their shard."""
+    made: dict[GlobalId, DataflowState] = {}
+    for state in dataflows:
+        if state.active is not None:
+            description = state.active.revision.description
+            made.update(dict.fromkeys((e.id for e in description.index_exports), state))
+            made.update(dict.fromkeys((GlobalId(s.shard_id) for s in view_shards(description)), state))
+    return made

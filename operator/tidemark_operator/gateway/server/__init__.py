@@ -1,0 +1,1 @@
+"""The gateway's gRPC server: listener, calls, status codes."""

@@ -1,0 +1,55 @@
+"""What callers are told when they are not answered: a gRPC status by what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+
+from tidemark_operator.errors import (
+    AnswerLost,
+    NotTaken,
+    NotYet,
+    OperatorError,
+    PlannerUnavailable,
+    QueryRefused,
+    SubscribeBehind,
+    SubscribeEnded,
+    SubscribeRevoked,
+    TimeNotReadable,
+    TookTooLong,
+    TooMany,
+)
+from tidemark_operator.gateway.auth.access import Forbidden, Unauthenticated, Unreviewed
+
+_STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
+    (TimeNotReadable, grpc.StatusCode.OUT_OF_RANGE, ""),
+    (TooMany, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+    (NotYet, grpc.StatusCode.FAILED_PRECONDITION, ""),
+    (QueryRefused, grpc.StatusCode.INVALID_ARGUMENT, ""),
+    (SubscribeBehind, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+    (SubscribeRevoked, grpc.StatusCode.PERMISSION_DENIED, ""),
+    (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
+    (AnswerLost, grpc.StatusCode.ABORTED, ""),
+    (TookTooLong, grpc.StatusCode.DEADLINE_EXCEEDED, ""),
+    (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+    (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
+    (Unreviewed, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
+    (PlannerUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
+)
+
+
+@asynccontextmanager
+async def refusals(context: Any) -> AsyncIterator[None]:
+    """Ends the call with the status and the text of what is raised in it."""
+    try:
+        yield
+    except OperatorError as error:
+        error.__traceback__ = None  # it holds what was to be sent, and a client that reads nothing may stay for long
+        for kind, status, advice in _STATUS:
+            if isinstance(error, kind):
+                await context.abort(status, f"{error}{advice}")
+        raise

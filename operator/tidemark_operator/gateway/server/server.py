@@ -1,0 +1,211 @@
+"""The gateway's server: every call by a caller who may, answers in chunks as the client takes them.
+
+    STATE/gateway.token    random, of mode 0600, new with each operator: for its own user, who may ask everything
+    STATE/gateway.crt      who signed its certificate, if that is of the operator's own authority
+    gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it (listener.py)
+
+A call that the client cancels is cancelled on the replicas. What is held of answers is bounded, and how many calls run
+(admission/answer_memory.py).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tidemark_operator.fleet.result_stash_reader import pieces
+from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES, now_ms
+from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.admission.answer_memory import ONE_SHOTS_BYTES, PEEKS_BYTES, Places, Room
+from tidemark_operator.gateway.admission.fair_planner_queue import Turns
+from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.admission.wait_policy import Place, at_most, inside
+from tidemark_operator.gateway.auth.access import Access, Doorkeeper
+from tidemark_operator.gateway.explanations.explain import explain
+from tidemark_operator.gateway.explanations.why import Cause, why
+from tidemark_operator.gateway.explanations.why_snapshot import seen
+from tidemark_operator.gateway.query.query import Asked, Prepared, Query, prepare
+from tidemark_operator.gateway.query.statement_cache import Statements
+from tidemark_operator.gateway.server.grpc_status import refusals
+from tidemark_operator.gateway.server.listener import Listening, Tls
+from tidemark_operator.gateway.streams.answer_stream import give
+from tidemark_operator.gateway.streams.copy import Copies
+from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.introspection.frontiers import frontiers
+from tidemark_operator.kube.reviews import Reviews
+from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
+from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
+from tidemark_protocol.wire.frames import GRPC_OPTIONS
+
+LOG = logging.getLogger(__name__)
+CHUNK_BYTES = 1024 * 1024
+CALLS, WAITING = 256, 64
+KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+"""A client that vanished without a word is found, and what runs for it ends."""
+STOP_SECONDS = 1.0
+
+
+class Gateway(gateway_pb2_grpc.GatewayServicer):
+    """`file`: where clients look; beside it, nothing else is written but the token in the state folder."""
+
+    def __init__(self, world: World, state: Path, listening: Listening, file: Path) -> None:
+        self._world, self._state, self._listening, self._file = world, state, listening, file
+        self._token = secrets.token_urlsafe(32)
+        self._door = Doorkeeper(self._token, Reviews(world.kube))
+        self._asking = Asking(Turns())
+        self._statements = Statements(world.registry, world.planner, self._asking)
+        self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
+        self._calls = Places(CALLS, "calls", "wait for one of them")
+        self._waiting = Places(WAITING, "queries that wait for a replica", "try again")
+        self._subscribes, self._copies = Subscribes(world, self._asking), Copies(world, self._asking)
+        self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
+        gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+
+    async def start(self) -> None:
+        """Listens, then says so. Raises OperatorError where a port is taken, or an authority cannot be read."""
+        kube, peers = self._world.kube, self._world.peers
+        address = self._listening.add_to(self._server, peers)
+        for_certificates = await self._listening.add_clients_to(self._server, kube, peers)
+        await self._server.start()
+        token = self._state / "gateway.token"
+        write_private(token, self._token + "\n")
+        authority = self._told_authority()
+        certificates = {"certificateAddress": for_certificates} if for_certificates else {}
+        found = {"address": address, "tokenFile": str(token), **authority, **certificates}
+        write_private(self._file, json.dumps(found) + "\n")
+        LOG.info("gateway on %s%s", address, f", with client certificates on {for_certificates}" * bool(certificates))
+
+    def _told_authority(self) -> dict[str, str]:
+        """For clients on this machine; those elsewhere find it at the Service."""
+        tls, file = self._listening.tls, self._state / "gateway.crt"
+        if isinstance(tls, Tls):
+            return {"caFile": str(tls.folder / "ca.crt")}
+        if (issued := self._listening.authorities(self._world.peers)) is None:
+            return {}
+        write_private(file, issued.decode())
+        return {"caFile": str(file)}
+
+    async def close(self) -> None:
+        await self._server.stop(STOP_SECONDS)
+
+    async def Query(self, request: Any, context: Any) -> None:
+        """The header, then the Arrow stream in chunks."""
+        async with self._admitted(context) as access:
+            as_of = request.as_of if request.HasField("as_of") else None
+            isolation = (as_of, request.instance, request.strict, request.replica)
+            asked = Asked(request.namespace, request.sql, *isolation)
+            place = partial(self._waiting.taken, access.caller)
+            prepared = await prepare(self._world, self._statements, access, asked, place)
+            error = await self._answer(prepared, access.caller, place, context)
+        if error is not None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
+
+    async def _answer(self, prepared: Prepared, caller: str, place: Place, context: Any) -> str | None:
+        """The error, where there is one instead of rows."""
+        room = self._one_shots if prepared.one_shot else self._peeks
+        async with inside(room, STASH_ABOVE_BYTES, caller, prepared.now, place) as (query, held):
+            async with at_most(wait_policy.QUERY_SECONDS):
+                result = await query.answer()
+            if isinstance(result, PeekError):
+                return result.message
+            if isinstance(result, PeekRows):
+                held.shrink(len(result.data))
+            try:
+                await give(context, _messages(query, result), held)
+            finally:
+                query.let_go()
+        return None
+
+    async def Subscribe(self, request: Any, context: Any) -> None:
+        """The header, then batches, as the client takes them."""
+        async with self._admitted(context) as access:
+            await self._subscribes.serve(access, lambda: self._admit(context), request, context)
+
+    async def Copy(self, request: Any, context: Any) -> Any:
+        async with self._admitted(context) as access:
+            return await self._copies.serve(access, request)
+
+    async def Frontiers(self, request: Any, context: Any) -> Any:
+        async with self._admitted(context) as access:
+            await access.see_objects("" if request.all_namespaces else request.namespace)
+            return frontiers(self._world, request.namespace, request.all_namespaces)
+
+    async def Explain(self, request: Any, context: Any) -> Any:
+        async with self._admitted(context) as access:
+            await access.see_objects(request.namespace)
+            asked = (access.caller, request.namespace, request.subject)
+            return gateway_pb2.ExplainReply(text=await explain(self._world, self._asking, *asked))
+
+    async def Why(self, request: Any, context: Any) -> Any:
+        async with self._admitted(context) as access:
+            await access.see_objects(request.namespace)
+            causes = why(request.name, seen(self._world, request.namespace))
+            return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
+
+    @asynccontextmanager
+    async def _admitted(self, context: Any) -> AsyncIterator[Access]:
+        """A call of a caller who is let in; what is raised in it ends it."""
+        async with refusals(context):
+            access = await self._admit(context)
+            with self._calls.taken(access.caller):
+                yield access
+
+    async def _admit(self, context: Any) -> Access:
+        shown = dict(context.invocation_metadata()).get("authorization")
+        if shown is None and (certificate := context.auth_context().get("x509_pem_cert")):
+            return self._door.admit_holder(certificate[0])
+        return await self._door.admit(shown or "")
+
+
+def _cause(cause: Cause) -> Any:
+    return gateway_pb2.Cause(
+        subject=cause.subject,
+        kind=cause.kind,
+        write=None if cause.write is None else cause.write.encode(),
+        says=cause.says,
+        holds=cause.holds,
+        because=map(_cause, cause.because),
+    )
+
+
+async def _messages(query: Query, answer: PeekRows | PeekStashed) -> AsyncIterator[Any]:
+    yield gateway_pb2.QueryReply(header=_header(query))
+    if isinstance(answer, PeekStashed):
+        async for piece in pieces(query.instance, query.peek.uuid, answer.size):
+            yield gateway_pb2.QueryReply(arrow=piece)
+    else:
+        for start in range(0, len(answer.data), CHUNK_BYTES):
+            yield gateway_pb2.QueryReply(arrow=answer.data[start : start + CHUNK_BYTES])
+
+
+def _header(query: Query) -> Any:
+    shown = query.peek.columns[: query.peek.finishing.shown]
+    return gateway_pb2.QueryHeader(
+        as_of=query.peek.timestamp,
+        export=query.reads,
+        column_names=[c.name for c in shown],
+        column_types=[str(c.type) for c in shown],
+    )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Whole or not at all, for this user alone."""
+    new = path.with_name(f".{path.name}.new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    os.replace(new, path)

@@ -1,0 +1,1 @@
+"""Subscribes and copies."""

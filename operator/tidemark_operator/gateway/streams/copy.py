@@ -1,0 +1,76 @@
+"""Copies: what a subject holds at one time, as files below the instance's storage.
+
+may the caller make any? ──► plan ──► may it read that?
+     ──► dataflow with until = as_of + 1 on all replicas ──► the first that has put the files in their place answers
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.admission.answer_memory import Places
+from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.admission.wait_policy import at_most
+from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.streams.stream_dataflow import Ready, Subject, dataflow, plan
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_protocol.copy_location import FORMATS, copies_folder, copy_location
+from tidemark_protocol.ids import Time
+from tidemark_protocol.messages.responses import CopyToFailed
+from tidemark_protocol.pb import gateway_pb2
+from tidemark_protocol.plan.dataflow import CopyToSink
+from tidemark_protocol.types import Column
+
+COPIES, BEGINNINGS = 4, 16
+
+
+class Copies:
+    """All that run at a time. What waits for its plan, or for a replica that is away, takes no place of theirs, but one
+    of its own kind: else calls would run out for everybody."""
+
+    def __init__(self, world: World, asking: Asking) -> None:
+        self._world, self._asking = world, asking
+        self._places = Places(COPIES, "copies", "try again")
+        self._beginnings = Places(BEGINNINGS, "beginnings of copies", "try again")
+
+    async def serve(self, access: Access, request: Any) -> Any:
+        """Once it is done; raises QueryRefused, and what planning raises."""
+        self._places.check(access.caller)
+        with self._beginnings.taken(access.caller):
+            ready, made, location = await self._begin(access, request)
+        with self._places.taken(access.caller):
+            async with at_most(wait_policy.COPY_SECONDS):
+                result = await ready.instance.clients.copy(made)
+        if isinstance(result, CopyToFailed):
+            raise QueryRefused(result.message)
+        return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)
+
+    async def _begin(self, access: Access, request: Any) -> tuple[Ready, Dataflow, str]:
+        await access.make_copies(request.namespace)
+        as_of = request.as_of if request.HasField("as_of") else None
+        subject = Subject(request.namespace, request.subject, request.instance, as_of)
+        ready = await plan(self._world, self._asking, access, subject, "copy")
+        _check_format(request.format, ready.columns)
+        location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
+        made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
+        until = Time(made.description.as_of + 1)
+        return ready, replace(made, description=replace(made.description, until=until)), location
+
+    @staticmethod
+    def _location(namespace: str, storage: str, to: str) -> str:
+        try:
+            return copy_location(copies_folder(storage, namespace), to)
+        except ValueError as error:
+            raise QueryRefused(str(error)) from None
+
+
+def _check_format(format: str, columns: tuple[Column, ...]) -> None:
+    if format not in FORMATS:
+        raise QueryRefused(f"{format!r:.40} is no format of a copy: choose one of {', '.join(FORMATS)}")
+    for column in columns:
+        if format == "csv" and (column.type.is_array or column.type.is_struct or column.type.name == "binary"):
+            raise QueryRefused(f"CSV has no form for {column.name}, of type {column.type}: copy it as parquet")

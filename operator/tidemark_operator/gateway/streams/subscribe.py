@@ -1,0 +1,145 @@
+"""Subscribes: what a subject holds, then how it changes, to one client, for as long as it listens.
+
+    plan ──► dataflow on all replicas ──► merged batches ──► Subscription (bounded) ──► the client, as it takes them
+
+A client that goes away, or is too slow, ends it on the replicas. One that was too slow is told from where it can go on.
+A subscribe may run for days: whether its client may read what it reads is asked again every minute
+(auth/rights_renewal.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeRevoked
+from tidemark_operator.fleet.subscription import Subscription
+from tidemark_operator.gateway.admission.answer_memory import Places
+from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.auth.rights_renewal import Admit, Reads, while_allowed
+from tidemark_operator.gateway.query.replica_target import named
+from tidemark_operator.gateway.streams.answer_stream import PATIENCE_SECONDS
+from tidemark_operator.gateway.streams.stream_dataflow import Ready, Subject, dataflow, plan
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
+from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
+from tidemark_protocol.pb import gateway_pb2
+from tidemark_protocol.plan.dataflow import SubscribeSink
+
+SUBSCRIBES, BEGINNINGS = 16, 64
+CHUNK_BYTES = 1024 * 1024
+
+
+class Subscribes:
+    """All that run at a time. What waits for its plan, or for a replica that is away, takes no place of theirs, but one
+    of its own kind: else calls would run out for everybody."""
+
+    def __init__(self, world: World, asking: Asking) -> None:
+        self._world, self._asking = world, asking
+        self._places = Places(SUBSCRIBES, "subscribes", "end one first")
+        self._beginnings = Places(BEGINNINGS, "beginnings of subscribes", "try again")
+
+    async def serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
+        """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
+        raises. `admit`: whoever calls, as it is known at that moment."""
+        self._places.check(access.caller)
+        with self._beginnings.taken(access.caller):
+            ready, made = await self._begin(access, request)
+        with self._places.taken(access.caller):
+            async with ready.instance.clients.subscribe(made) as subscription:
+                reads = Reads(request.namespace, ready.planned.references, ready.owners)
+                async with while_allowed(subscription, admit, reads):
+                    await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
+                    await Teller(context, subscription, made.description.as_of, request.progress).tell()
+
+    async def _begin(self, access: Access, request: Any) -> tuple[Ready, Dataflow]:
+        as_of = request.as_of if request.HasField("as_of") else None
+        up_to = request.up_to if request.HasField("up_to") else None
+        subject = Subject(request.namespace, request.subject, request.instance, as_of)
+        ready = await plan(self._world, self._asking, access, subject, "subscribe")
+        sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
+        made = await dataflow(self._world, ready, sink, as_of)
+        _check(made.description.as_of, up_to)
+        until = replace(made.description, until=sink.up_to)
+        return ready, replace(made, description=until, target=_target(ready, request.replica))
+
+
+class Teller:
+    """One subscribe's batches, to its client. `told`: times before it the client has been told whole."""
+
+    def __init__(self, context: Any, subscription: Subscription, as_of: int, progress: bool) -> None:
+        self._context, self._subscription, self._as_of, self._progress = context, subscription, as_of, progress
+        self.told = Frontier.minimum()
+
+    async def tell(self) -> None:
+        """Until the last batch; raises SubscribeEnded."""
+        try:
+            while not self.told.is_empty:
+                news = await self._subscription.next()
+                for batch in _messages(news) if news.batch.updates or self._progress else ():
+                    await self._write(gateway_pb2.SubscribeReply(batch=batch))
+                self.told = news.batch.upper
+            return
+        except (SubscribeBehind, SubscribeRevoked) as ended:
+            early = type(ended)(f"{ended}. {self._advice()}")
+        raise early  # apart from the other, whose traceback holds what was to be sent
+
+    async def _write(self, message: Any) -> None:
+        """A client that takes nothing has all the time it wants, until it is given up, as one is too that may not read
+        this any more: then it is told nothing more, not even the rest of a batch."""
+        if self._subscription.given_up.is_set() and self._subscription.failure is not None:
+            raise self._subscription.failure
+        write = asyncio.ensure_future(self._context.write(message))
+        given_up = asyncio.ensure_future(self._subscription.given_up.wait())
+        try:
+            await asyncio.wait({write, given_up}, return_when=asyncio.FIRST_COMPLETED)
+            taken = (await asyncio.wait({write}, timeout=PATIENCE_SECONDS))[0]
+            if not taken and self._subscription.failure is not None:
+                raise self._subscription.failure
+            write.result()
+        finally:
+            write.cancel()
+            given_up.cancel()
+
+    def _advice(self) -> str:
+        if self.told.less_equal(self._as_of):
+            return (
+                "It was not told all of the beginning: subscribe to less (a filter, fewer columns), or to what follows"
+            )
+        last = self.told.encode() - 1
+        return f"It was told everything up to {last}: go on with --as-of {last} --no-snapshot while that can be read"
+
+
+def _check(as_of: int, up_to: int | None) -> None:
+    if up_to is not None and not as_of < up_to <= MAX_TIME:
+        raise QueryRefused(f"it would end before {up_to}, and begins with what there is at {as_of}: end it later")
+
+
+def _target(ready: Ready, replica: str) -> ReplicaId | None:
+    target = named(ready.instance, replica) if replica else None
+    if target is not None and target not in ready.instance.online:
+        there = ", ".join(ready.instance.online)
+        raise QueryRefused(
+            f"replica {replica} of ComputeInstance {ready.instance.name} does not answer now; {there} do"
+        )
+    return target
+
+
+def _header(ready: Ready, as_of: int) -> Any:
+    names, types = [c.name for c in ready.columns], [str(c.type) for c in ready.columns]
+    return gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
+
+
+def _messages(news: SubscribeAdvanced) -> Iterator[Any]:
+    """The batch in messages of a size that gRPC takes."""
+    (lower, part), data = news.lower, news.batch.updates
+    bounds = {"lower": lower.encode(), "lower_part": part, "upper": news.batch.upper.encode()}
+    assert bounds["lower"] < EMPTY_SENTINEL
+    for start in range(0, max(len(data), 1), CHUNK_BYTES):
+        more = start + CHUNK_BYTES < len(data)
+        yield gateway_pb2.SubscribeBatch(**bounds, arrow=data[start : start + CHUNK_BYTES], more=more)

@@ -1,0 +1,1 @@
+"""Hydration slots: which Dataflow hydrates where, recorded before it is scheduled."""

@@ -1,0 +1,223 @@
+"""Who is hydrating where, written down before it is scheduled; and who is blamed when a replica dies of it.
+
+    gate admits ─► status.hydrating of the ComputeReplica {incarnation, dataflows} ─► Schedule is sent
+                   (status.hydratingIn.<shape> where a process is one shape of several)
+    a replica answers as another incarnation than it says there ─► what stands there is blamed
+    a hydration runs out of memory, and the replica lives on ─► it is blamed, as for a death
+    blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
+
+A death is known by its incarnation, so an operator that finds it a second time does not count it twice. A process that
+was told to end is no death. Who shared the process, or its memory, with what was computed for a client
+(fleet/query_death_count.py) was not alone there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tidemark_operator.catalogue.registry import DataflowState, name_of
+from tidemark_operator.controller.hydration.hydration_gate import Outwaited, RanOut
+from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.hydration.hydration_slot_record import Record
+from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.status_documents import suspects_status
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Body, Invalid
+from tidemark_operator.orchestrator.interface import resource_of
+from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_protocol.ids import ReplicaId
+
+LOG = logging.getLogger(__name__)
+PAUSE_SECONDS = 1.0
+PACE_SECONDS = 0.15
+"""Between two records of a process: where many small ones hydrate, one record tells of several of them."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """Of a ComputeReplica, in one shape."""
+
+    key: Key
+    shape: str
+
+    @staticmethod
+    def of(running: RunningInstance, replica: ReplicaId) -> Process:
+        name, shape = resource_of(replica)
+        return Process(Key(REPLICAS, running.namespace, name), shape)
+
+
+class Slots:
+    """All replicas' records. `hydrated` and `greeted` are called on the event loop and never wait."""
+
+    def __init__(self, world: World, publisher: Publisher) -> None:
+        self._world, self._publisher = world, publisher
+        self._written: dict[Process, Record] = {}
+        self._writers: dict[Process, asyncio.Task[None]] = {}
+        self._unsaved: set[Key] = set()
+        self._saving = asyncio.Lock()
+        self._recording = asyncio.Lock()
+
+    def standing(self, running: RunningInstance, owner: str) -> Standing:
+        """Of something installed."""
+        suspicion = self._suspicion(running, owner)
+        return suspicion.standing if suspicion else Standing.CLEAR
+
+    def outwaited(self, running: RunningInstance, owner: str) -> int:
+        """How often others could begin beside it."""
+        suspicion = self._suspicion(running, owner)
+        return suspicion.outwaited if suspicion else 0
+
+    def greeted(self, running: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        """A replica answers: what it is hydrating, by the names under which that is installed. Where the process is
+        another one than that of the record, what stands there was in the slots when it died."""
+        process = Process.of(running, replica)
+        body = self._world.cache.get(process.key)
+        if body is None:
+            return ()
+        record = self._written.get(process) or Record.of(body, process.shape)
+        if record.incarnation == incarnation:
+            return tuple(state.installation(mark) for state, mark in self._recorded(running, record))
+        if self._died(body["metadata"]["uid"], process.shape):
+            alone = not running.died(replica) and len(record.revisions) == 1
+            for state, mark in self._recorded(running, record):
+                self._blame(state, mark, Death(replica, record.incarnation), alone=alone)
+        self._written[process] = Record(incarnation)
+        return ()
+
+    def hydrated(self, running: RunningInstance, owner: str) -> None:
+        """It was a suspect: innocent."""
+        if found := self._mark(running, owner):
+            found[0].suspicions.pop(found[1].name, None)
+
+    def was_outwaited(self, running: RunningInstance, news: Outwaited) -> None:
+        """It is written down before anybody is who begins beside it."""
+        suspicion, found = self._suspicion(running, news.owner), self._mark(running, news.owner)
+        if suspicion is not None and found is not None and suspicion.outwaited < news.times:
+            LOG.warning("%s: nothing is heard of its hydration, so others begin beside it", suspicion.revision)
+            found[0].suspicions[suspicion.revision] = replace(suspicion, outwaited=news.times)
+            self._unsaved.add(found[0].key)
+
+    def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: RanOut) -> None:
+        """As good as a death: where the memory of all processes ends together, it is one."""
+        state = running.replicas.get(replica)
+        found = self._mark(running, ran_out.owner)
+        if state is not None and state.description is not None and found is not None:
+            attempt = f"{state.description.incarnation}#{ran_out.attempt}"
+            alone = ran_out.alone and not running.at(replica).computed
+            self._blame(*found, Death(replica, attempt), alone=alone)
+            self.changed(running, replica)
+
+    def changed(self, running: RunningInstance, replica: ReplicaId) -> None:
+        """Others are in the slots than were written down."""
+        process = Process.of(running, replica)
+        writer = self._writers.get(process)
+        if writer is None or writer.done():  # done, and its callback is still to come: it has seen nothing of this
+            task = asyncio.create_task(self._write(running, replica, process), name=f"slots of {process}")
+            self._writers[process] = task
+            task.add_done_callback(partial(self._ended, process))
+
+    def forget(self, key: Key) -> None:
+        """The ComputeReplica is gone."""
+        for process in [process for process in self._written if process.key == key]:
+            del self._written[process]
+
+    async def close(self) -> None:
+        writers = list(self._writers.values())
+        for task in writers:
+            task.cancel()
+        await asyncio.gather(*writers, return_exceptions=True)
+
+    def _ended(self, process: Process, task: asyncio.Task[None]) -> None:
+        if self._writers.get(process) is task:
+            del self._writers[process]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("writing down who hydrates on %s failed: it is tried again", process, exc_info=error)
+
+    async def _write(self, running: RunningInstance, replica: ReplicaId, process: Process) -> None:
+        """Until what is written is what is so; nothing is scheduled while the API server does not answer. Who left its
+        slot and is back before that was seen is written down as it is: it is scheduled once the blame is saved."""
+        namespace = process.key.namespace
+        while (slots := running.unrecorded(replica)) is not None or self._next_blamed(namespace) is not None:
+            body = self._world.cache.get(process.key)
+            if body is None:
+                return
+            try:
+                await self._save_blame(namespace)
+                if slots is None:
+                    continue
+                marks = [found for owner in slots.owners if (found := self._mark(running, owner)) is not None]
+                entries = [{"dataflow": state.key.name, "revision": mark.name} for state, mark in marks]
+                document = {"incarnation": slots.incarnation, "dataflows": entries}
+                await self._store(running, process, document, body["metadata"]["uid"])
+            except ApiError as error:
+                LOG.warning("who hydrates on %s cannot be written down yet: %s", process, error)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            names = tuple(entry["revision"] for entry in entries)
+            self._written[process] = Record(slots.incarnation, names)
+            running.recorded(replica, slots)
+            await asyncio.sleep(PACE_SECONDS)
+        running.confirm(replica)
+
+    async def _store(self, running: RunningInstance, process: Process, document: Body, uid: str) -> None:
+        """One after the other, where shapes share a field; those that are there no more leave it."""
+        if not process.shape:
+            await self._publisher.store(process.key, {"hydrating": document}, uid)
+            return
+        async with self._recording:
+            status = (self._world.cache.get(process.key) or {}).get("status") or {}
+            there = {resource_of(replica)[1] for replica in running.replicas}
+            others = {s: record for s, record in (status.get("hydratingIn") or {}).items() if s in there}
+            await self._publisher.store(process.key, {"hydratingIn": {**others, process.shape: document}}, uid)
+
+    async def _save_blame(self, namespace: str) -> None:
+        """Until all of the namespace is saved: there may be further blame while some is written. What the API server
+        will never take keeps nobody from hydrating: until this process ends it is remembered."""
+        async with self._saving:
+            while (key := self._next_blamed(namespace)) is not None:
+                state = self._world.registry.dataflow(key)
+                suspects = suspects_status(state.suspicions.values()) if state else None
+                if state is not None:
+                    try:
+                        await self._publisher.store(key, {"suspects": suspects}, state.uid)
+                    except Invalid as error:
+                        LOG.error("the API server does not take who is blamed, of %s: %s", key, error)
+                if state is None or suspects == suspects_status(state.suspicions.values()):
+                    self._unsaved.discard(key)
+
+    def _next_blamed(self, namespace: str) -> Key | None:
+        """Whose blame is to be saved: of each namespace by itself, so that one takes no other's turn."""
+        return next((key for key in self._unsaved if key.namespace == namespace), None)
+
+    def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
+        suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release, alone=alone)
+        what = "%s was hydrating when replica %s died, or ran out of memory: %s"
+        LOG.warning(what, mark.name, death.replica, suspicion.standing.value)
+        state.suspicions[mark.name] = suspicion
+        self._unsaved.add(state.key)
+
+    def _died(self, uid: str, shape: str) -> bool:
+        """Whether the process before ended by itself. Where nothing is known of its end: a pod says how its container
+        ended for as long as it is there, so the pod was deleted; a process whose home is lost may have died."""
+        observed = [each for each in self._world.orchestrator.observe(uid) if each.shape == shape]
+        last = observed[0].last_exit if observed else None
+        return not shape if last is None else last.reason in ("Crashed", "Killed", "OOMKilled")
+
+    def _recorded(self, running: RunningInstance, record: Record) -> Iterator[tuple[DataflowState, ActiveRevision]]:
+        for state in self._world.registry.dataflows(running.namespace):
+            yield from ((state, mark) for mark in state.marks if mark.name in record.revisions)
+
+    def _suspicion(self, running: RunningInstance, owner: str) -> Suspicion | None:
+        found = self._mark(running, owner)
+        return found and found[0].suspicions.get(found[1].name)
+
+    def _mark(self, running: RunningInstance, owner: str) -> tuple[DataflowState, ActiveRevision] | None:
+        state = self._world.registry.dataflow(Key(DATAFLOWS, running.namespace, name_of(owner)))
+        marks = [mark for mark in state.marks if state.installation(mark) == owner] if state else []
+        return (state, marks[0]) if state is not None and marks else None

@@ -1,0 +1,1 @@
+"""Status writes: which, and how often."""

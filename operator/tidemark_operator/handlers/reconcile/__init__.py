@@ -1,0 +1,1 @@
+"""Reconciling each kind of resource."""

@@ -1,0 +1,120 @@
+"""ComputeInstance and ComputeReplica: which processes run, and which are connected to which instance.
+
+The processes that should run are computed from all ComputeReplicas at once, so a replica whose resource is gone, whose
+instance is gone, or that is suspended is stopped, whatever event was missed. What is there, but not in a way that this
+version can read, is left as it is: nobody has asked for its end.
+"""
+
+from __future__ import annotations
+
+from tidemark_operator.certificates.channel_factory import Dialer
+from tidemark_operator.errors import CertificateRefused
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.replica_specs import replica_spec
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import INSTANCES, REPLICAS
+from tidemark_operator.orchestrator.interface import replica_id, resource_of
+from tidemark_operator.resources.manifest.errors import ResourceError
+from tidemark_operator.resources.manifest.meta import Meta
+from tidemark_operator.resources.manifest.replica import ComputeReplica
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.messages.replica_settings import LOG_LEVEL
+from tidemark_protocol.tls.identities import replica_identity
+
+
+async def reconcile_instance(world: World, key: Key) -> None:
+    prepare_instance(world, key)
+    align_replicas(world)
+
+
+def prepare_instance(world: World, key: Key) -> None:
+    """The instance is there, or gone, without a connection to any replica yet."""
+    instance = world.instance(key.namespace, key.name)
+    if world.cache.get(key) is None:
+        world.fleet.remove(key.namespace, key.name)
+    elif instance is not None:
+        running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
+        running.lag_ms = instance.read_policy.lag_ms
+        running.core.precautions.concurrency = instance.hydration_concurrency
+        running.configure({LOG_LEVEL: instance.log_level.value}, instance.max_result_bytes)
+
+
+async def reconcile_replica(world: World, key: Key) -> None:
+    """What it proves itself by is there before it is started."""
+    for replica in _wanted(world):
+        if (replica.meta.namespace, replica.meta.name) == (key.namespace, key.name):
+            await _prepare(world, key, replica)
+    align_replicas(world)
+
+
+async def _prepare(world: World, key: Key, replica: ComputeReplica) -> None:
+    try:
+        await world.peers.prepare(replica.meta)
+    except CertificateRefused as refused:
+        await world.events.warn(key, replica.meta.uid, "CertificateRefused", str(refused))
+        raise
+
+
+def align_replicas(world: World) -> None:
+    """Processes and connections are those that the resources ask for."""
+    wanted, unread = _wanted(world), _unread(world)
+    for replica in wanted:
+        if world.peers.is_prepared(replica.meta):
+            instance = world.instance(replica.meta.namespace, replica.instance)
+            world.orchestrator.ensure(replica_spec(replica, instance))
+    kept = [*(replica.meta for replica in wanted), *unread]
+    world.peers.retain(kept)
+    world.orchestrator.retain({str(meta.uid) for meta in kept})
+    for key, _ in world.cache.all(INSTANCES):
+        running = world.running(key.namespace, key.name)
+        if running is None:
+            continue
+        here = [r for r in wanted if (r.meta.namespace, r.instance) == (key.namespace, key.name)]
+        addresses = {id: how for replica in here for id, how in _addresses(world, replica).items()}
+        left = {meta.name for meta in unread if meta.namespace == key.namespace}
+        for gone in [id for id in running.replicas if id not in addresses and resource_of(id)[0] not in left]:
+            running.detach(gone)
+        for id, (address, dialer) in addresses.items():
+            running.attach(id, address, dialer)
+
+
+def _addresses(world: World, replica: ComputeReplica) -> dict[ReplicaId, tuple[str, Dialer]]:
+    """Of each of its processes: two, while one hydrates beside the other. Both prove themselves as the replica."""
+    meta = replica.meta
+    dialer = world.peers.dialer(replica_identity(meta.namespace, meta.name, meta.uid))
+    observed = world.orchestrator.observe(meta.uid)
+    return {replica_id(meta.name, each.shape): (each.address, dialer) for each in observed if each.address}
+
+
+def _wanted(world: World) -> list[ComputeReplica]:
+    """Replicas that should run: neither they nor their instance are gone, going, or suspended."""
+    found = []
+    for key, body in world.cache.all(REPLICAS):
+        try:
+            replica = ComputeReplica.parse(body)
+        except ResourceError:
+            continue
+        instance = world.instance(key.namespace, replica.instance)
+        runs = instance is not None and not instance.suspend and not replica.suspend and not replica.meta.deleting
+        if runs and world.orchestrator.refusal(replica_spec(replica, instance)) is None:
+            found.append(replica)
+    return found
+
+
+def _unread(world: World) -> list[Meta]:
+    """Replicas that are there and not going, but cannot be read, or their instance cannot: one that a later version of
+    the operator has served, perhaps, or that was written past the schema."""
+    found = []
+    for key, body in world.cache.all(REPLICAS):
+        meta = Meta.parse(body)
+        try:
+            replica = ComputeReplica.parse(body)
+        except ResourceError:
+            runs = True
+        else:
+            there = world.cache.get(Key(INSTANCES, key.namespace, replica.instance)) is not None
+            runs = there and world.instance(key.namespace, replica.instance) is None and not replica.suspend
+        if runs and not meta.deleting:
+            found.append(meta)
+    return found

@@ -1,0 +1,339 @@
+"""The operator put together: events in, reconciles out, and the answers of replicas in between.
+
+start     list everything ─► load what is stored ─► processes and connections ─► queue, watches, statuses
+resync    list everything again, now and then: what a watch missed is found
+look      each minute besides: what waits is reconciled, and the rest in turn
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from tidemark_operator.catalogue.registry import DataflowState, name_of
+from tidemark_operator.controller.controller_events import (
+    DataflowChanged,
+    DataflowGone,
+    HydratedAsSuspect,
+    HydrationRanOut,
+    IngestionReported,
+    Notice,
+    ShardAppeared,
+    ShardRemoved,
+)
+from tidemark_operator.controller.frontiers.collection import failures
+from tidemark_operator.controller.hydration.hydration_gate import Outwaited
+from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.handlers.hydration.hydration_slots import Slots
+from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
+from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
+from tidemark_operator.handlers.reconcile.instance import (
+    align_replicas,
+    prepare_instance,
+    reconcile_instance,
+    reconcile_replica,
+)
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.revisions import installer
+from tidemark_operator.handlers.revisions.revision_marks import roll_forward
+from tidemark_operator.handlers.round_robin import Rounds
+from tidemark_operator.handlers.status.statuses import status_of
+from tidemark_operator.handlers.watch.list_kind import list_kind
+from tidemark_operator.handlers.work_queue import WorkQueue
+from tidemark_operator.kube.cache import Key, key_of
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, OURS, REPLICAS, ApiError, Body, Resource
+from tidemark_operator.orchestrator.interface import resource_of
+from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_operator.resources.manifest.errors import ResourceError
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.responses import Description
+
+LOG = logging.getLogger(__name__)
+RESYNC_SECONDS = 60.0
+TELL_SECONDS = 0.1
+
+
+class Operator:
+    """Also the fleet's listener. `stop` is set when this process must end."""
+
+    def __init__(self, world: World, stop: asyncio.Event) -> None:
+        self._world, self.stop = world, stop
+        self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
+        self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
+        self._deleter = Deleter(world.kube, world.fleet, world.registry)
+        self._slots = Slots(world, self.publisher)
+        self._rounds: Rounds[Key] = Rounds()
+        self._telling: set[str] = set()
+        self._missed = asyncio.Event()
+        self._sources = DataSourceReconciler(world, self.publisher, self._deleter, self.queue.add)
+        self._dataflows = DataflowReconciler(world, self.publisher, self._deleter, self.queue.add_first)
+        self.ready = self.lost_leadership = False
+
+    async def start(self) -> None:
+        """Everything known before anything is done: instances, then what is stored, then processes. A replica that
+        connected earlier would be told of nothing, and drop all that it has."""
+        with self._world.kube.patient():
+            await self._load()
+        for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
+            roll_forward(self._world.fleet.book(namespace), self._world.registry.dataflows(namespace))
+        self.ready = True
+        align_replicas(self._world)
+        self._enqueue_all()
+
+    async def _load(self) -> None:
+        for resource in OURS:
+            self._world.cache.replace_all(resource, await list_kind(self._world.kube, resource))
+        for key, _ in self._world.cache.all(INSTANCES):
+            prepare_instance(self._world, key)
+        async with self._world.revisions.listed():
+            for key, body in self._world.cache.all(DATA_SOURCES):
+                await self._load_source(key, body)
+            for key, body in self._world.cache.all(DATAFLOWS):
+                await self._load_dataflow(key, body)
+
+    async def close(self) -> None:
+        """Nothing more is written."""
+        await self._slots.close()
+
+    async def resync(self) -> None:
+        """Until cancelled. An API server that is away is asked again later; one that has our kinds no more ends it."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + RESYNC_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout_at(due):
+                    await self._missed.wait()
+                is_due = False
+            except TimeoutError:
+                is_due, due = True, loop.time() + RESYNC_SECONDS
+            self._missed.clear()
+            try:
+                await self._resync()
+                if is_due:
+                    await self._look()
+            except ApiError as error:
+                LOG.warning("resync: %s", error)
+
+    async def _resync(self) -> None:
+        for resource in OURS:
+            with self._world.cache.news() as news:
+                listed = await list_kind(self._world.kube, resource)
+            for key in self._world.cache.replace_all(resource, listed, news):
+                self._changed(key)
+
+    async def _look(self) -> None:
+        there = self._world.cache.keys()
+        for key in self._world.registry.known():
+            if key not in there:
+                self.queue.add(key)
+        for key in [*self._rounds.turn(there), *self._world.registry.waiting()]:
+            self.queue.add(key)
+        for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
+            await self._deleter.collect(namespace)
+
+    def missed(self) -> None:
+        """Watches have begun: what was deleted before they do not tell."""
+        self._missed.set()
+
+    def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
+        """A watch saw the object."""
+        key = key_of(resource, body)
+        cache = self._world.cache
+        if deleted:
+            # also where the cache knows already: what is remembered of it goes in its reconcile
+            cache.remove(key)
+            self._changed(key)
+        elif cache.put(key, body):
+            self._changed(key)
+
+    # The fleet's listener.
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return self._slots.standing(instance, owner)
+
+    def outwaited(self, instance: RunningInstance, owner: str) -> int:
+        return self._slots.outwaited(instance, owner)
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return self._slots.greeted(instance, replica, incarnation)
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        self._slots.changed(instance, replica)
+
+    def restore(self, instance: RunningInstance, description: Description) -> None:
+        installer.restore(instance, self._world.registry)
+        self._sources.resume(instance)
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        self._enqueue_namespace(instance.namespace)
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        match notice:
+            case ShardAppeared() | DataflowGone():
+                self._enqueue_namespace(instance.namespace)
+            case ShardRemoved(replica, answer):
+                self._deleter.shards.answered(instance.name, replica, answer, now_ms())
+                self._enqueue_namespace(instance.namespace)
+            case DataflowChanged(owner):
+                changed = Key(DATAFLOWS, instance.namespace, name_of(owner))
+                self.queue.add(changed)
+                self.publisher.announce(changed)
+            case HydratedAsSuspect(owner):
+                self._slots.hydrated(instance, owner)
+            case Outwaited():
+                self._slots.was_outwaited(instance, notice)
+            case HydrationRanOut(replica, ran_out):
+                self._slots.ran_out(instance, replica, ran_out)
+            case IngestionReported(replica, status):
+                if (key := self._sources.report(replica, status, instance.namespace)) is not None:
+                    self.queue.add(key)
+            case _:
+                pass
+
+    async def outranked(self, by: int) -> None:
+        await self._world.leadership.outranked(by)
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        LOG.error("connection to replica %s/%s ended: %s", instance.namespace, replica, error, exc_info=error)
+        if isinstance(error, LeadershipLost):
+            self.lost_leadership = True
+            self.stop.set()
+        else:
+            self.queue.add(Key(REPLICAS, instance.namespace, resource_of(replica)[0]), after_seconds=1.0)
+
+    # Reconciling.
+
+    async def _reconcile(self, key: Key) -> None:
+        """One object, from what is known now; a miss in the cache is verified."""
+        body = self._world.cache.get(key)
+        if body is None:
+            body = await self._world.kube.get(key.resource, key.namespace, key.name)
+            if body is not None:
+                self._world.cache.put(key, body)
+        again = None
+        try:
+            again = await self._dispatch(key, body)
+        except ResourceError as error:
+            LOG.warning("%s cannot be read: %s", key, error)
+        except Exception:
+            # it comes again, ever more rarely: what it has found out by now is shown at once
+            await self._publish(key, body)
+            raise
+        await self._publish(key, body)
+        if again is not None:
+            self.queue.add(key, again)
+
+    async def _publish(self, key: Key, body: Body | None) -> None:
+        if body is not None:
+            await self.publisher.publish(key)
+
+    async def _dispatch(self, key: Key, body: Body | None) -> float | None:
+        if key.resource == INSTANCES:
+            await reconcile_instance(self._world, key)
+        elif key.resource == REPLICAS:
+            if body is None:
+                self._slots.forget(key)
+            await reconcile_replica(self._world, key)
+        elif key.resource == DATA_SOURCES:
+            if body is not None:
+                return await self._reconcile_source(key, body)
+            self._sources.forget(key)
+        else:
+            if body is not None:
+                return await self._reconcile_dataflow(key, body)
+            if self._dataflows.forget(key):
+                # what it read may have waited for it
+                self._enqueue_namespace(key.namespace)
+        return None
+
+    async def _reconcile_source(self, key: Key, body: Body) -> float | None:
+        """Tables that are known now give names a meaning; of adopted ones no first data would tell."""
+        before = self._world.registry.source(key)
+        pinned = before.pinned if before else None
+        again = await self._sources.reconcile(key, body)
+        after = self._world.registry.source(key)
+        if after is not None and after.pinned is not pinned:
+            self._enqueue_namespace(key.namespace)
+        return again
+
+    async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
+        """A new plan changes what names mean, and who uses what."""
+        before = self._world.registry.dataflow(key)
+        marks = before.marks if before else ()
+        again = await self._dataflows.reconcile(key, body)
+        after = self._world.registry.dataflow(key)
+        if after is not None and after.marks != marks:
+            self._enqueue_namespace(key.namespace)
+        if after is not None:
+            await self._warn(after)
+        return again
+
+    async def _warn(self, state: DataflowState) -> None:
+        """An Event for what replicas fail at: the condition may have another, earlier reason. One that is too old to be
+        told of it says so in its own conditions."""
+        running = self._world.running(state.key.namespace, state.instance)
+        installed = [state.installation(mark) for mark in state.marks]
+        there = [c for owner in installed for c in running.core.dataflows.collections_of(owner)] if running else []
+        for collection in there:
+            for replica, on in collection.computing:
+                for failure in failures(on):
+                    await self._world.events.warn(
+                        state.key, state.uid, "ReplicaFailed", f"replica {replica}, {collection.id}: {failure}"
+                    )
+
+    def _changed(self, key: Key) -> None:
+        """What others make of it may have changed too."""
+        self.queue.add(key)
+        self._enqueue_namespace(key.namespace)
+
+    def _enqueue_namespace(self, namespace: str) -> None:
+        """Soon, and once for all that asks for it until then: of a thousand that come, or are planned, each would tell
+        a thousand."""
+        if namespace not in self._telling:
+            self._telling.add(namespace)
+            asyncio.get_running_loop().call_later(TELL_SECONDS, self._tell, namespace)
+
+    def _tell(self, namespace: str) -> None:
+        self._telling.discard(namespace)
+        for resource in OURS:
+            keys = [key for key, _ in self._world.cache.all(resource, namespace)]
+            self.queue.add_all(key for key in keys if not self._dataflows.only_waits_to_be_planned(key))
+
+    def _enqueue_all(self) -> None:
+        for resource in OURS:
+            self.queue.add_all(key for key, _ in self._world.cache.all(resource))
+
+    # Starting.
+
+    async def _load_source(self, key: Key, body: Body) -> None:
+        try:
+            await self._sources.load(self._sources.adopt(key, body), DataSource.parse(body))
+        except (ResourceError, RevisionUnreadable) as error:
+            LOG.warning("%s is not restored: %s", key, error)
+
+    async def _load_dataflow(self, key: Key, body: Body) -> None:
+        """Suspended ones are loaded too: they keep their inputs readable."""
+        try:
+            state = self._dataflows.adopt(key, body)
+            self._dataflows.read_spec(state, body)
+            await self._dataflows.load(state, body)
+        except (ResourceError, RevisionUnreadable) as error:
+            LOG.warning("%s is not restored: %s", key, error)
+
+    # Statuses.
+
+    def _status_of(self, key: Key, body: Body) -> Body | None:
+        return status_of(self._world, key, body, now_ms())
+
+    def _settled(self, key: Key, body: Body) -> bool:
+        """Whether the replicas of its instance have answered since this process started, or there are none."""
+        name = key.name if key.resource == INSTANCES else body["spec"].get("instance", "")
+        running = self._world.running(key.namespace, name)
+        return running is None or not running.replicas or bool(running.online)

@@ -1,0 +1,40 @@
+"""A source does not read what Tidemark itself writes: tables of any namespace are below the instance's storage.
+
+<storage location>/...                               refused: rows of others, and files that compaction removes
+<storage location>/<own namespace>/_copies/NAME      fine: what `kubectl tidemark copy` wrote for such readers
+"""
+
+from __future__ import annotations
+
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_protocol.copy_location import copies_folder, copy_location
+from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec
+
+
+def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) -> IngestionFailure | None:
+    """Why it is refused, if it is. Paths are absolute, and without `.` and `..`; so is the location, unless it is in an
+    object store."""
+    if not isinstance(source, FilesSource) or not storage_location.startswith("/"):
+        return None
+    storage = _plain(storage_location)
+    copies = copies_folder(storage, namespace)
+    for table in source.tables:
+        path = _plain(table.path)
+        if f"{path}/".startswith(f"{storage}/") and not _is_copy(copies, path):
+            return IngestionFailure(
+                "ReadsOwnTables",
+                f"table {table.name}: {path} is in {storage}, where this instance keeps its tables; make a DataSource "
+                f"that reads elsewhere (of that folder, only what is copied to {copies} can be read)",
+            )
+    return None
+
+
+def _is_copy(copies: str, path: str) -> bool:
+    try:
+        return path.startswith(f"{copies}/") and copy_location(copies, path) == path
+    except ValueError:
+        return False
+
+
+def _plain(path: str) -> str:
+    return f"/{'/'.join(segment for segment in path.split('/') if segment)}"

@@ -1,0 +1,1 @@
+"""Revisions of a Dataflow: planned, stored, installed, taken over."""

@@ -1,0 +1,1 @@
+"""Statuses, built from what the operator knows."""

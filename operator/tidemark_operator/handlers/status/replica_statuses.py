@@ -1,0 +1,181 @@
+"""The status of a ComputeReplica, from what its orchestrator sees of its processes and what its connections say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark_operator.controller.frontiers.collection import Collection
+from tidemark_operator.controller.reports.replica_problems import EXECUTORS
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.hydration.hydration_slot_record import names_of
+from tidemark_operator.handlers.publish import status_documents
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.replica_specs import replica_spec
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import Body
+from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Observation, Phase, Workers, replica_id
+from tidemark_operator.resources.conditions import replica as replica_conditions
+from tidemark_operator.resources.conditions.instance import ReplicaTrouble
+from tidemark_operator.resources.conditions.replica import (
+    Answering,
+    Down,
+    ExecutorFacts,
+    Process,
+    ReplicaFacts,
+    Starting,
+)
+from tidemark_operator.resources.manifest.replica import ComputeReplica
+from tidemark_protocol.ids import ReplicaId
+
+SHOWN = 3
+"""Names in a message."""
+NOT_STARTED = ("NotStarted", "the process has not been started")
+
+
+def replica_status_of(world: World, key: Key, body: Body, now: status_documents.Now) -> dict[str, Any]:
+    """Of the process that serves; of the one beside it a condition."""
+    replica = ComputeReplica.parse(body)
+    running = world.running(key.namespace, replica.instance)
+    observed = world.orchestrator.observe(replica.meta.uid)
+    serving = observed[0] if observed else None
+    id = replica_id(key.name, serving.shape if serving else "")
+    state = running.replicas.get(id) if running else None
+    facts = ReplicaFacts(
+        world.instance_facts(key.namespace, replica.instance),
+        replica.suspend,
+        _process(world, replica, body, running, serving),
+        _beside(world, replica, body, running, observed[1]) if len(observed) > 1 else None,
+        _executors(serving.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
+        if serving and serving.executors
+        else None,
+        left=bool(observed),
+    )
+    online = state is not None and state.online
+    installed, hydrated = hydrated_on(running, id)
+    return status_documents.replica_status(
+        now,
+        replica_conditions.replica_conditions(facts),
+        _incarnation(serving),
+        dataflows=installed if online else None,
+        dataflows_hydrated=hydrated if online else None,
+        hydrations=state.description.hydrations if state and state.description and online else None,
+    )
+
+
+def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[int, int]:
+    """Dataflows installed on the replica, and hydrated there."""
+    if running is None:
+        return 0, 0
+    dataflows = running.core.dataflows
+    there = [dataflows.collections_of(o) for o in dataflows.owners()]
+    there = [cs for cs in there if all(_is_there(c, replica) for c in cs)]
+    return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
+
+
+def _is_there(collection: Collection, replica: ReplicaId) -> bool:
+    """Or should be, and is not, as its image is too old."""
+    on = collection.replicas.get(replica)
+    return on is not None and (not on.left_out or bool(on.lacks)) and not collection.dropped
+
+
+def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
+    """What its image does not know, and for which Dataflows that is needed; empty where it knows all."""
+    if running is None:
+        return ""
+    dataflows, found = running.core.dataflows, dict[str, frozenset[str]]()
+    for collection in dataflows.collections():
+        on, dataflow = collection.replicas.get(replica), dataflows.get(collection.owner)
+        if on is not None and on.lacks and dataflow is not None and not dataflow.dropped:
+            found[dataflow.description.name] = on.lacks
+    if not found:
+        return ""
+    names, words = sorted(found), sorted(frozenset().union(*found.values()))
+    return f"its image does not know {', '.join(words)}, and computes nothing of {_some(names)}"
+
+
+def _process(
+    world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation | None
+) -> Process:
+    if observed is None:
+        instance = world.instance(replica.meta.namespace, replica.instance)
+        refusal = world.orchestrator.refusal(replica_spec(replica, instance))
+        if refusal:
+            return Down("NotSupported", refusal)
+        uncertified = world.peers.refusal(replica.meta)
+        return Down(*(("CertificateRefused", uncertified) if uncertified else NOT_STARTED))
+    id = replica_id(replica.meta.name, observed.shape)
+    state = running.replicas.get(id) if running else None
+    if state is not None and state.online:
+        return Answering(*hydrated_on(running, id), lacking_on(running, id))
+    return _down(observed, state.last_error if state else "", names_of(body, observed.shape))
+
+
+def _beside(
+    world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation
+) -> Process:
+    """One that answers, and has not the executors that it computes with, is as good as down."""
+    process = _process(world, replica, body, running, observed)
+    if not isinstance(process, Answering) or observed.executors is None:
+        return process
+    id = replica_id(replica.meta.name, observed.shape)
+    executors = _executors(observed.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
+    if executors.reason and executors.running < executors.wanted:
+        return Down(executors.reason, f"{executors.count}: {executors.message}")
+    return process
+
+
+def _down(observed: Observation, last_error: str, hydrating: list[str]) -> Process:
+    """`hydrating`: Dataflows that were in its slots, which may be what it ended of."""
+    if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
+        last = observed.last_exit
+        code = "" if last.code is None else f" with exit code {last.code}"
+        return Down(
+            last.reason,
+            f"the process ended{code}{_while(hydrating)}, {observed.restarts} restarts so far; it is started again"
+            f"{_remedy(last.reason)}",
+        )
+    if observed.trouble is not None:
+        return Down(observed.trouble.reason, observed.trouble.message)
+    if observed.phase is Phase.STOPPING:
+        return Down("Stopping", "the process is being stopped")
+    if observed.phase is Phase.RUNNING and last_error:
+        return Down("NotConnected", f"the process runs, but does not answer: {last_error}")
+    return Starting()
+
+
+def _while(hydrating: list[str]) -> str:
+    return f" while it hydrated {_some(hydrating)}" if hydrating else ""
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _remedy(reason: str) -> str:
+    if reason == NO_EXECUTORS:
+        return "; no executor of it ever came up: the condition ExecutorsReady says how the last one ended"
+    return "; give it more memory: spec.resources.limits.memory" if reason == "OOMKilled" else ""
+
+
+def _executors(workers: Workers, refused: ReplicaTrouble | None) -> ExecutorFacts:
+    """What keeps one from running, or from being made; where nothing is known to, what ended the last one."""
+    trouble, lost = workers.trouble or refused or workers.lost, workers.lost
+    return ExecutorFacts(
+        workers.wanted,
+        workers.running,
+        trouble.reason if trouble else "",
+        trouble.message if trouble else "",
+        f"{lost.message} ({lost.reason})" if lost else "",
+    )
+
+
+def _incarnation(observed: Observation | None) -> status_documents.Incarnation | None:
+    if observed is None or observed.incarnation is None:
+        return None
+    last = observed.last_exit
+    return status_documents.Incarnation(
+        observed.incarnation,
+        observed.started_at_ms,
+        observed.restarts,
+        status_documents.LastExit(last.reason, last.code, last.at_ms) if last else None,
+    )

@@ -1,0 +1,307 @@
+"""Statuses from what the operator knows: one builder per kind, over the facts of `resources`. Nothing here acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidemark_operator.catalogue.registry import DataflowState, HeldBack, PendingRevision, SourceState, name_of
+from tidemark_operator.controller.frontiers.collection import Collection, failures
+from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.fleet.incompatible_readers import told, too_old
+from tidemark_operator.fleet.quarantined_readers import why_waiting
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.publish import status_documents
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.handlers.revisions.revision_marks import revision_status
+from tidemark_operator.handlers.revisions.takeover import quarantine
+from tidemark_operator.handlers.status.replica_statuses import replica_status_of
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, INSTANCES, REPLICAS, Body, Resource
+from tidemark_operator.planning.revision import ActiveRevision
+from tidemark_operator.resources.conditions import data_source
+from tidemark_operator.resources.conditions import dataflow as dataflow_conditions
+from tidemark_operator.resources.conditions import replica as replica_conditions
+from tidemark_operator.resources.conditions.data_source import DataSourceFacts
+from tidemark_operator.resources.conditions.dataflow import ERRORING, DataflowFacts, Replacement, Stored
+from tidemark_operator.resources.conditions.instance import READY, instance_conditions, invalid_spec
+from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_operator.resources.manifest.errors import ResourceError
+from tidemark_operator.resources.manifest.instance import ComputeInstance
+from tidemark_operator.resources.manifest.replica import ComputeReplica
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.version import release
+
+SHOWN_OPERATORS = 6
+
+_KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
+    INSTANCES: (ComputeInstance.parse, (READY,)),
+    REPLICAS: (ComputeReplica.parse, replica_conditions.TYPES),
+    DATA_SOURCES: (DataSource.parse, data_source.TYPES),
+    DATAFLOWS: (Dataflow.parse, dataflow_conditions.TYPES),
+}
+
+
+def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
+    """The status that the object should have; None while there is nothing to say."""
+    now = status_documents.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
+    parse, types = _KINDS[key.resource]
+    try:
+        parse(body)
+    except ResourceError as error:
+        return status_documents.invalid_status(now, invalid_spec(types, error))
+    if key.resource == INSTANCES:
+        return _instance(world, key, now)
+    if key.resource == REPLICAS:
+        return replica_status_of(world, key, body, now)
+    if key.resource == DATA_SOURCES:
+        source = world.registry.source(key)
+        return _source(world, source, body, now) if source else None
+    dataflow = world.registry.dataflow(key)
+    return _dataflow(world, dataflow, body, now) if dataflow else None
+
+
+def _instance(world: World, key: Key, now: status_documents.Now) -> dict[str, Any]:
+    facts = world.instance_facts(key.namespace, key.name)
+    term = world.leadership.term
+    return status_documents.instance_status(now, instance_conditions(facts), facts, term, release())
+
+
+def _source(world: World, state: SourceState, body: Body, now: status_documents.Now) -> dict[str, Any]:
+    book = world.fleet.book(state.key.namespace)
+    tables = []
+    for ingested in state.pinned.tables if state.pinned else ():
+        known = book.frontiers(ingested.shard.shard_id)
+        tables.append(
+            status_documents.TableStatus(
+                ingested.table.name,
+                id=ingested.id,
+                location=ingested.shard.location,
+                columns=ingested.table.columns,
+                read_frontier=known.since if known else None,
+                write_frontier=known.upper if known and known.upper > Frontier.minimum() else None,
+            )
+        )
+    reported = bool(tables) and all(table.write_frontier is not None for table in tables)
+    report = state.report
+    files = _files(report.counters) if report else None
+    facts = DataSourceFacts(
+        instance=world.instance_facts(state.key.namespace, state.instance),
+        suspended=bool(body["spec"].get("suspend", False)),
+        deleting_used_by=_users(world, state.key, body),
+        schema_unknown_of=state.schema_unknown_of,
+        ingester=state.ingester.replica if state.ingester and reported else None,
+        failure=state.refused or state.failure,
+        refused_files=files.refused if files else 0,
+        warning=report.message if report and report.state == "running" else "",
+    )
+    ingester = state.ingester
+    return status_documents.data_source_status(
+        now,
+        data_source.data_source_conditions(facts),
+        tables,
+        ingester.term if ingester else None,
+        ingester.replica if ingester else None,
+        files,
+    )
+
+
+def _files(counters: Mapping[str, int]) -> status_documents.FileCounters | None:
+    """None for sources without files, and where not all is told."""
+    names = ("files", "waiting_files", "changed_files", "bad_files")
+    return (
+        status_documents.FileCounters(*(counters[name] for name in names))
+        if all(n in counters for n in names)
+        else None
+    )
+
+
+def _dataflow(world: World, state: DataflowState, body: Body, now: status_documents.Now) -> dict[str, Any] | None:
+    if state.marking:
+        return None
+    installed, collections = _installed(world, state, state.active)
+    pending = state.pending.mark if state.pending else None
+    coming, successors = _installed(world, state, pending)
+    running, replacement = world.running(state.key.namespace, state.instance), _replacement(state)
+    shown, exports = (coming, successors) if replacement and replacement.own else (installed, collections)
+    remembered = _remembered(exports, state, now)
+    facts = DataflowFacts(
+        instance=world.instance_facts(state.key.namespace, state.instance),
+        plan=state.plan,
+        suspended=state.suspended,
+        serving=state.active.name if state.active and installed else None,
+        deleting_used_by=_users(world, state.key, body),
+        waiting_for_inputs=_waits(world, state, shown),
+        scheduled=shown is not None and shown.scheduled,
+        exports=len(exports),
+        exports_hydrated=sum(c.hydrated for c in exports),
+        hydration=_hydration(exports) or _turn(running, exports),
+        too_old=_too_old(running, exports, now.ms) if running else "",
+        finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
+        exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
+        remembered=bool(remembered),
+        replacement=replacement,
+        quarantined=quarantine(state, pending if shown is coming and pending else state.active),
+        resting=why_waiting(running, shown) if running and shown and not all(c.hydrated for c in exports) else "",
+    )
+    verdicts = dataflow_conditions.dataflow_conditions(facts)
+    book = world.fleet.book(state.key.namespace)
+    return status_documents.dataflow_status(
+        now,
+        verdicts,
+        _exports(state.active, collections, book),
+        revision_status(state.active) if state.active else None,
+        _pending(state.pending, successors, book) if state.pending else None,
+        state.suspicions.values(),
+    )
+
+
+def _installed(
+    world: World, state: DataflowState, mark: ActiveRevision | None
+) -> tuple[Installed | None, list[Collection]]:
+    """A revision on its instance, while it is wanted there."""
+    running = world.running(state.key.namespace, state.instance)
+    installed = running.core.dataflows.get(state.installation(mark)) if running and mark else None
+    if running is None or installed is None or installed.dropped:
+        return None, []
+    return installed, running.core.dataflows.collections_of(installed.owner)
+
+
+def _replacement(state: DataflowState) -> Replacement | None:
+    """Something is to take over, or would if it could. Where what serves cannot write its table, as before an edit, it
+    is not what the spec says."""
+    if state.active is None or not (state.pending or state.edited or state.obstacle or state.outrun):
+        return None
+    why = state.obstacle or state.pending_waiting or "another revision is being prepared"
+    held = state.held_back or HeldBack(why, failed=bool(state.obstacle))
+    own = state.edited or state.active.name in state.outrun
+    return Replacement(own, held.message, held.failed)
+
+
+def _pending(
+    pending: PendingRevision, collections: list[Collection], book: ShardBook
+) -> status_documents.PendingStatus:
+    together = pending.together
+    exports = tuple(_exports(pending.mark, collections, book))
+    return status_documents.PendingStatus(revision_status(pending.mark), together.dataflow, together.revision, exports)
+
+
+def _exports(
+    mark: ActiveRevision | None, collections: list[Collection], book: ShardBook
+) -> list[status_documents.ExportStatus]:
+    if mark is None:
+        return []
+    revision = mark.revision
+    by_id = {c.id: c for c in collections}
+    exports = []
+    for export in revision.exports:
+        id = revision.export_id(export.name)
+        shard = revision.view_shard(export.name)
+        c = by_id.get(id) if id else None
+        stored = book.frontiers(shard.shard_id) if shard else None
+        exports.append(
+            status_documents.ExportStatus(
+                export.name,
+                export.kind,
+                id=id,
+                location=shard.location if shard else None,
+                columns=export.columns,
+                key=tuple(export.columns[i].name for i in export.key) if shard is None else None,
+                read_frontier=stored.since if stored else c.since if c and shard is None else None,
+                write_frontier=c.write if c else None,
+                input_frontier=c.input if c else None,
+                output_frontier=c.output if c else None,
+                hydrated=c.hydrated if c else False,
+                replicas=tuple(
+                    status_documents.ReplicaExport(
+                        name, on.hydrated, on.write, on.hydrating.percent if on.hydrating else None
+                    )
+                    for name, on in c.computing
+                )
+                if c
+                else (),
+            )
+        )
+    return exports
+
+
+def _waits(world: World, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:
+    """What holds back an installed dataflow, or its installation."""
+    running = world.running(state.key.namespace, state.instance)
+    if running is None or installed is None or installed.scheduled:
+        waiting = (state.pending_waiting,) if state.edited and state.pending_waiting else state.waiting
+        return waiting if isinstance(state.plan, Stored) and installed is None else ()
+    waited = set(running.core.dataflows.waits_for(installed))
+    description = installed.description
+    names = import_names(world.registry, state.key.namespace, description)
+    shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
+    return (*shards, *(f"index {names.get(i.id, i.id)}" for i in description.index_imports if i.id in waited))
+
+
+def _hydration(collections: Sequence[Collection]) -> str:
+    """How far a dataflow is, its exports being computed together: the whole, and the operators that are not done."""
+    known = [h for c in collections if (h := c.hydrating) is not None]
+    if not known:
+        return ""
+    furthest = max(known)
+    busy = [f"{name} {percent}%" for name, percent in furthest.operators if percent < 100]
+    more = [f"{len(busy) - SHOWN_OPERATORS} more"] if len(busy) > SHOWN_OPERATORS else []
+    return f"{furthest.percent}%" + (f" ({', '.join(busy[:SHOWN_OPERATORS] + more)})" if busy else "")
+
+
+def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str:
+    """Where it waits for one on every replica: for whom, if that one hydrates alone."""
+    if running is None or not all(any(link.is_gated(c.id) for c in exports) for link in running.core.links):
+        return ""
+    standing, slots = running.core.precautions.standing, {r: running.core.occupants(r) or () for r in running.online}
+    alone = [(name_of(o), r) for r, owners in slots.items() for o in owners if standing(o) is Standing.SUSPECT]
+    told = [f"Dataflow {name} hydrates on replica {replica}, alone, as replicas died of it" for name, replica in alone]
+    return "; ".join(["waits for its turn", *told])
+
+
+def _remembered(exports: Sequence[Collection], state: DataflowState, now: status_documents.Now) -> tuple[str, ...]:
+    """Errors that replicas told of, where none computes it now (it is left out, suspended, or no replica is there) and
+    its tables are finished: nothing has changed since."""
+    stored = (now.old.get("revision") or {}).get("name")
+    same = stored is not None and (state.active is None or stored == state.active.name)
+    was = bool((now.old.get("writeFrontier") or {}).get("finished"))
+    finished = was or (bool(exports) and all(c.write is not None and c.write.is_empty for c in exports))
+    if not same or not finished or any(c.computing for c in exports):
+        return ()
+    before = (c for c in now.old.get("conditions") or () if c["type"] == ERRORING and c["status"] == "True")
+    return tuple(c["message"] for c in before)
+
+
+def _too_old(running: RunningInstance, exports: Sequence[Collection], now_ms: int) -> str:
+    """Where none of the replicas that answer can be told of it, and none that is away is waited for."""
+    lacks = too_old(running, exports, now_ms)
+    return "" if lacks is None else f"{told(lacks)}, or take that away from it"
+
+
+def _errors(collection: Collection) -> list[str]:
+    """What replicas say is wrong with an export: the first that says so speaks for all."""
+    name = collection.id.split("/")[1]
+    for replica, on in collection.computing:
+        erroring = on.statuses.get("erroring", {})
+        if erroring.get("errors", "0") != "0":
+            return [f"{name}: {_first_error(erroring)}"]
+        for failure in failures(on):
+            return [f"{name}: {failure} on replica {replica}"]
+    return []
+
+
+def _first_error(erroring: Mapping[str, str]) -> str:
+    """How many errors there are, and one of them: the code, and the expression or file that it comes from."""
+    place = f" in {erroring['expression']}" if erroring.get("expression") else ""
+    others = int(erroring["errors"]) - 1
+    return f"{erroring.get('code', 'error')}{place}" + (f", and {others} more" if others else "")
+
+
+def _users(world: World, key: Key, body: Body) -> tuple[str, ...]:
+    if "deletionTimestamp" not in body["metadata"]:
+        return ()
+    return tuple(f"{DATAFLOWS.kind} {user.name}" for user in world.registry.users(key))

@@ -1,0 +1,1 @@
+"""Watches of the API server, as events for the reconcile loop."""

@@ -1,0 +1,87 @@
+"""Live frontiers of every table and export, as the controller knows them at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, OperatorHydration, ReplicaFrontiers
+
+
+def frontiers(world: World, namespace: str, all_namespaces: bool) -> FrontiersReply:
+    keys = [key for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in world.cache.all(resource)]
+    namespaces = sorted({key.namespace for key in keys}) if all_namespaces else [namespace]
+    collections = [c for place in namespaces for c in _namespace(world, place)]
+    return FrontiersReply(collections=collections, now=now_ms())
+
+
+def _namespace(world: World, namespace: str) -> Iterator[CollectionFrontiers]:
+    for source in sorted(world.registry.sources(namespace), key=lambda s: s.key.name):
+        yield from _tables(world, source)
+    for dataflow in sorted(world.registry.dataflows(namespace), key=lambda d: d.key.name):
+        yield from _exports(world, dataflow)
+
+
+def _tables(world: World, state: SourceState) -> Iterator[CollectionFrontiers]:
+    book = world.fleet.book(state.key.namespace)
+    for ingested in state.pinned.tables if state.pinned else ():
+        known = book.frontiers(ingested.shard.shard_id)
+        yield CollectionFrontiers(
+            namespace=state.key.namespace,
+            name=f"{state.key.name}.{ingested.table.name}",
+            kind="table",
+            id=ingested.id,
+            read=_number(known.since if known else None),
+            write=_number(known.upper if known else None),
+            hydrated=known is not None and known.upper > Frontier.minimum(),
+        )
+
+
+def _exports(world: World, state: DataflowState) -> Iterator[CollectionFrontiers]:
+    running = world.running(state.key.namespace, state.instance)
+    for export in state.active.revision.exports if state.active else ():
+        assert state.active is not None
+        id = state.active.revision.export_id(export.name)
+        collection = running.core.dataflows.collection(id) if running and id else None
+        shard = state.active.revision.view_shard(export.name)
+        stored = world.fleet.book(state.key.namespace).frontiers(shard.shard_id) if shard else None
+        yield CollectionFrontiers(
+            namespace=state.key.namespace,
+            name=f"{state.key.name}.{export.name}",
+            kind=export.kind,
+            id=id or "",
+            read=_number(stored.since if stored else collection.since if collection and shard is None else None),
+            write=_number(collection.write if collection else None),
+            input=_number(collection.input if collection else None),
+            output=_number(collection.output if collection else None),
+            hydrated=collection is not None and collection.hydrated,
+            hydrated_percent=collection.hydrating.percent if collection and collection.hydrating else None,
+            replicas=_replicas(collection) if collection else (),
+        )
+
+
+def _replicas(collection: Collection) -> list[ReplicaFrontiers]:
+    return [_replica(name, on) for name, on in collection.computing]
+
+
+def _replica(name: ReplicaId, on: OnReplica) -> ReplicaFrontiers:
+    hydrating = on.hydrating
+    operators = hydrating.operators if hydrating else ()
+    return ReplicaFrontiers(
+        replica=name,
+        write=_number(on.write),
+        input=_number(on.input),
+        output=_number(on.output),
+        hydrated_percent=hydrating.percent if hydrating else None,
+        operators=[OperatorHydration(name=operator, percent=percent) for operator, percent in operators],
+    )
+
+
+def _number(frontier: Frontier | None) -> int | None:
+    return None if frontier is None else frontier.encode()

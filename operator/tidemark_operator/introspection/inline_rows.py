@@ -1,0 +1,75 @@
+"""A planned query over relations that are no shards: their rows go into the plan.
+
+    Import tidemark_introspection.frontiers        ──►   Constant (one row per relation of the namespace)
+    Get tidemark_introspection.frontiers ...             Get tidemark_introspection.frontiers ...
+
+So whatever SQL may be asked of tables may be asked of them, also beside tables; and a replica computes it. Rows that
+the filter leaves out (WHERE dataflow = 'revenue') are not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemark_operator.introspection.relations import Wanted
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Planned, PlannedExport, PlannedOneShot, PlannedPeek
+from tidemark_protocol.plan.dataflow import BuildDesc, SourceImport
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
+from tidemark_protocol.plan.lir import Constant, Mfp, Plan
+from tidemark_protocol.plan.map_filter_project import MapFilterProject
+from tidemark_protocol.types import STRING, Column
+
+RESULT = GlobalId("query/result")
+Rows = Callable[[GlobalId, Wanted], Constant | None]
+
+
+def inlined(planned: PlannedPeek | PlannedOneShot, rows: Rows) -> PlannedPeek | PlannedOneShot:
+    """`rows`: what is in a relation, None for one that is a table or an export. What reads none stays as it is."""
+    if isinstance(planned, PlannedOneShot):
+        return replace(planned, planned=_with_rows(planned.planned, rows))
+    constant = rows(planned.relation, _wanted(planned.mfp))
+    return planned if constant is None else _one_shot(planned, constant)
+
+
+def _with_rows(planned: Planned, rows: Rows) -> Planned:
+    found = {source.id: rows(source.id, _wanted_of(source)) for source in planned.source_imports}
+    built = [BuildDesc(s.id, _imported(s, c)) for s in planned.source_imports if (c := found[s.id]) is not None]
+    return replace(
+        planned,
+        source_imports=tuple(s for s in planned.source_imports if found[s.id] is None),
+        objects=(*built, *planned.objects),
+    )
+
+
+def _imported(source: SourceImport, constant: Constant) -> Plan:
+    """The columns that the plan reads, through the import's own filter."""
+    read = Mfp(constant, MapFilterProject(constant.schema, projection=source.columns))
+    return read if source.mfp is None else Mfp(read, source.mfp)
+
+
+def _wanted_of(source: SourceImport) -> Wanted:
+    """By the places that its columns have in the relation."""
+    return {} if source.mfp is None else {source.columns[at]: text for at, text in _wanted(source.mfp).items()}
+
+
+def _wanted(mfp: MapFilterProject) -> Wanted:
+    """What the filter says that columns are equal to; of two texts for one column, which no row has, either."""
+    equal = (p.arguments for p in mfp.predicates if isinstance(p, Call) and p.function == "=")
+    sides = (pair for two in equal for pair in (two, two[::-1]))
+    return {
+        column.index: value.value
+        for column, value in sides
+        if isinstance(column, ColumnRef) and column.index < len(mfp.input)
+        if isinstance(value, Literal) and value.type == STRING and value.value is not None
+    }
+
+
+def _one_shot(peek: PlannedPeek, constant: Constant) -> PlannedOneShot:
+    """What would have read rows that are there makes them first."""
+    held = tuple(Column(f"c{at}", c.type, c.nullable) for at, c in enumerate(peek.columns))
+    export = PlannedExport("result", "index", RESULT, held, tuple(range(len(held))))
+    objects = (BuildDesc(RESULT, Mfp(constant, peek.mfp)),)
+    planned = Planned((), objects, (export,), (peek.relation,), "")
+    return PlannedOneShot(planned, peek.finishing, peek.columns[: peek.finishing.shown])

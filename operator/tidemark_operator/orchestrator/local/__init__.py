@@ -1,0 +1,1 @@
+"""Replicas and the planner as local processes."""

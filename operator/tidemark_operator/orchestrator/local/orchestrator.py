@@ -1,0 +1,197 @@
+"""Replicas and the planner as local subprocesses, each in a session and a folder of its own, that outlive the operator.
+
+    STATE/replicas/<uid>/     home of a replica (see process_record.py)
+    STATE/planner/            home of the planner
+    STATE/certificates/       with --mutual-tls (certificates/files.py)
+    STATE/stores/             credentials for object stores (reconcile/store_secrets.py), a folder for each Secret
+    SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
+
+A next operator finds the homes, adopts what runs in the shape that is wanted, and drops what has no resource any more.
+Socket paths must stay under 107 bytes, so where STATE is long they are in a folder of the system's for temporary files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from tidemark_operator.certificates.files import FileStore, path_of
+from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
+from tidemark_operator.certificates.names import replica_secret
+from tidemark_operator.certificates.store import Place
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.orchestrator.interface import STORE_SETTINGS, Observation, ReplicaSpec
+from tidemark_operator.orchestrator.local.process_record import Home
+from tidemark_operator.orchestrator.local.supervised_process import Child, Shape
+from tidemark_operator.resources.manifest.replica import UpdateStrategy
+
+STEP_SECONDS = 0.25
+MAX_SOCKET_BYTES = 100
+PLANNER = "planner"
+REPLICAS = "replicas"
+# what a child may see of our environment: how to find programs and libraries, and nothing that could be a secret
+PASSED_ON = (
+    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
+    "PYSPARK_PYTHON", "LD_LIBRARY_PATH",
+)  # fmt: skip
+# what a replica is told besides, since it reads and writes the shards: where the object store is,
+STORE = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP")
+# and who it is there, unless a Secret says that
+WHO = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
+)  # fmt: skip
+
+
+class ProcessOrchestrator:
+    def __init__(
+        self,
+        state: Path,
+        environment: Mapping[str, str] = os.environ,
+        planner: bool = True,
+        certificates: Path | None = None,
+    ) -> None:
+        """`planner` False: one runs elsewhere, and none here. `certificates`: where children find theirs."""
+        self._state, self._certificates, self.news = state.absolute(), certificates, asyncio.Event()
+        self._sockets = socket_folder(self._state)
+        self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
+        self._store = {name: environment[name] for name in STORE if name in environment}
+        self._who = {name: environment[name] for name in WHO if name in environment}
+        self.stores = FileStore(self._state / "stores")
+        for folder in (self._state, self._replicas):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._children = {home.name: Child(Home(home)) for home in sorted(self._replicas.iterdir())}
+        self._planner = Child(Home(self._state / PLANNER))
+        self._planner.want(self._planner_shape() if planner else None)
+
+    @property
+    def planner_address(self) -> str:
+        return f"unix://{self._socket(PLANNER)}"
+
+    def kill_planner(self) -> None:
+        """For a plan that takes too long: the planner has no state worth keeping."""
+        self._planner.kill()
+
+    async def adopt(self) -> None:
+        """Their homes were read when this was made."""
+
+    def refusal(self, replica: ReplicaSpec) -> str | None:
+        """A process has no volumes of its own, and one machine no executors on others."""
+        pod = replica.pod
+        asked = {
+            "executors": pod.executors.instances,
+            "scratch.claimName": pod.scratch.claim,
+            "volumes": pod.volumes,
+            "resources.requests": pod.requests.cpu or pod.requests.memory,
+            "updateStrategy: Surge": replica.strategy is UpdateStrategy.SURGE,
+        }
+        names = ", ".join(f"spec.{name}" for name, given in asked.items() if given)
+        return (
+            f"replicas are processes of the operator's machine, which have no {names}: leave it out" if names else None
+        )
+
+    def observe_planner(self) -> Observation:
+        return self._planner.observe()
+
+    def explain_planner(self) -> str:
+        """Why the planner does not answer, as far as its process tells; empty where nothing is known."""
+        last = self.observe_planner().last_exit
+        if last is None:
+            return ""
+        return (
+            f"its process ended last with exit code {last.code}; it is started again (log: {self._state / PLANNER}/log)"
+        )
+
+    def ensure(self, replica: ReplicaSpec) -> None:
+        child = self._children.setdefault(replica.key, Child(Home(self._replicas / replica.key)))
+        child.want(self._replica_shape(replica))
+
+    def drop(self, key: str) -> None:
+        if child := self._children.get(key):
+            child.want(None)
+
+    def retain(self, keys: Collection[str]) -> None:
+        for key in self._children.keys() - set(keys):
+            self.drop(key)
+
+    def observe(self, key: str) -> tuple[Observation, ...]:
+        child = self._children.get(key)
+        return (child.observe(),) if child else ()
+
+    def take_over(self, key: str) -> None:
+        """There is never more than one process of a replica."""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.to_thread(self.step, int(time.time() * 1000))
+            self.news.set()
+            await asyncio.sleep(STEP_SECONDS)
+
+    def step(self, now_ms: int) -> None:
+        """One look at every child."""
+        self._planner.step(now_ms)
+        for key, child in list(self._children.items()):
+            child.step(now_ms)
+            if child.is_gone:
+                child.remove()
+                self._socket(key).unlink(missing_ok=True)
+                del self._children[key]
+
+    @property
+    def _replicas(self) -> Path:
+        return self._state / REPLICAS
+
+    def _socket(self, key: str) -> Path:
+        return self._sockets / hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    def _replica_shape(self, replica: ReplicaSpec) -> Shape:
+        socket = self._socket(replica.key)
+        scratch = self._replicas / replica.key / "scratch"
+        command = replica_command(replica, f"unix://{socket}", scratch)
+        command += self._tls(Place(replica_secret(replica.name), replica.namespace))
+        environment = {**self._environment, **self._store}
+        if not replica.pod.credentials:
+            return Shape(command, {**environment, **self._who}, socket)
+        folder = str(self.stores.path(Place(replica.pod.credentials, replica.namespace)))
+        return Shape(command, {**environment, STORE_SETTINGS: folder}, socket, told=(folder,))
+
+    def _planner_shape(self) -> Shape:
+        socket = self._socket(PLANNER)
+        scratch = Home(self._state / PLANNER).scratch
+        command = (sys.executable, "-m", "tidemark_planner", "--listen", f"unix://{socket}", "--scratch", str(scratch))
+        return Shape(command + self._tls(Place(PLANNER_CERTIFICATE)), self._environment, socket)
+
+    def _tls(self, place: Place) -> tuple[str, ...]:
+        return () if self._certificates is None else ("--tls-dir", str(path_of(self._certificates, place)))
+
+
+def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[str, ...]:
+    """How a replica is started."""
+    options = {
+        "--listen": listen,
+        "--scratch": str(scratch),
+        "--name": f"{replica.namespace}/{replica.name}",
+        "--cores": str(replica.cores),
+        "--memory": str(replica.memory_bytes),
+    }
+    told = (word for option in options.items() for word in option)
+    return (sys.executable, "-m", "tidemark_replica", *told, *replica.engine)
+
+
+def socket_folder(state: Path) -> Path:
+    """A 0700 folder for sockets whose paths are short enough; raises OperatorError if it is somebody else's."""
+    folder = state / "s"
+    if len(os.fsencode(folder)) + 17 > MAX_SOCKET_BYTES:
+        name = hashlib.sha256(os.fsencode(state)).hexdigest()[:12]
+        folder = Path(tempfile.gettempdir()) / f"tidemark-{os.getuid()}-{name}"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise OperatorError(f"{folder} must belong to this user alone (mode 0700): replicas listen there")
+    return folder

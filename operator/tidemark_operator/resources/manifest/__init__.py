@@ -1,0 +1,1 @@
+"""Manifests of the four kinds as typed views."""

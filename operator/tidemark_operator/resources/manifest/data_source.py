@@ -1,0 +1,87 @@
+"""DataSource: tables that change, ingested into shards at a common tick.
+
+`source` is what the protocol calls a SourceSpec, so that nothing is translated twice on the way to the replica:
+
+    spec.loadGenerator.tpch  ->  TpchSource       eight tables, generated
+    spec.files               ->  FilesSource      one table for each entry, read from a directory (`file_table`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from tidemark_operator.resources.manifest.durations import duration_ms
+from tidemark_operator.resources.manifest.errors import InvalidValue, MissingField
+from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_operator.resources.manifest.file_table import parse_file_table
+from tidemark_operator.resources.manifest.locations import local_path
+from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
+from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec, TpchSource
+
+KIND = "DataSource"
+PLURAL = "datasources"
+
+
+class DeletionPolicy(Enum):
+    """What becomes of tables when the object that made them is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    meta: Meta
+    instance: InstanceName
+    tick_ms: int
+    source: SourceSpec
+    suspend: bool
+    deletion_policy: DeletionPolicy
+    adopt: bool
+    """Whether tables of an earlier DataSource of this name are gone on with."""
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> DataSource:
+        spec = spec_of(body)
+        return cls(
+            meta=Meta.parse(body),
+            instance=InstanceName(spec.text("instance")),
+            tick_ms=duration_ms(spec, "tick", 100, 3_600_000, "1s"),
+            source=_source(spec),
+            suspend=spec.flag("suspend", False),
+            deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
+            adopt=spec.flag("adopt", False),
+        )
+
+
+def _source(spec: Fields) -> SourceSpec:
+    if spec.has("loadGenerator") == spec.has("files"):
+        raise InvalidValue(spec.path, "exactly one kind of source must be given: loadGenerator or files")
+    if spec.has("files"):
+        return _files(spec.child("files"))
+    generator = spec.child("loadGenerator")
+    if not generator.has("tpch"):
+        raise MissingField(generator.at("tpch"))
+    return _tpch(generator.child("tpch"))
+
+
+def _files(fields: Fields) -> FilesSource:
+    directory = local_path(fields, "path")
+    tables = tuple(parse_file_table(table, directory) for table in fields.children("tables"))
+    if not tables:
+        raise MissingField(fields.at("tables"))
+    return FilesSource(tables)
+
+
+def _tpch(fields: Fields) -> TpchSource:
+    # as decimal text: a float would not be the same on both sides of the wire for sure
+    scale_factor = Decimal(repr(fields.number("scaleFactor", 0.01))).normalize()
+    return TpchSource(
+        scale_factor=format(scale_factor, "f"),
+        transactions_per_second=fields.integer("transactionsPerSecond", 10),
+        seed=fields.integer("seed", 1),
+    )

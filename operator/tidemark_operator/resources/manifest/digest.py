@@ -1,0 +1,51 @@
+"""spec_digest: has anything changed that a plan is made from?
+
+It decides whether to plan anew, no more: what the replicas compute has an identity of its own (plan_digest), so
+an edit of white space is planned again, found to be the same plan, and rehydrates nothing. Labels, `readPolicy`,
+`suspend` and `deletionPolicy` are not part of it; the two ways to write a Dataflow with one export are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NewType
+
+from tidemark_operator.resources.manifest.dataflow import Dataflow
+from tidemark_protocol.messages.planning import ExportRequest
+
+SpecDigest = NewType("SpecDigest", str)
+
+_FORMAT = 1
+"""Raised when the meaning of a field changes, so that digests of old and new differ."""
+
+
+def spec_digest(dataflow: Dataflow) -> SpecDigest:
+    text = json.dumps(_semantic_fields(dataflow), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return SpecDigest("sha256:" + hashlib.sha256(text.encode()).hexdigest())
+
+
+def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
+    """What came later is left out where it is absent: digests that are stored stay as they are."""
+    fields: dict[str, Any] = {
+        "format": _FORMAT,
+        "dialect": dataflow.dialect.value,
+        "asOf": dataflow.as_of,
+        # views in order: one may name an earlier one
+        "views": [[view.name, view.sql] for view in dataflow.views],
+        # exports by name: their order means nothing
+        "exports": {export.name: _export(export) for export in dataflow.exports},
+    }
+    if dataflow.until is not None:
+        fields["until"] = dataflow.until
+    if (refresh := dataflow.refresh) is not None:
+        fields["refresh"] = [refresh.every_ms, refresh.aligned_to, refresh.at]
+    return fields
+
+
+def _export(export: ExportRequest) -> dict[str, Any]:
+    fields: dict[str, Any] = {"kind": export.kind, "from": export.view, "key": export.key}
+    if (task := export.task) is not None:
+        fields |= {"watch": task.watch, "delete": task.delete}
+        fields["columns"] = [[c.name, str(c.type)] for c in task.columns] if task.columns else None
+    return fields

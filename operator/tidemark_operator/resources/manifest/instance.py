@@ -1,0 +1,76 @@
+"""ComputeInstance: where shards live, and how far back they can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark_operator.resources.manifest.durations import duration_ms
+from tidemark_operator.resources.manifest.errors import InvalidValue
+from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_operator.resources.manifest.locations import shard_location
+from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
+from tidemark_operator.resources.manifest.quantities import size_bytes
+from tidemark_protocol.messages.replica_settings import LogLevel
+
+KIND = "ComputeInstance"
+PLURAL = "computeinstances"
+
+DEFAULT_LAG = "60s"
+DEFAULT_RESULT_SIZE = "1Gi"
+_MOST_LAG_MS = 720 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """The read frontier (since) trails the write frontier (upper) by `lag_ms`."""
+
+    lag_ms: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> ReadPolicy:
+        return cls(duration_ms(fields, "lag", 0, _MOST_LAG_MS, DEFAULT_LAG))
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInstance:
+    meta: Meta
+    location: str
+    """A plain absolute path, or s3://bucket/prefix. Shards are below it, by namespace, name and export."""
+    credentials: str
+    """The Secret by which replicas are known to the object store; empty: none."""
+    read_policy: ReadPolicy
+    hydration_concurrency: int
+    """How many dataflows a replica hydrates at a time."""
+    log_level: LogLevel
+    """Of its replicas."""
+    max_result_bytes: int
+    """A query whose answer takes more is refused."""
+    suspend: bool
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> ComputeInstance:
+        spec = spec_of(body)
+        storage = spec.child("storage")
+        return cls(
+            meta=Meta.parse(body),
+            location=shard_location(storage, "location"),
+            credentials=_secret_name(storage),
+            read_policy=ReadPolicy.parse(spec.child("readPolicy")),
+            hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
+            log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),
+            max_result_bytes=size_bytes(spec, "maxResultSize", DEFAULT_RESULT_SIZE, ("1Mi", "8Gi")),
+            suspend=spec.flag("suspend", False),
+        )
+
+    @property
+    def name(self) -> InstanceName:
+        return InstanceName(self.meta.name)
+
+
+def _secret_name(storage: Fields) -> str:
+    name = storage.text("secretName", "")
+    if name and not storage.text("location").startswith("s3://"):
+        raise InvalidValue(storage.at("secretName"), "is for a location in an object store (s3://bucket/prefix)")
+    return name

@@ -1,0 +1,76 @@
+"""Places: of files on a disk, and of shards, which may be in an object store, too.
+
+/var/lib/tidemark/  ->  /var/lib/tidemark        file:///data/a%20b  ->  /data/a b        for files and shards
+s3://bucket/tables/ ->  s3://bucket/tables                                                for shards alone
+/etc/tidemark/tls   ->  refused                                                           for files: they are the pod's
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+from tidemark_operator.resources.manifest.errors import InvalidValue
+from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_protocol.forbidden_source_folders import own_folder
+
+_S3 = "s3://"
+# what S3 calls safe: no such name means anything in a URL, so a location is the same in all tools
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_SEGMENT = re.compile(r"[A-Za-z0-9!_.*()=-]+")
+
+
+def local_path(fields: Fields, name: str) -> str:
+    """The path at `name`, without a slash at its end."""
+    text, at = fields.text(name), fields.at(name)
+    need = "must be an absolute path or a file:/// URL (files are not read from object stores by this version)"
+    return readable(at, _checked_path(at, text, need))
+
+
+def readable(at: str, path: str) -> str:
+    """The path, if files may be read there."""
+    if folder := own_folder(path):
+        raise InvalidValue(
+            at, f"{path!r:.200} is in {folder}, whose files are the pod's own; put files elsewhere, such as /data"
+        )
+    return path
+
+
+def shard_location(fields: Fields, name: str) -> str:
+    """The same, or s3://bucket/prefix."""
+    text, at = fields.text(name), fields.at(name)
+    if not text.startswith(_S3):
+        return _checked_path(at, text, "must be an absolute path, a file:/// URL or s3://bucket/prefix")
+    bucket, *prefix = text.removeprefix(_S3).removesuffix("/").split("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise InvalidValue(at, f"must name a bucket, as s3://bucket/prefix does: {_safe(text)!r:.200}")
+    if {".", ".."} & set(prefix) or not all(_SEGMENT.fullmatch(segment) for segment in prefix):
+        raise InvalidValue(
+            at, f"must be s3://bucket/prefix, the prefix of letters, digits and !_.*()=-: {_safe(text)!r:.200}"
+        )
+    return f"{_S3}{'/'.join((bucket, *prefix))}"
+
+
+def _checked_path(at: str, text: str, need: str) -> str:
+    path = _path_of(at, text, need).rstrip("/")
+    if not path:
+        raise InvalidValue(at, "must not be the root directory")
+    if {".", ".."} & set(path.split("/")):
+        raise InvalidValue(at, f"must not contain '.' or '..' segments: {text!r:.200}")
+    return path
+
+
+def _path_of(at: str, text: str, need: str) -> str:
+    if text.startswith("/"):
+        return text
+    if not text.startswith("file:///"):
+        raise InvalidValue(at, f"{need}, not {_safe(text)!r:.200}")
+    url = urlsplit(text)
+    if url.query or url.fragment:
+        raise InvalidValue(at, f"must be a plain file:/// URL, without ? or #: {text!r:.200}")
+    return unquote(url.path)
+
+
+def _safe(text: str) -> str:
+    """Without what stands before an @ or behind a ?: people put credentials there."""
+    return re.sub(r"\?.*", "?***", re.sub(r"//[^/]*@", "//***@", text), flags=re.DOTALL)

@@ -1,0 +1,52 @@
+"""What all four kinds share: their identity, and what the API server keeps of their life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NewType
+
+from tidemark_operator.resources.manifest.fields import Fields
+
+GROUP = "compute.tidemark.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+RELEASE = f"{GROUP}/release"
+"""Of a Dataflow: any new value takes it out of quarantine."""
+
+Namespace = NewType("Namespace", str)
+Uid = NewType("Uid", str)
+InstanceName = NewType("InstanceName", str)
+"""The name of a ComputeInstance. The kinds that name one are in its namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """An object's identity. `uid` tells it from an earlier or later one of the same name."""
+
+    namespace: Namespace
+    name: str
+    uid: Uid
+    generation: int
+    """Counts the edits of `spec`; conditions carry it as `observedGeneration`."""
+    resource_version: str
+    deleting: bool
+    finalizers: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> Meta:
+        fields = Fields(body, "").child("metadata")
+        return cls(
+            namespace=Namespace(fields.text("namespace")),
+            name=fields.text("name"),
+            uid=Uid(fields.text("uid")),
+            generation=fields.integer("generation"),
+            resource_version=fields.text("resourceVersion"),
+            deleting=fields.has("deletionTimestamp"),
+            finalizers=fields.texts("finalizers"),
+        )
+
+
+def spec_of(body: Mapping[str, Any]) -> Fields:
+    return Fields(body, "").child("spec")

@@ -1,0 +1,54 @@
+"""ComputeReplica: one Spark application that runs every dataflow of its instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from tidemark_operator.resources.manifest.errors import InvalidValue
+from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
+from tidemark_operator.resources.manifest.pods import PodFields, Resources
+
+KIND = "ComputeReplica"
+PLURAL = "computereplicas"
+
+_MOST_NAME = 40
+
+
+class UpdateStrategy(Enum):
+    """What happens to the process when its shape changes; by default what its orchestrator does best."""
+
+    SURGE = "Surge"
+    """The new one hydrates beside the old one, and then takes its place."""
+    RECREATE = "Recreate"
+    """The old one ends before the new one starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeReplica:
+    meta: Meta
+    instance: InstanceName
+    resources: Resources
+    """Of the Spark driver, its Python workers included. A change, as of `pod`, needs another process."""
+    pod: PodFields
+    strategy: UpdateStrategy | None
+    spark_only: bool
+    """Nothing is computed outside Catalyst and Spark jobs; a change needs another process."""
+    suspend: bool
+
+    @classmethod
+    def parse(cls, body: Mapping[str, Any]) -> ComputeReplica:
+        meta, spec = Meta.parse(body), spec_of(body)
+        if len(meta.name) > _MOST_NAME:
+            raise InvalidValue("metadata.name", f"must be at most {_MOST_NAME} characters, not {len(meta.name)}")
+        return cls(
+            meta=meta,
+            instance=InstanceName(spec.text("instance")),
+            resources=Resources.parse(spec.child("resources")),
+            pod=PodFields.parse(spec),
+            strategy=spec.choice("updateStrategy", UpdateStrategy) if spec.has("updateStrategy") else None,
+            spark_only=spec.flag("sparkOnly", False),
+            suspend=spec.flag("suspend", False),
+        )

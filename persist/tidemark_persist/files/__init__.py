@@ -1,0 +1,1 @@
+"""The data files of a shard: written, read, pruned and consolidated."""

@@ -1,0 +1,150 @@
+"""A part: a file to read, and between which times.
+
+Listings (`snapshot_parts`, `listen`) are exact at one version of the table: they name files, and the files
+never change. A compaction that comes later writes other files and leaves these to be vacuumed after a grace
+period (or a lease); so a listing stays exact while it is being read, wherever that happens.
+
+Parts travel to other processes as pickles or JSON. They do not carry credentials.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_persist.errors import PartGone
+from tidemark_persist.files.pruning import Condition, may_meet
+from tidemark_persist.log.entry import DataFile
+from tidemark_persist.schema import TIME
+from tidemark_persist.storage.storage import Storage
+from tidemark_persist.times import Time
+
+BATCH_ROWS = 65_536
+STRETCH_BYTES = 1 << 26
+"""So much of a file is asked for at a time: what Arrow fetches ahead of the rows, it holds until it is asked again."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The updates of one file whose time is in `[lower, upper)`.
+
+    `path` is relative to the shard's `location`, and `size` is the whole file's. `rows` is about how many will be
+    read (-1: unknown): the file's, by the share of its times.
+    """
+
+    location: str
+    path: str
+    lower: Time
+    upper: Time
+    rows: int
+    size: int
+
+    def to_json(self) -> str:
+        """One line of JSON; `from_json` reads it."""
+        return json.dumps(vars(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Part:
+        """The part that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
+    """The file's share of `[lower, upper)`."""
+    first, end = max(lower, file.min_time), min(upper, file.max_time + 1)
+    rows = -(-file.rows * (end - first) // (file.max_time + 1 - file.min_time)) if file.rows > 0 else file.rows
+    return Part(location, file.path, lower, upper, rows, file.size)
+
+
+def read_part(
+    part: Part,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = BATCH_ROWS,
+    turn: tuple[int, int] = (0, 1),
+    conditions: Sequence[Condition] = (),
+) -> Iterator[pa.RecordBatch]:
+    """The part's updates, neither consolidated nor moved in time, one batch after the other.
+
+    Raises PartGone where its file is not there any more. Row groups outside the times are not read. `columns` selects
+    among the table's; all of them by default. With `turn` (i, n) only every n-th row group is read, from the i-th on:
+    so n readers share a part. Rows that do not meet all of the `conditions` may be left out, error rows excepted.
+    """
+    try:
+        storage = Storage(part.location, storage_options)
+        yield from _batches(part, storage, columns, batch_rows, turn, conditions)
+    except FileNotFoundError as error:  # in an object store also later on: each row group is a request of its own
+        raise PartGone(
+            f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
+            "takes longer than the grace period of vacuum)"
+        ) from error
+
+
+def _batches(
+    part: Part,
+    storage: Storage,
+    columns: Sequence[str] | None,
+    batch_rows: int,
+    turn: tuple[int, int],
+    conditions: Sequence[Condition],
+) -> Iterator[pa.RecordBatch]:
+    with storage.errors(f"opening {part.path}"):
+        source = storage.open_input(part.path, part.size)
+    # of few rows: to hand them over to threads, or to ask for statistics, would take longer than to read them
+    few = 0 <= part.rows <= batch_rows
+    with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source, pre_buffer=not few) as file:
+        wanted = list(columns) if columns is not None else file.schema_arrow.names
+        groups = list(range(turn[0], file.num_row_groups, turn[1]))
+        if not few:
+            groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
+            groups = [g for g in groups if not conditions or may_meet(file, g, conditions)]
+        fetched = wanted if TIME in wanted else [*wanted, TIME]
+        stretches = [groups] if few else _stretches(file, groups)
+        asked = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in stretches)
+        for batch in chain.from_iterable(asked):
+            kept = within(batch, part.lower, part.upper)
+            if kept.num_rows:
+                yield kept if kept.schema.names == wanted else kept.select(wanted)
+
+
+def within(updates: Any, lower: Time, upper: Time) -> Any:
+    """The rows of a batch or table whose time is in `[lower, upper)`."""
+    times = updates.column(TIME)
+    if updates.num_rows:
+        found = times.to_numpy()
+        if lower <= found.min() and found.max() < upper:
+            return updates
+    return updates.filter(pc.and_(pc.greater_equal(times, lower), pc.less(times, upper)))
+
+
+def _stretches(file: Any, groups: Sequence[int]) -> Iterator[list[int]]:
+    """The row groups, those together that take STRETCH_BYTES or are one."""
+    stretch, size = list[int](), 0
+    for group in groups:
+        takes = file.metadata.row_group(group).total_byte_size
+        if stretch and size + takes > STRETCH_BYTES:
+            yield stretch
+            stretch, size = [], 0
+        stretch.append(group)
+        size += takes
+    if stretch:
+        yield stretch
+
+
+def _may_hold(group: Any, part: Part) -> bool:
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema == TIME:
+            stats = column.statistics
+            if stats is None or not stats.has_min_max:
+                return True
+            return bool(stats.min < part.upper and part.lower <= stats.max)
+    return True

@@ -1,0 +1,1 @@
+"""The Delta log of a shard: its entries, and each way to commit to it."""

@@ -1,0 +1,78 @@
+"""One winner among several, where there is no rename: a record that one of them can write, and once.
+
+    attempt 1 ──claim({attempt: 1})──┐
+    attempt 2 ──claim({attempt: 2})──┴──► {attempt: 1}      the one that is there, told to all who ever ask
+
+The record is in the first entry of a Delta log without any data: the one thing that delta-rs puts by a conditional PUT
+(delta_log.py). Whoever does not hear whether its own landed reads what is there; while that cannot be read, nobody
+knows, and `IndeterminateCommit` says so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+
+from tidemark_persist.errors import IndeterminateCommit, StorageError
+from tidemark_persist.log.delta_log import NO_HOOKS
+from tidemark_persist.storage.storage import FIRST_ENTRY, Storage
+
+_RECORD = "tidemark.record"
+_SCHEMA = pa.schema([pa.field("claimed", pa.bool_())])
+UNKNOWNS_MAX = 4
+PAUSE_SECONDS = 0.05
+
+
+def claim(location: str, record: Mapping[str, Any], options: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The record that is at the location for good: this one, or the one that came first. Raises StorageError where this
+    one is certainly not there, IndeterminateCommit where it may be, now or a little later."""
+    storage, tried, silence = Storage.at(location, options), False, "nothing is to be seen there"
+    for unknowns in range(UNKNOWNS_MAX):
+        try:
+            if (found := claimed(storage)) is not None:
+                return found
+            tried = True
+            _put(storage, record)
+            found = claimed(storage)
+            if found is not None:
+                return found
+        except StorageError as error:
+            if not tried:
+                raise
+            silence = str(error)
+        time.sleep(PAUSE_SECONDS * 2**unknowns)
+    raise IndeterminateCommit(f"{location}: it may be claimed or not ({silence})", commit_id=json.dumps(dict(record)))
+
+
+def claimed(storage: Storage) -> dict[str, Any] | None:
+    """The record; None while there is none. Raises StorageError."""
+    entry = storage.read(FIRST_ENTRY)
+    if entry is None:
+        return None
+    for line in entry.splitlines():
+        info = json.loads(line).get("commitInfo", {})
+        if _RECORD in info:
+            record: dict[str, Any] = json.loads(info[_RECORD])
+            return record
+    raise StorageError(f"{storage.location} holds something else than a record")
+
+
+def _put(storage: Storage, record: Mapping[str, Any]) -> None:
+    """Unless there is one already: then this fails as it may for any other reason."""
+    with storage.errors("claiming it", writing=True):
+        DeltaTable.create(
+            storage.location,
+            _SCHEMA,
+            mode="error",
+            storage_options=storage.settings,
+            raise_if_key_not_exists=False,
+            commit_properties=CommitProperties(
+                max_commit_retries=0, custom_metadata={_RECORD: json.dumps(dict(record))}
+            ),
+            post_commithook_properties=NO_HOOKS,
+        )

@@ -1,0 +1,96 @@
+"""Deleting a shard, so that being cut short anywhere leaves something that can be finished, and nothing that
+can be taken for a living shard.
+
+    1. the term is raised to the last one     every writer is stopped (`ShardDeleted`)
+    2. a tombstone names the owner            from now on nobody creates or opens anything here
+    3. data files, log entries, the rest      in any order, until no more are found
+    4. the tombstone                          the location is free
+    5. empty folders, on a disk               a writer that comes later makes none (`ShardDeleted`)
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
+from tidemark_persist.log.delta_log import DeltaLog
+from tidemark_persist.log.entry import OWNER, Change
+from tidemark_persist.log.state import TableState
+from tidemark_persist.log.transact import transact
+from tidemark_persist.storage.storage import LOG_DIR, OWN_DIR, TOMBSTONE, Storage
+from tidemark_persist.times import DELETED, ShardId
+
+COMMON_NAMES = (LOG_DIR, OWN_DIR)
+"""Where files have the same names in every shard."""
+SECONDS_MAX = 60.0
+"""So long a deletion goes on by itself. Within this, and what the store's own client may take for one request, whoever
+has asked two for it knows that neither goes on."""
+
+
+def read_tombstone(storage: Storage) -> str | None:
+    """The owner of the shard being deleted here, if one is."""
+    tombstone = storage.read_json(TOMBSTONE)
+    return None if tombstone is None else str(tombstone["shard"])
+
+
+def refuse_deleted(storage: Storage, shard_id: str | None = None) -> None:
+    """`ShardDeleted` while a deletion is unfinished; `ShardMismatch` if it is not the deletion of `shard_id`."""
+    owner = read_tombstone(storage)
+    if owner is not None and shard_id is not None and owner != shard_id:
+        raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, which is being deleted")
+    if owner is not None:
+        raise ShardDeleted(f"shard {storage.location} is being deleted; finish that first (`delete_shard`)")
+
+
+def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None = None) -> None:
+    """Delete the shard, from wherever an earlier attempt left it. Raises StorageError after SECONDS_MAX: of two that
+    delete it one may be slow, and is not to meet what is made there when the other has ended."""
+    until = time.monotonic() + SECONDS_MAX
+    owner = read_tombstone(storage)
+    if owner is None:
+        owner = _bury(storage, shard_id, log, until)
+        if owner is None:
+            return
+    if owner != shard_id:
+        raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
+    while left := _left(storage):  # again: a writer may have been at it
+        for path in left:
+            if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
+                return  # another has finished it: what is there is the next one's
+            _refuse_late(storage, until)
+            storage.remove(path)
+    _refuse_late(storage, until)
+    storage.remove(TOMBSTONE)
+    storage.remove_empty_folders()
+
+
+def _refuse_late(storage: Storage, until: float) -> None:
+    if time.monotonic() > until:
+        raise StorageError(f"shard {storage.location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
+
+
+def _left(storage: Storage) -> list[str]:
+    """What is to go before the tombstone."""
+    folders = ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR)
+    return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
+
+
+def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: float) -> str | None:
+    """Stop all writers and leave the tombstone. Returns the owner; None if there is no shard."""
+    try:
+        log = log or DeltaLog(storage)
+    except ShardNotFound:
+        return None
+    owner = str(log.table.metadata().configuration.get(OWNER))
+    if owner != shard_id:
+        return owner
+
+    def decide(state: TableState) -> Change | None:
+        return None if state.frontiers.term == DELETED else Change(uuid.uuid4().hex, term=DELETED)
+
+    log.follow()
+    transact(log, decide)
+    _refuse_late(storage, until)
+    storage.write_json(TOMBSTONE, {"shard": owner})
+    return owner

@@ -1,0 +1,245 @@
+"""The Delta log of one shard: following it, and committing to it.
+
+    follow     version N is known; read N+1.json, N+2.json, ... until there is none  cheap, no listing
+    load       open the table: last checkpoint and what follows it                   after a gap, or far behind
+    attempt    put a change at exactly N+1: one of several writers gets that slot
+
+A slot is what makes an unknown outcome harmless. If a commit's reply was lost, the slot N+1 either holds our
+commit id (it landed), or another's (it never will), or nothing: then trying again *at the same slot* is safe,
+because only one of the two can get it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import PostCommitHookProperties
+
+from tidemark_persist.errors import ShardDeleted, ShardMismatch, ShardNotFound, StorageError
+from tidemark_persist.log.entry import SINCE, TERM, UPPER, Change, DataFile, LogEntry, landed, parse_entry
+from tidemark_persist.log.state import ShardState, TableState
+from tidemark_persist.schema import TIME
+from tidemark_persist.storage.delta_rs_panic import is_panic
+from tidemark_persist.storage.storage import LAST_CHECKPOINT, LOG_DIR, Storage
+from tidemark_persist.times import EMPTY, Term, Time
+
+logger = logging.getLogger(__name__)
+
+# Checkpoints and log clean-up are work of ours (maintenance/maintenance.py), never a surprise inside a commit.
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+GAP_CHECK_SECONDS_MAX = 60.0
+# opening a table costs as much as following so many entries, or more
+FAR_BEHIND = 128
+# who has followed so many at once asks how far the last checkpoint is
+LOOK_AHEAD = 8
+
+
+class SlotUnknown(Exception):
+    """The commit failed and its slot is still free: it may yet land there."""
+
+
+class DeltaLog:
+    """One handle on a shard's log. Not thread-safe: its owner holds a lock."""
+
+    def __init__(self, storage: Storage, clock: Callable[[], float] = time.time) -> None:
+        self.storage = storage
+        self.clock = clock
+        self._opened_with = storage.version
+        self.table = open_table(storage)
+        self.table_id = str(self.table.metadata().id)
+        self.schema = self.table.schema()
+        self.state = self._read_state(self.table)
+        self._gap_check_seconds = gap_check_seconds(self.table)
+        self._checked_for_gap = clock()
+
+    @property
+    def version(self) -> int:
+        """The version that `state` describes."""
+        return self.state.frontiers.version
+
+    def load(self) -> None:
+        """Open the table anew: after a gap, a change of schema, or a checkpoint, or far behind."""
+        version = self.storage.version
+        try:
+            table = open_table(self.storage)
+        except ShardNotFound as error:
+            raise ShardDeleted(f"shard {self.storage.location} was deleted") from error
+        self._check_table(str(table.metadata().id))
+        if table.schema() != self.schema:
+            raise ShardMismatch(f"the columns of shard {self.storage.location} were changed by another tool")
+        state = self._read_state(table)
+        self.table, self._opened_with = table, version
+        state.remember(self.state)
+        self.state = state
+        self.follow()
+
+    def follow(self) -> None:
+        """Apply every entry that was committed since the last look; or open the table anew where they are many."""
+        if self.storage.version != self._opened_with:  # entries are read by the table's connection
+            self.load()
+            return
+        before = self.version
+        while (entry := self.read_entry(self.version + 1)) is not None:
+            self._check_table(entry.table_id)
+            if entry.schema_changed:
+                self.load()
+                return
+            self.state.apply(entry, self.clock())
+            if self.version == before + LOOK_AHEAD and self.last_checkpoint() - self.version > FAR_BEHIND:
+                self.load()
+                return
+        now = self.clock()
+        if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
+            self._checked_for_gap = now
+            if self.last_checkpoint() > self.version:  # the entries between were cleaned up while we slept
+                self.load()
+
+    def attempt(self, change: Change) -> bool:
+        """Commit the change as the next version. False: another commit got it (and is applied by now)."""
+        if self._renewed():
+            return False
+        slot = self.version + 1
+        try:
+            self.table.update_incremental()
+            if self.table.version() != self.version:
+                self._catch_up()
+                return False
+            self._put(change)
+        except (ShardDeleted, ShardMismatch):
+            raise
+        except BaseException as error:  # of any type, and none of them says whether the commit landed
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            try:
+                return self._resolve(slot, change, error)
+            except StorageError as silence:
+                raise SlotUnknown(f"{self.storage.told(error)}; {silence}") from None
+        self.state.apply(landed(change, slot), self.clock())
+        return True
+
+    def read_entry(self, version: int) -> LogEntry | None:
+        """The entry of a version, or None if it is not written yet (or no longer kept)."""
+        text = self.storage.read(f"{LOG_DIR}/{version:020}.json", self.table)
+        return None if text is None else parse_entry(version, text)
+
+    def last_checkpoint(self) -> int:
+        """The version of the newest checkpoint; 0, which needs none, if there is none."""
+        pointer = self.storage.read_json(LAST_CHECKPOINT)
+        return 0 if pointer is None else int(pointer["version"])
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint, drop the log entries that it makes needless, and use it."""
+        self._renewed()
+        with self.storage.errors("writing a checkpoint"):
+            self.table.update_incremental()
+            self.table.create_checkpoint()
+            self._refuse_deleted(self.table.version())
+            self.table.cleanup_metadata()
+        self.load()
+
+    def _refuse_deleted(self, version: int) -> None:
+        """Takes the checkpoint back where the shard was deleted while it was written: it would stand for the table."""
+        entry = self.read_entry(version)
+        if entry is not None and entry.table_id in (None, self.table_id):
+            return
+        if self.last_checkpoint() == version:
+            self.storage.remove(LAST_CHECKPOINT)
+        self.storage.remove(f"{LOG_DIR}/{version:020}.checkpoint.parquet")
+        raise ShardDeleted(f"shard {self.storage.location} was deleted")
+
+    def _read_state(self, table: DeltaTable) -> TableState:
+        with self.storage.errors("reading the table"):
+            return read_state(table)
+
+    def _renewed(self) -> bool:
+        """Opens the table anew where the store's settings are others by now. Whether it had moved on meanwhile."""
+        before = self.version
+        if self.storage.version != self._opened_with:
+            self.load()
+        return self.version != before
+
+    def _put(self, change: Change) -> None:
+        """The one call that commits."""
+        self.table.create_write_transaction(
+            change.actions(int(self.clock() * 1000)),
+            "append",
+            self.schema,
+            commit_properties=change.properties(self.table_id),
+            post_commithook_properties=NO_HOOKS,
+        )
+
+    def _check_table(self, table_id: str | None) -> None:
+        """Entries of another table under our name: the shard was deleted and its location used again."""
+        if table_id is not None and table_id != self.table_id:
+            raise ShardDeleted(f"shard {self.storage.location} was deleted and made anew: open it again")
+
+    def _resolve(self, slot: int, change: Change, error: BaseException) -> bool:
+        """Whether the change is in the slot after all; `SlotUnknown` while the slot is empty."""
+        entry = self.read_entry(slot)
+        if entry is None and self.read_entry(self.version) is None:
+            self.load()  # cleaned up far beyond us; or deleted, which this finds out
+            return False
+        if entry is None:
+            raise SlotUnknown(f"{type(error).__name__}: {self.storage.told(error)}") from None
+        logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
+        self.follow()
+        return entry.commit_id == change.commit_id
+
+    def _catch_up(self) -> None:
+        before = self.version
+        self.follow()
+        if self.version == before:  # delta-rs sees versions whose entries are gone
+            self.load()
+
+
+def open_table(storage: Storage) -> DeltaTable:
+    """The Delta table at the location, or `ShardNotFound`."""
+    try:
+        with storage.errors("opening the table"):
+            return DeltaTable(storage.location, storage_options=storage.settings)
+    except TableNotFoundError as error:
+        raise ShardNotFound(f"there is no shard at {storage.location}") from error
+
+
+def gap_check_seconds(table: DeltaTable) -> float:
+    """How long a missing next entry means "nothing new": well within the time that entries are kept."""
+    words = str(table.metadata().configuration.get("delta.logRetentionDuration", "")).split()
+    match words:
+        case ["interval", number, "seconds"]:
+            return min(int(number) / 4, GAP_CHECK_SECONDS_MAX)
+        case _:  # changed by somebody else: look every time
+            return 0.0
+
+
+def read_state(table: DeltaTable) -> TableState:
+    """Frontiers and files of a freshly opened table, from its checkpoint and the entries after it."""
+    upper, since, term = (table.transaction_version(name) for name in (UPPER, SINCE, TERM))
+    if upper is None or since is None or term is None:
+        raise ShardMismatch(f"the Delta table at {table.table_uri} is not a shard: it has no frontiers")
+    frontiers = ShardState(Time(upper), Time(since), Term(term), table.version())
+    return TableState(frontiers, _live_files(table))
+
+
+def _live_files(table: DeltaTable) -> list[DataFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "num_records", f"min.{TIME}", f"max.{TIME}")
+    columns = [
+        actions.column(name).to_pylist() if name in actions.column_names else [None] * actions.num_rows
+        for name in names
+    ]
+    return [
+        DataFile(
+            path=path,
+            size=size,
+            rows=-1 if rows is None else rows,
+            min_time=Time(0 if low is None else low),
+            max_time=Time(EMPTY - 1 if high is None else high),
+        )
+        for path, size, rows, low, high in zip(*columns, strict=True)
+    ]

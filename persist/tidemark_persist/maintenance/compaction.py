@@ -1,0 +1,99 @@
+"""Compaction: few large files instead of many small ones, with the updates consolidated up to the since.
+
+Files form *runs* (one append, or the output of one compaction, which may be several files). Sorted by size
+they fall into *tiers*: a tier ends where the next run outweighs all of it by more than `GROWTH`. A tier
+that has grown to `runs_min` runs is merged, with everything smaller:
+
+    sizes   1 1 1 1 1 1 1 1 9 | 70 | 800          the first tier has nine runs and becomes one; 70 stays
+                            v
+    sizes                  17 | 70 | 800
+
+So the number of files grows with the logarithm of the data, every update is rewritten a logarithmic number of
+times, and what cancels out is at most a constant share of what is live.
+
+No reader can tell the difference: times move only up to the since (`advance`), a listing taken earlier goes
+on reading the old files, and the commit says `dataChange=false`. If any input was replaced meanwhile, the
+work is dropped.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from tidemark_persist.files.consolidate import advance, consolidate_stream
+from tidemark_persist.files.file_parts import part_of, read_part
+from tidemark_persist.files.spill import divide
+from tidemark_persist.files.staging import ROW_GROUP_ROWS, write_file
+from tidemark_persist.log.entry import DataFile
+from tidemark_persist.schema import TIME
+from tidemark_persist.storage.storage import Storage
+from tidemark_persist.times import EMPTY, Time
+
+GROWTH = 2
+
+
+def choose(files: Sequence[DataFile], runs_min: int) -> tuple[DataFile, ...]:
+    """The files to merge now, or none: the first tier of at least `runs_min` runs, and all smaller ones."""
+    runs = defaultdict(list)
+    for file in files:
+        runs[run_of(file.path)].append(file)
+    smaller: list[DataFile] = []
+    for tier in _tiers(sorted(runs.values(), key=_size)):
+        smaller += [file for run in tier for file in run]
+        if len(tier) >= runs_min:
+            return tuple(smaller)
+    return ()
+
+
+def _tiers(runs: Sequence[Sequence[DataFile]]) -> Iterator[list[Sequence[DataFile]]]:
+    """Runs, smallest first, cut where one outweighs those before it."""
+    tier: list[Sequence[DataFile]] = []
+    weight = 0
+    for run in runs:
+        if tier and _size(run) > GROWTH * weight:
+            yield tier
+            tier, weight = [], 0
+        tier.append(run)
+        weight += _size(run)
+    if tier:
+        yield tier
+
+
+def rewrite(
+    storage: Storage, files: Sequence[DataFile], schema: pa.Schema, since: Time, rows_in_memory: int
+) -> tuple[DataFile, ...]:
+    """Write the consolidation of `files` as one run. Nothing refers to it yet."""
+    run = uuid.uuid4().hex
+    shares = -(-sum(max(file.rows, 0) for file in files) // rows_in_memory)
+    written = [
+        write_file(storage, _pieces(share, schema), schema, f"{run}.{index}.parquet")
+        for index, share in enumerate(divide(_updates(storage, files, since), schema, shares))
+    ]
+    return tuple(file for file in written if file is not None)
+
+
+def run_of(path: str) -> str:
+    """The run a file belongs to: its name up to the first dot."""
+    return path.split(".", 1)[0]
+
+
+def _size(run: Sequence[DataFile]) -> int:
+    return sum(file.size for file in run)
+
+
+def _updates(storage: Storage, files: Sequence[DataFile], since: Time) -> Iterator[pa.Table]:
+    for file in files:
+        whole = part_of(storage.location, file, Time(0), EMPTY)
+        for batch in read_part(whole, storage.options):
+            yield advance(pa.Table.from_batches([batch]), since)
+
+
+def _pieces(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The consolidation, in the order of time, so that row groups are told apart by it."""
+    merged = consolidate_stream(tables, schema).sort_by(TIME)
+    for start in range(0, merged.num_rows, ROW_GROUP_ROWS):
+        yield merged.slice(start, ROW_GROUP_ROWS)

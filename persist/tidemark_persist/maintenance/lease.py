@@ -1,0 +1,61 @@
+"""Leases: a reader's promise to be still reading, so that vacuum waits.
+
+A lease is a small file `_tidemark/leases/<id>.json` that names a version and an expiry. While one for
+version v is alive, no file that version v or a later one refers to is deleted. Listings that are read
+within vacuum's grace period need none.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from types import TracebackType
+
+from tidemark_persist.storage.storage import OWN_DIR, Storage
+
+LEASE_DIR = f"{OWN_DIR}/leases"
+LEASE_SECONDS = 3600.0
+
+
+class Lease:
+    """Holds a version against vacuum until released, or until it expires. A context manager."""
+
+    def __init__(self, storage: Storage, version: int, seconds: float = LEASE_SECONDS) -> None:
+        self.version = version
+        self._storage = storage
+        self._seconds = seconds
+        self._path = f"{LEASE_DIR}/{uuid.uuid4().hex}.json"
+        self.renew()
+
+    def renew(self) -> None:
+        """Start the term anew. A reader that needs longer calls this well before the end."""
+        expires_ms = int((time.time() + self._seconds) * 1000)
+        self._storage.write_json(self._path, {"version": self.version, "expires_ms": expires_ms})
+
+    def release(self) -> None:
+        """Give it up; twice is fine."""
+        self._storage.remove(self._path)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def oldest_leased(storage: Storage) -> int | None:
+    """The oldest version under a live lease. Expired leases are removed on the way."""
+    versions = []
+    for file in storage.list(LEASE_DIR):
+        if not file.path.endswith(".json"):
+            continue  # a draft: that lease is not given yet, and its reader looks for its files after it is
+        lease = storage.read_json(file.path)
+        if lease is None:
+            continue  # released meanwhile
+        if lease["expires_ms"] < time.time() * 1000:
+            storage.remove(file.path)
+        else:
+            versions.append(int(lease["version"]))
+    return min(versions, default=None)

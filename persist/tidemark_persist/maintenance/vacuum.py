@@ -1,0 +1,85 @@
+"""Vacuum: mark now, sweep later.
+
+A round sweeps what the round before marked, and marks anew:
+
+    mark    files that the current version V does not refer to, and that were seen to be removed, or are so
+            old that no writer can still be about to commit them            -> _tidemark/vacuum.json
+    sweep   (a grace period later) marked files that are still not referred to, unless a lease older than V
+            lives
+
+So a file stays for at least the grace period after the last version that referred to it, whoever removed it
+and whether or not that process lived to tell. Twice the same round, or a crash anywhere in it, does no
+harm.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from tidemark_persist.maintenance.lease import oldest_leased
+from tidemark_persist.storage.storage import VACUUM_MARK, Storage
+
+MARKED_MAX = 100_000
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Files that nothing referred to at `version`, noted at `at_ms`."""
+
+    version: int
+    at_ms: int
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Referred:
+    """What a vacuum must know of the table: its version, its live files, and files seen to be removed."""
+
+    version: int
+    live: frozenset[str]
+    removed: frozenset[str]
+
+
+def due(storage: Storage, grace_seconds: float) -> bool:
+    """Whether the last round is a grace period ago."""
+    mark = read_mark(storage)
+    return mark is None or _age_seconds(mark.at_ms) >= grace_seconds
+
+
+def sweep(storage: Storage, now: Referred, grace_seconds: float) -> list[str]:
+    """Delete what the last round marked, if that is long enough ago. Returns the paths deleted."""
+    mark = read_mark(storage)
+    if mark is None or _age_seconds(mark.at_ms) < grace_seconds:
+        return []
+    leased = oldest_leased(storage)
+    if leased is not None and leased < mark.version:
+        return []
+    gone = [path for path in mark.paths if path not in now.live]
+    for path in gone:
+        storage.remove(path)
+    return gone
+
+
+def mark(storage: Storage, now: Referred, orphan_age_seconds: float) -> Mark:
+    """Note what is not referred to. Files of unknown origin wait `orphan_age_seconds` first."""
+    garbage = [
+        file.path
+        for file in storage.list("")
+        if file.path.endswith(".parquet")
+        and file.path not in now.live
+        and (file.path in now.removed or _age_seconds(file.modified_ms) >= orphan_age_seconds)
+    ]
+    noted = Mark(now.version, int(time.time() * 1000), tuple(garbage[:MARKED_MAX]))
+    storage.write_json(VACUUM_MARK, {"version": noted.version, "at_ms": noted.at_ms, "paths": noted.paths})
+    return noted
+
+
+def read_mark(storage: Storage) -> Mark | None:
+    """What the last round noted."""
+    text = storage.read_json(VACUUM_MARK)
+    return None if text is None else Mark(text["version"], text["at_ms"], tuple(text["paths"]))
+
+
+def _age_seconds(at_ms: int) -> float:
+    return time.time() - at_ms / 1000

@@ -1,0 +1,1 @@
+"""The files of a location: a local folder, or an S3-compatible object store."""

@@ -1,0 +1,271 @@
+"""Where a shard's files are: one small interface over a local folder and an object store.
+
+Local folders go through Arrow's own file system; everything else through delta-rs's object store, so that one
+set of settings (and one set of credentials) serves the log and the data alike: see object_store.py and objects.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from tidemark_persist.errors import ShardDeleted, StorageError
+from tidemark_persist.storage import object_store
+from tidemark_persist.storage.delta_rs_panic import is_panic
+from tidemark_persist.storage.mounted_settings import Mounted, mounted
+from tidemark_persist.storage.objects import NOWHERE, Objects, open_known
+
+LOG_DIR = "_delta_log"
+OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
+TOMBSTONE = f"{OWN_DIR}/deleted.json"
+VACUUM_MARK = f"{OWN_DIR}/vacuum.json"
+LAST_CHECKPOINT = f"{LOG_DIR}/_last_checkpoint"
+FIRST_ENTRY = f"{LOG_DIR}/{0:020}.json"
+_SMALL = (TOMBSTONE, VACUUM_MARK, LAST_CHECKPOINT, FIRST_ENTRY)
+_READS = 5
+
+
+@dataclass(frozen=True)
+class FileStat:
+    """What a listing tells of a file; `path` is relative to the location."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A location (a local path or a URL) and the options it is opened with."""
+
+    location: str
+    options: Mapping[str, str] | None = field(default=None, repr=False)  # there may be credentials among them
+
+    @classmethod
+    def at(cls, location: str, options: Mapping[str, str] | None = None) -> Storage:
+        """The storage at a location as users write it: local paths become absolute, so that they can
+        travel."""
+        object_store.check_location(location)
+        storage = cls(location.rstrip("/") or "/", options)
+        local = storage.local_path
+        return storage if local is None else cls(str(local.absolute()), options)
+
+    @cached_property
+    def local_path(self) -> Path | None:
+        """The folder, if the location is on this machine's disk."""
+        if not self.location.startswith("file:"):
+            return Path(self.location) if "://" not in self.location else None
+        return Path(unquote(urlparse(self.location).path))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What delta-rs opens the location with; raises StorageError where that is to be in files, and is not."""
+        if self.local_path is not None:
+            return dict(self.options or {})
+        return object_store.settings(self._given.settings)
+
+    @property
+    def version(self) -> str:
+        """Another one where what was opened before must be opened anew, with other settings."""
+        return "" if self.local_path is not None else self._given.version
+
+    @property
+    def fs(self) -> Any:
+        """An Arrow file system whose root is the location."""
+        version = self.version
+        if (known := self._opened.get(version)) is not None:
+            return known
+        if self.local_path is not None:
+            opened = pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
+        else:
+            opened = pa_fs.PyFileSystem(Objects(self.location, self.settings, self._store(version), _SMALL))
+        self._opened.clear()
+        self._opened[version] = opened
+        return opened
+
+    @cached_property
+    def _opened(self) -> dict[str, Any]:
+        """The one file system, by the version of its settings."""
+        return {}
+
+    def _store(self, version: str) -> tuple[str, str, int]:
+        """The same for all locations of a bucket that is reached in the same way."""
+        return urlparse(self.location).netloc, version, hash(frozenset((self.options or {}).items()))
+
+    @contextmanager
+    def errors(self, doing: str, *, writing: bool = False) -> Iterator[None]:
+        """Failures of the store as `StorageError`. That something is not there is no failure of the store, but where an
+        object is being written: then it is the bucket."""
+        try:
+            yield
+        except (FileNotFoundError, TableNotFoundError) as error:
+            if self.local_path is not None or not writing:
+                raise
+            raise self._failed(doing, error) from None
+        except (OSError, DeltaError) as error:
+            # an object store's error would tell, in a traceback, what `told` leaves out
+            raise self._failed(doing, error) from (error if self.local_path is not None else None)
+        except BaseException as error:
+            if not is_panic(error):
+                raise
+            guess = "" if self.local_path is not None else " (with settings that hold what no address or header may?)"
+            raise self._failed(f"{doing}{guess}", error) from None
+
+    def _failed(self, doing: str, error: BaseException) -> StorageError:
+        text = self.told(error)
+        trouble = None if self.local_path is not None else object_store.trouble(text)
+        advice = f"; {trouble.advice}" if trouble else ""
+        return StorageError(f"{self.location}: {doing} failed: {text}{advice}", trouble)
+
+    def told(self, error: BaseException) -> str:
+        """The error, as it may be told."""
+        try:
+            given = self._given.settings
+        except StorageError:
+            given = {}
+        return object_store.told(error, given)
+
+    @property
+    def _given(self) -> Mounted:
+        """The options, or else what is in files now."""
+        return mounted() if self.options is None else Mounted(settings=self.options)
+
+    def ask(self) -> None:
+        """Before a request of delta-rs under Python's lock: raises StorageError where the store does not answer."""
+        if self.local_path is None:
+            with self.errors("asking the store"):
+                self.fs.handler.ask()
+
+    def read(self, path: str, table: DeltaTable | None = None) -> bytes | None:
+        """The file's bytes, or None if there is none. `table`: the one here, if it is open, by whose connection an
+        object store is asked once instead of twice."""
+        try:
+            with self.errors(f"reading {path}"):
+                if self.local_path is not None:
+                    return (self.local_path / path).read_bytes()
+                return bytes(self.fs.handler.whole(path, table))
+        except FileNotFoundError:
+            return None
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace the file as a whole: a reader sees the old bytes or the new ones. On a disk raises ShardDeleted where
+        the location itself is gone: nothing is left where a shard was."""
+        with self.errors(f"writing {path}", writing=True):
+            self._write(path, data)
+
+    def _write(self, path: str, data: bytes) -> None:
+        if self.local_path is None:
+            with self.fs.open_output_stream(path) as stream:
+                stream.write(data)
+            return
+        target = self.local_path / path
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            for folder in reversed(Path(path).parents[:-1]):
+                (self.local_path / folder).mkdir(exist_ok=True)
+            draft.write_bytes(data)
+            draft.replace(target)
+        except FileNotFoundError as error:
+            raise self._gone(path) from error
+
+    def read_json(self, path: str) -> Any:
+        """The parsed file, or None if there is none; raises StorageError where it is not JSON.
+
+        An object store is asked for the size, if the name is not one of the small ones', and then for so many bytes: of
+        an object that is replaced by a longer one in between, the beginning comes. That is no JSON: it is read again.
+        """
+        for _ in range(_READS):
+            data = self.read(path)
+            if data is None:
+                return None
+            with suppress(ValueError):
+                return json.loads(data)
+        raise StorageError(
+            f"{path} of shard {self.location} is not JSON: it was written by something else, or is damaged"
+        )
+
+    def write_json(self, path: str, value: Any) -> None:
+        """Replace the file by this value."""
+        self.write(path, json.dumps(value).encode())
+
+    def stat(self, path: str) -> FileStat | None:
+        """Size and age of one file, or None if there is none."""
+        with self.errors(f"looking at {path}"):
+            info = self.fs.get_file_info(path)
+        return _stat(path, info) if info.type == pa_fs.FileType.File else None
+
+    def list(self, folder: str) -> list[FileStat]:
+        """The files directly inside a folder; none if it does not exist."""
+        with self.errors(f"listing {folder or 'it'}"):
+            found = self.fs.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True))
+        prefix = f"{folder}/" if folder else ""
+        return [_stat(prefix + info.base_name, info) for info in found if info.type == pa_fs.FileType.File]
+
+    def has_folders(self) -> bool:
+        """Whether something is further below."""
+        with self.errors("listing it"):
+            found = self.fs.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
+        return any(info.type == pa_fs.FileType.Directory for info in found)
+
+    def remove(self, path: str) -> None:
+        """Delete a file; fine if it is gone already."""
+        with suppress(FileNotFoundError), self.errors(f"deleting {path}"):
+            self.fs.delete_file(path)
+
+    def remove_empty_folders(self) -> None:
+        """Take away what deleting every file leaves on a local disk (object stores have no folders). What is not empty
+        stays: somebody has begun anew there."""
+        if self.local_path is None:
+            return
+        for folder in [*sorted((p for p in self.local_path.rglob("*") if p.is_dir()), reverse=True), self.local_path]:
+            with suppress(FileNotFoundError):
+                _remove_if_empty(folder)
+
+    def open_input(self, path: str, size: int | None = None) -> Any:
+        """A seekable file for Parquet; an object store is not asked for its size where that is known."""
+        if self.local_path is not None:
+            return pa.OSFile(f"{self.local_path}/{path}", "rb")
+        return self.fs.open_input_file(path) if size is None else open_known(self.location, self.settings, path, size)
+
+    def open_output(self, path: str) -> Any:
+        """A stream to write a data file to. On a disk raises ShardDeleted where the location is gone."""
+        try:
+            return self.fs.open_output_stream(path)
+        except FileNotFoundError as error:
+            if self.local_path is None:
+                raise
+            raise self._gone(path) from error
+
+    def _gone(self, path: str) -> ShardDeleted:
+        return ShardDeleted(f"{path} is not written: there is no folder {self.location}; its shard was deleted")
+
+
+def check_store(location: str) -> None:
+    """Asks the store for what is never there; raises StorageError, InvalidLocation."""
+    Storage.at(location).stat(NOWHERE)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _stat(path: str, info: pa.fs.FileInfo) -> FileStat:
+    modified = info.mtime_ns or 0
+    return FileStat(path, info.size or 0, modified // 1_000_000)

@@ -1,0 +1,1 @@
+"""Spark's parser and analyser, and what they print: trees, types, errors."""

@@ -1,0 +1,279 @@
+"""Spark's parser and analyser, and nothing else of Spark: no job ever runs on data.
+
+    text ──parsePlan──► unresolved plan ──analyser──► analysed plan ──rules──► JSON, also of subqueries in expressions
+
+The session is small (one local thread, a bounded heap), in ANSI mode and UTC. Relations are leaves without rows
+(LogicalRDD over an empty RDD) that carry true types and nullability. Commands are never run, files never read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark_planner.catalyst.json_tree import Node, parse_tree
+from tidemark_planner.catalyst.lru import Remembered
+from tidemark_planner.catalyst.spark_errors import diagnose
+from tidemark_planner.catalyst.spark_types import as_text, spark_field, type_of
+from tidemark_planner.errors import CatalystFailed, Refusal, refuse
+from tidemark_protocol.types import Column, SqlType
+
+HEAP = "1g"
+_OPTIONS = "spark.driver.extraJavaOptions"
+_JVM = {
+    "spark.master": "local[1]",
+    "spark.app.name": "tidemark-planner",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": HEAP,
+    _OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+ExitOnOutOfMemoryError -Xss4m"
+    " -XX:MaxMetaspaceSize=512m -Duser.timezone=UTC",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.catalogImplementation": "in-memory",
+    # ${env:...} in a text is text. Of the whole JVM: Spark's parser asks the session that is active, or none.
+    "spark.sql.variable.substitute": "false",
+    "spark.log.level": "OFF",
+}
+_SESSION = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
+}
+_RULES = (
+    "analysis.EliminateSubqueryAliases",
+    "optimizer.ReplaceExpressions",
+    "optimizer.EliminateDistinct",
+    "optimizer.ReplaceDistinctWithAggregate",
+)
+# What makes joins of correlated scalar subqueries and of LATERAL, and has others say by which condition they correlate.
+_DECORRELATION = (
+    "optimizer.OptimizeOneRowRelationSubquery",
+    "optimizer.PullupCorrelatedPredicates",
+    "optimizer.RewriteCorrelatedScalarSubquery",
+    "optimizer.RewriteLateralSubquery",
+)
+_MOST_PASSES = 20
+_MOST_FRAMES = 256
+_MOST_PROVED = 16_384
+_SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
+
+
+def _jvm_in(scratch: Path) -> dict[str, str]:
+    options = f'{_JVM[_OPTIONS]} -Djava.io.tmpdir="{scratch}"'
+    return {**_JVM, "spark.local.dir": str(scratch), _OPTIONS: options}
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The tree, those of the subqueries left in its expressions (by id), and the plans that they were read from."""
+
+    tree: Node
+    subqueries: Mapping[int, Node]
+    plans: tuple[Any, ...]
+
+
+class Catalyst:
+    """One session; one plan at a time."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._session = spark._jsparkSession
+        self._jvm = spark._jvm
+        self._state = self._session.sessionState()
+        self._parser = self._state.sqlParser()
+        # Each name on the way to a class is a call to the JVM, so classes are looked up once.
+        sql = self._jvm.org.apache.spark.sql
+        self._rules = self._named(_RULES)
+        self._decorrelation = self._named(_DECORRELATION)
+        self._skip_commands = sql.execution.CommandExecutionMode.SKIP()
+        self._has_plan = sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        self._decorrelate = sql.catalyst.optimizer.DecorrelateInnerQuery
+        self._data_type, self._sessions = sql.types.DataType, sql.classic.SparkSession
+        self._leaves: set[str] = set()
+        self._frames = lru_cache(_MOST_FRAMES)(self._frame)
+        self.proved = Remembered(_MOST_PROVED)
+
+    @staticmethod
+    def start(scratch: Path | None = None) -> Catalyst:
+        """Start the JVM (seconds) and plan once, so that the first request finds everything loaded. `scratch`: for what
+        Spark makes in temporary folders, and a JVM that is killed leaves there; None: where there is a JVM already."""
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before any setting is
+        builder = SparkSession.builder
+        for key, value in (_JVM if scratch is None else _jvm_in(scratch)).items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate().newSession()
+        for key, value in _SESSION.items():
+            spark.conf.set(key, value)
+        spark.sparkContext.setLogLevel("OFF")
+        started = Catalyst(spark)
+        started.analyse("SELECT x, count(*) AS n FROM VALUES (1) AS v(x) WHERE x > 0 GROUP BY x")
+        return started
+
+    @property
+    def jvm(self) -> Any:
+        return self._jvm
+
+    def stop(self) -> None:
+        self._spark.stop()
+
+    def parse(self, sql: str) -> Any:
+        """The unresolved plan; raises Refusal where the text is not SQL."""
+        return self._guarded(lambda: self._parser.parsePlan(sql))
+
+    def parse_columns(self, text: str) -> tuple[Column, ...]:
+        """Columns as CREATE TABLE writes them: names, types."""
+        schema = json.loads(self._guarded(lambda: self._parser.parseTableSchema(text)).json())
+        return tuple(Column(f["name"], type_of(f["type"]), f["nullable"]) for f in schema["fields"])
+
+    def declare(self, name: str, columns: Sequence[Column]) -> None:
+        """Make `name` a relation of these columns until `forget`."""
+        frame = self._frames(name, tuple(columns))
+        self._guarded(lambda: frame.createOrReplaceTempView(quoted(name)))
+        self._leaves.add(name)
+
+    def forget(self) -> None:
+        """Drop all declared relations."""
+        catalogue = self._state.catalog()
+        while self._leaves:
+            catalogue.dropTempView(self._leaves.pop())
+
+    def _frame(self, name: str, columns: tuple[Column, ...]) -> Any:
+        """A relation without rows; each name has its own, so that no two share identities of columns."""
+        schema = json.dumps({"type": "struct", "fields": [spark_field(c.name, c.type, c.nullable) for c in columns]})
+        rows = self._spark.sparkContext._jsc.emptyRDD()
+        return self._guarded(lambda: self._session.createDataFrame(rows, self._data_type.fromJson(schema)))
+
+    def analyse(self, sql: str) -> Analysed:
+        """The analysed plan, after the rules; raises Refusal where the text does not resolve or type."""
+        # Literals print in the zone of the thread's active session.
+        self._sessions.setActiveSession(self._session)
+        plan = self._guarded(lambda: self._rewritten(self._execution(sql).analyzed()))
+        plans, trees = [plan], {}
+        for number, subquery in self._guarded(lambda: list(self._subqueries(plan))):
+            plans.append(subquery)
+            trees[number] = parse_tree(json.loads(subquery.toJSON()))
+        return Analysed(parse_tree(json.loads(plan.toJSON())), trees, tuple(plans))
+
+    def _named(self, rules: Sequence[str]) -> list[Any]:
+        catalyst = self._jvm.org.apache.spark.sql.catalyst
+        return [getattr(getattr(catalyst, r.split(".")[0]), r.split(".")[1]) for r in rules]
+
+    def _rewritten(self, plan: Any) -> Any:
+        """The plan after the rules, until they change nothing."""
+        for _ in range(_MOST_PASSES):
+            before = plan
+            for rule in self._rules:
+                plan = rule.apply(plan)
+            if self._has_subquery(plan) and not self._only_generates(plan):
+                for rule in self._decorrelation:
+                    plan = rule.apply(plan)
+            if plan.fastEquals(before):
+                break
+        return plan
+
+    def _has_subquery(self, tree: Any) -> bool:
+        return bool(tree.containsPattern(self._has_plan))
+
+    def _only_generates(self, plan: Any) -> bool:
+        """Whether all subqueries are LATERAL over table functions alone, which need no decorrelation."""
+        if not self._has_subquery(plan):
+            return True
+        if plan.getClass().getSimpleName() == "LateralJoin":
+            leaves = _each(plan.right().plan().collectLeaves())
+            if any(leaf.getClass().getSimpleName() != "OneRowRelation" for leaf in leaves):
+                return False
+        elif any(map(self._has_subquery, _each(plan.expressions()))):
+            return False
+        return all(map(self._only_generates, _each(plan.children())))
+
+    def _subqueries(self, plan: Any) -> Iterator[tuple[int, Any]]:
+        """The subqueries in the plan's expressions, and in theirs: (id, plan after the rules)."""
+        if not self._has_subquery(plan):
+            return
+        for child in _each(plan.children()):
+            yield from self._subqueries(child)
+        for expression in _each(plan.expressions()):
+            for found in self._within(expression):
+                inner = self._rewritten(self._correlated(plan, found))
+                yield found.exprId().id(), inner
+                yield from self._subqueries(inner)
+
+    def _within(self, expression: Any) -> Iterator[Any]:
+        if not self._has_subquery(expression):
+            return
+        if expression.getClass().getSimpleName() in _SUBQUERIES:
+            yield expression
+        for child in _each(expression.children()):
+            yield from self._within(child)
+
+    def _correlated(self, outer: Any, subquery: Any) -> Any:
+        """The subquery's plan; where it needs the outer query's rows to be computed, with them in it."""
+        plan = subquery.plan()
+        if subquery.children().isEmpty() or outer.children().size() != 1:
+            return plan
+        return self._decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
+
+    def inline_rows(self, analysed: Analysed, first_attribute: int, types: Sequence[SqlType]) -> list[tuple[Any, ...]]:
+        """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text, binary
+        in hex; arrays and structs as lists of such texts."""
+        leaf = self._inline_table(analysed.plans, first_attribute)
+        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session, leaf)
+        frame = DataFrame(dataset, self._spark).toDF(*(f"v{i}" for i in range(len(types))))
+        texts = (f"hex(v{i})" if t.name == "binary" else f"CAST(v{i} AS {as_text(t)})" for i, t in enumerate(types))
+        return [tuple(row) for row in frame.selectExpr(*texts).collect()]
+
+    def constant(self, text: str) -> str | None:
+        """The value of a text that reads nothing and cannot fail."""
+        found = self._spark.sql(f"SELECT {text} AS v").first()
+        return None if found is None else found["v"]
+
+    def _inline_table(self, plans: Sequence[Any], first_attribute: int) -> Any:
+        for leaf in (leaf for plan in plans for leaf in _each(plan.collectLeaves())):
+            if leaf.getClass().getSimpleName() == "LocalRelation":
+                output = leaf.output()
+                if output.nonEmpty() and output.apply(0).exprId().id() == first_attribute:
+                    return leaf
+        raise CatalystFailed("an inline table of the analysed plan is not among its leaves")
+
+    def _execution(self, sql: str) -> Any:
+        parsed = self.parse(sql)
+
+        def analysed() -> Any:
+            execution = self._state.executePlan(parsed, self._skip_commands)
+            execution.assertAnalyzed()
+            return execution
+
+        return self._guarded(analysed)
+
+    def _guarded(self, act: Any) -> Any:
+        try:
+            return act()
+        except PySparkException as error:
+            if "Unsupported natural join type" in str(error):  # a bare exception of Spark's parser
+                refuse("UNSUPPORTED", "NATURAL SEMI and NATURAL ANTI JOIN are not supported: write USING, or ON")
+            raise Refusal(diagnose(error)) from None
+        except Py4JJavaError as error:
+            thrown = error.java_exception.toString()
+            if "StackOverflowError" in thrown:
+                refuse("TOO_LARGE", "the query is nested too deeply to be analysed")
+            raise CatalystFailed(thrown) from error
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    """The elements of a Scala sequence."""
+    return (sequence.apply(at) for at in range(sequence.size()))
+
+
+def quoted(name: str) -> str:
+    """The name as an SQL identifier."""
+    return "`" + name.replace("`", "``") + "`"

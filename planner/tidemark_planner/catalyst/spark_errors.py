@@ -1,0 +1,69 @@
+"""Spark's exceptions as diagnostics: which of our codes, where, and what to do.
+
+The line and column are Spark's (counted from 1 here); the first paragraph of its message is kept, the dump of the
+plan is not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tidemark_protocol.messages.planning import Diagnostic
+
+# The first prefix that matches the error's condition decides.
+_CODES = (
+    ("PARSE", "SYNTAX"),
+    ("INVALID_IDENTIFIER", "SYNTAX"),
+    ("UNRESOLVED_COLUMN", "UNRESOLVED_COLUMN"),
+    ("UNRESOLVED_FIELD", "UNRESOLVED_COLUMN"),
+    ("UNRESOLVED_USING_COLUMN", "UNRESOLVED_COLUMN"),
+    ("FIELD_NOT_FOUND", "UNRESOLVED_COLUMN"),
+    ("MISSING_AGGREGATION", "UNRESOLVED_COLUMN"),
+    ("TABLE_OR_VIEW_NOT_FOUND", "UNRESOLVED_RELATION"),
+    ("UNRESOLVED_ROUTINE", "FORBIDDEN_FUNCTION"),
+    ("AMBIGUOUS", "AMBIGUOUS"),
+    ("COLUMN_ALREADY_EXISTS", "DUPLICATE_NAME"),
+    ("DUPLICATE", "DUPLICATE_NAME"),
+    ("UNSUPPORTED", "UNSUPPORTED"),
+)
+_FIRST_PARAGRAPH = re.compile(r"\s*(?:\[[A-Z0-9_.]+\]\s*)?(.*?)(?:\s*SQLSTATE:|;\s*line \d|\n|$)", re.DOTALL)
+
+
+def diagnose(error: Any) -> Diagnostic:
+    """The diagnostic of a PySparkException raised while parsing or analysing."""
+    condition = error.getCondition() or ""
+    code = next((ours for prefix, ours in _CODES if condition.startswith(prefix)), _by_kind(error, condition))
+    line, column = _position(error)
+    parameters = error.getMessageParameters() or {}
+    return Diagnostic(code, _message(error, condition, parameters), line=line, column=column, word=_word(parameters))
+
+
+def _by_kind(error: Any, condition: str) -> str:
+    if type(error).__name__ == "ParseException":
+        return "SYNTAX"
+    return "TYPE" if condition else "INTERNAL"
+
+
+def _message(error: Any, condition: str, parameters: dict[str, str]) -> str:
+    found = _FIRST_PARAGRAPH.match(str(error))
+    text = " ".join((found[1] if found else str(error)).split())
+    if condition == "INVALID_IDENTIFIER":
+        return f"{text} (names with dashes need back quotes: `{parameters.get('ident', '')}`)"
+    return text or condition
+
+
+def _position(error: Any) -> tuple[int, int]:
+    origin: Any = getattr(error, "_origin", None)
+    try:
+        line, start = origin.line(), origin.startPosition()
+        return (int(line.get()), int(start.get()) + 1) if line.isDefined() and start.isDefined() else (0, 0)
+    except Exception:  # an exception of the JVM without a position
+        return (0, 0)
+
+
+def _word(parameters: dict[str, str]) -> str:
+    for name in ("error", "ident", "objectName", "routineName", "name", "relationName", "expression", "sqlExpr"):
+        if name in parameters:
+            return parameters[name].strip("'\"`")
+    return ""

@@ -1,0 +1,34 @@
+"""Joins of other kinds, and set operations that count, as plans of inner joins, groups, unions and differences.
+
+    Match, Intersection   ->   Join, Aggregate, Union, Negate, Threshold over inputs that are read twice
+
+An input that is read more than once is computed once (Let) if it keeps state or can fail; else it is written twice,
+for reading a source again costs nothing.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.desugar.match import expand_match
+from tidemark_planner.desugar.sharing import Names, shared
+from tidemark_planner.hir.nodes import Hir, Intersection, Match, Negate, Threshold, Union, inputs_of, with_inputs
+
+
+def expand(node: Hir) -> Hir:
+    """The same rows without Match and Intersection."""
+    return _expand(node, Names())
+
+
+def _expand(node: Hir, names: Names) -> Hir:
+    node = with_inputs(node, tuple(_expand(i, names) for i in inputs_of(node)))
+    if isinstance(node, Match):
+        return expand_match(node, names)
+    if isinstance(node, Intersection):
+        right = node.right
+        return shared(node.left, names, lambda left: _intersection(left, right))
+    return node
+
+
+def _intersection(left: Hir, right: Hir) -> Hir:
+    """Of n rows and m equal ones, n less what n has more than m."""
+    more = Threshold(Union((left, Negate(right))))
+    return Union((left, Negate(more)))

@@ -1,0 +1,224 @@
+"""Match as plans of inner joins. What decides is a table of keys, which says how many right rows each key has.
+
+    keys = (SELECT left key, false ... UNION ALL SELECT right key, true ...) grouped by key, counting the right ones
+
+    semi     left JOIN the right keys, each once
+    anti     left JOIN the keys with count 0
+    mark     left JOIN the keys, with count > 0 beside
+    left     left JOIN (right rows, and NULLs for each key with count 0)
+    single   as left; a key with count > 1, which a left row has, is an error
+    full     (left rows, and NULLs for each key that only the right has) JOIN (right rows, and NULLs likewise)
+
+So an outer join is one join and one group by, whatever matches. NULL is a key here like any other; right rows whose
+key is NULL in a part that must be equal match nothing and stay out of the table (a full join adds them at the end).
+
+What cannot be looked up by key is tested first: the left columns that the condition reads are joined with the right
+rows, and these columns, each combination once, then are the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark_planner.desugar.sharing import Names, shared
+from tidemark_planner.hir.nodes import (
+    Aggregate,
+    Filter,
+    Hir,
+    Join,
+    Match,
+    MatchKind,
+    Project,
+    Union,
+    Values,
+    columns,
+    filtered,
+    project,
+)
+from tidemark_planner.rules.conditions import FALSE, TRUE, KeyPart, condition_of
+from tidemark_planner.rules.semi import keys_of
+from tidemark_protocol.functions.registry import call, is_fallible
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, columns_of, is_nullable, map_columns
+from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import Schema
+from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, ColumnType
+
+TOO_MANY_ROWS = "SCALAR_SUBQUERY_TOO_MANY_ROWS"
+_COUNT = ColumnType(BIGINT, False)
+_ZERO, _ONE = Literal("0", BIGINT), Literal("1", BIGINT)
+
+
+def expand_match(node: Match, names: Names) -> Hir:
+    """The same rows without the Match; its inputs have been expanded."""
+    condition = condition_of(node.predicates, len(node.left.schema))
+    if not condition.residual and node.kind is MatchKind.SEMI:
+        return _by_key(node.kind, node.left, node.right, condition.key, names)
+    if not condition.residual:
+        return shared(node.left, names, lambda left: _by_key(node.kind, left, node.right, condition.key, names))
+    if node.kind is MatchKind.FULL:
+        return _full_by_rows(node, names)
+    return shared(node.left, names, lambda left: _by_rows(node.kind, left, node.right, node.predicates, names))
+
+
+def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
+    """The Match of inputs that may be read often; `right` is read once or shared here."""
+    nulls = [call("is_null", (p.right,), BOOLEAN) for p in key if not p.null_safe and is_nullable(p.right)]
+    there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
+    if kind is MatchKind.SEMI:
+        return _joined(left, keys_of(there, key), key, (), null_safe=False)
+    if kind in (MatchKind.ANTI, MatchKind.MARK):
+        return _decided(kind, left, there, key, ())
+    if kind is not MatchKind.FULL:
+        return shared(there, names, lambda rows: _decided(kind, left, rows, key, columns(rows)))
+    if not nulls:
+        return shared(right, names, lambda rows: _full(left, rows, key, names))
+    return shared(right, names, lambda rows: _full_with_nulls(left, rows, key, nulls, names))
+
+
+def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExpr, ...], names: Names) -> Hir:
+    """The Match by those left columns that the condition reads, from the pairs that meet it."""
+    width = len(left.schema)
+    read = sorted({c for p in predicates for c in columns_of(p) if c < width})
+    row = columns(left)
+    alone = tuple(p for p in predicates if not is_fallible(p) and all(c < width for c in columns_of(p)))
+    compared = project(filtered(left, alone), tuple(row[c] for c in read))
+    candidates = Aggregate(compared, columns(compared), (), ()) if kind in _BESIDE_RIGHT else compared
+    moved = tuple(map_columns(p, lambda c: read.index(c) if c < width else c - width + len(read)) for p in predicates)
+    pairs: Hir = Join((candidates, right), moved)
+    if kind not in _BESIDE_RIGHT:
+        pairs = project(pairs, columns(pairs)[: len(read)])
+    key = tuple(KeyPart(row[c], ref, null_safe=True) for c, ref in zip(read, columns(pairs), strict=False))
+    if kind not in _BESIDE_RIGHT:
+        return _by_key(kind, left, pairs, key, names)
+    return shared(pairs, names, lambda rows: _decided(kind, left, rows, key, columns(rows)[len(read) :]))
+
+
+_BESIDE_RIGHT = (MatchKind.LEFT, MatchKind.SINGLE)
+
+
+def _full_by_rows(node: Match, names: Names) -> Hir:
+    """A left join, and the right rows that match nothing beside NULLs."""
+    width, other = len(node.left.schema), len(node.right.schema)
+    turned = tuple(map_columns(p, lambda c: c + other if c < width else c - width) for p in node.predicates)
+
+    def both(left: Hir, right: Hir) -> Hir:
+        outer = _by_rows(MatchKind.LEFT, left, right, node.predicates, names)
+        alone = _by_rows(MatchKind.ANTI, right, left, turned, names)
+        return Union((outer, Project(alone, _nulls(left.schema) + columns(alone))))
+
+    return shared(node.left, names, lambda left: shared(node.right, names, lambda right: both(left, right)))
+
+
+def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], beside: Sequence[ScalarExpr]) -> Hir:
+    """Anti, mark, left and single, of inputs that may be read twice; `beside` is shown of the right row.
+
+    NULL matches NULL in every part of the key.
+    """
+    if kind is MatchKind.SINGLE and _is_one_row(left) and not key:
+        return _at_most_one(right)
+    table = _key_table(left, right, key, with_left=kind is MatchKind.SINGLE)
+    keys, (count, *of_left) = columns(table)[: len(key)], columns(table)[len(key) :]
+    alone: ScalarExpr = call("=", (count, _ZERO), BOOLEAN)
+    if kind is MatchKind.MARK:
+        marked = Project(table, (*keys, call(">", (count, _ZERO), BOOLEAN)))
+        return _joined(left, marked, key, (len(key),))
+    if kind is MatchKind.SINGLE:
+        asked = call(">", (of_left[0], _ZERO), BOOLEAN)
+        alone = _unless(call("and", (call(">", (count, _ONE), BOOLEAN), asked), BOOLEAN), alone)
+    without = Project(Filter(table, (alone,)), keys)
+    if kind is MatchKind.ANTI:
+        return _joined(left, without, key, ())
+    rows = _with_nulls(right, [p.right for p in key], beside, without)
+    return _joined(left, rows, key, _after(key, rows))
+
+
+def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
+    """A full join of inputs in which NULL matches NULL in every part of the key."""
+
+    def joined(table: Hir) -> Hir:
+        keys, (of_right, of_left) = columns(table)[: len(key)], columns(table)[len(key) :]
+        only_left = Project(Filter(table, _alone(of_left, of_right, key)), keys)
+        only_right = Project(Filter(table, _alone(of_right, of_left, key)), keys)
+        lefts = _with_nulls(left, [p.left for p in key], columns(left), only_right)
+        rights = _with_nulls(right, [p.right for p in key], columns(right), only_left)
+        pairs = zip(columns(lefts)[: len(key)], columns(rights)[: len(key)], strict=True)
+        both = _joined(lefts, rights, tuple(KeyPart(a, b) for a, b in pairs), _after(key, rights))
+        return Project(both, columns(both)[len(key) :])
+
+    return shared(_key_table(left, right, key, with_left=True), names, joined)
+
+
+def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
+    """A key that one side alone has; a table without a key has its row also when neither side has any."""
+    nobody = call("=", (other, _ZERO), BOOLEAN)
+    return (nobody,) if key else (nobody, call(">", (own, _ZERO), BOOLEAN))
+
+
+def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: Names) -> Hir:
+    """The full join, and the right rows that match nothing because their key is NULL."""
+    there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
+    outside = Filter(right, (nulls[0] if len(nulls) == 1 else call("or", tuple(nulls), BOOLEAN),))
+    return Union((_full(left, there, key, names), Project(outside, _nulls(left.schema) + columns(outside))))
+
+
+def _key_table(left: Hir, right: Hir, key: tuple[KeyPart, ...], *, with_left: bool) -> Hir:
+    """key, the number of right rows that have it, and perhaps that of left rows.
+
+    Without a key there is one row whatever the inputs, so that left rows need not be counted to have it.
+    """
+    rights = Project(right, (*(p.right for p in key), TRUE))
+    lefts = Project(left, (*(p.left for p in key), FALSE))
+    rows: Hir = Union((lefts, rights)) if key or with_left else rights
+    *keys, is_right = columns(rows)
+    counts = [AggregateCall("count", None, _COUNT, filter=0)]
+    values: list[ScalarExpr] = [is_right]
+    if with_left:
+        counts.append(AggregateCall("count", None, _COUNT, filter=1))
+        values.append(call("not", (is_right,), BOOLEAN))
+    return Aggregate(rows, tuple(keys), tuple(values), tuple(counts))
+
+
+def _with_nulls(rows: Hir, key: Sequence[ScalarExpr], beside: Sequence[ScalarExpr], keys: Hir) -> Hir:
+    """`key` and `beside` of the rows, and for each of `keys` NULLs beside it."""
+    nulls = tuple(Literal(None, e.type) for e in beside)
+    return Union((Project(rows, (*key, *beside)), Project(keys, columns(keys) + nulls)))
+
+
+def _at_most_one(rows: Hir) -> Hir:
+    """The one row there is, or NULLs; an error if there are more."""
+    counted = Aggregate(rows, (), (), (AggregateCall("count", None, _COUNT),))
+    (count,) = columns(counted)
+    empty = _unless(call(">", (count, _ONE), BOOLEAN), call("=", (count, _ZERO), BOOLEAN))
+    return Union((rows, Project(Filter(counted, (empty,)), _nulls(rows.schema))))
+
+
+def _unless(wrong: ScalarExpr, value: ScalarExpr) -> ScalarExpr:
+    return call("case", (wrong, call("raise_error", (Literal(TOO_MANY_ROWS, STRING),), BOOLEAN), value), BOOLEAN)
+
+
+def _joined(left: Hir, right: Hir, key: tuple[KeyPart, ...], shown: Sequence[int], *, null_safe: bool = True) -> Hir:
+    """The left rows beside the columns `shown` of right rows, whose first columns are the key."""
+    width = len(left.schema)
+    both = Join((left, right))
+    row = columns(both)
+    predicates = []
+    for at, part in enumerate(key):
+        other = row[width + at]
+        safe = (null_safe or part.null_safe) and is_nullable(part.left) and other.nullable
+        predicates.append(call("<=>" if safe else "=", (part.left, other), BOOLEAN))
+    joined = Join((left, right), tuple(predicates))
+    return project(joined, row[:width] + tuple(row[width + c] for c in shown))
+
+
+def _after(key: tuple[KeyPart, ...], rows: Hir) -> range:
+    """The columns behind the key."""
+    return range(len(key), len(rows.schema))
+
+
+def _is_one_row(node: Hir) -> bool:
+    """The row without columns, beside which a scalar subquery stands."""
+    return isinstance(node, Values) and node.rows == ((),)
+
+
+def _nulls(schema: Schema) -> tuple[ScalarExpr, ...]:
+    return tuple(Literal(None, c.type) for c in schema)

@@ -1,0 +1,38 @@
+"""What is read more than once: computed once and bound to a name, unless reading it again is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+from tidemark_planner.hir.keys import unique_keys
+from tidemark_planner.hir.nodes import Filter, Hir, Let, Local, Project, Scan, Union, Values, expressions_of, inputs_of
+from tidemark_protocol.functions.registry import is_fallible, reads_clock
+from tidemark_protocol.ids import LocalId
+
+
+class Names:
+    """Names that are new within one object."""
+
+    def __init__(self) -> None:
+        self._numbers = count()
+
+    def fresh(self) -> LocalId:
+        return LocalId(f"shared{next(self._numbers)}")
+
+
+def shared(value: Hir, names: Names, body: Callable[[Hir], Hir]) -> Hir:
+    """`body` over something that gives the rows of `value` and may be read often."""
+    if is_free(value):
+        return body(value)
+    local = Local(names.fresh(), value.schema, unique_keys(value))
+    return Let(local.name, value, body(local))
+
+
+def is_free(node: Hir) -> bool:
+    """Whether computing it twice keeps no state twice (the clock's filters do) and evaluates nothing that can fail."""
+    if not isinstance(node, Scan | Values | Local | Filter | Project | Union):
+        return False
+    if any(is_fallible(e) or reads_clock(e) for e in expressions_of(node)):
+        return False
+    return all(map(is_free, inputs_of(node)))

@@ -1,0 +1,1 @@
+"""Catalyst's expressions as typed trees of the protocol."""

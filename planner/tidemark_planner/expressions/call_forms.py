@@ -1,0 +1,155 @@
+"""Calls made of their arguments: the type of the result, literals folded, what is allowed only of literals.
+
+    Divide(a, b)  ->  a / b of their type       DateAdd(DATE '2020-01-31', 1)  ->  DATE '2020-02-01'
+
+`expression.py` walks the tree; here each form of call is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions import fold
+from tidemark_planner.expressions.call_classes import CLASSES
+from tidemark_planner.expressions.casting import cast_to
+from tidemark_planner.expressions.nested import alike
+from tidemark_planner.sql.try_functions import TRIED
+from tidemark_protocol import decimals
+from tidemark_protocol.functions import call_types
+from tidemark_protocol.functions.call_types import describe
+from tidemark_protocol.functions.intervals import PARTS, WHOLE
+from tidemark_protocol.functions.registry import call, entry
+from tidemark_protocol.functions.text import MOST_CHARACTERS, MOST_TIMES
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT
+
+ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%", "Pmod": "pmod"}
+
+
+_HINTS = {
+    **dict.fromkeys(
+        ("lpad", "rpad"), f": the length is a literal of at most {MOST_CHARACTERS}, and the text is not padded"
+    ),
+    **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), ": the zone is a literal, such as 'Europe/Berlin'"),
+    "next_day": ": the day is a name, such as 'Monday'",
+    **dict.fromkeys(("trunc", "date_trunc"), ": the unit is a literal name, such as 'MONTH'"),
+    "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
+    **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
+}
+
+
+def plain_call(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """A call of call_classes.py; refused where the allow-list takes no such arguments."""
+    function, result = CLASSES[kind]
+    if result == BOOLEAN:
+        arguments = alike(arguments)
+    made = call(function, arguments, arguments[0].type if result is None else result)
+    if not entry(function).accepts(made):
+        refuse("TYPE", f"there is no {describe(made)}{_HINTS.get(function, '')}", word=function)
+    return made
+
+
+def tried_call(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """The variant that gives NULL where the operation raises; what cannot raise needs none."""
+    if not isinstance(made, Call) or made.arguments != arguments or not entry(made.function).errors(made):
+        return made
+    return call(TRIED[made.function], arguments, made.type)
+
+
+def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """Of numbers of one type; decimals have a type of their own for each operator."""
+    left, right = (a.type for a in arguments)
+    if left.is_decimal and right.is_decimal:
+        of = "%" if operator == "pmod" else operator
+        return fold.fold_call(call(operator, arguments, decimals.result_type(of, left, right)))
+    return fold.fold_call(call(operator, arguments, left))
+
+
+def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    of = arguments[0]
+    folded = fold.negate(of) if isinstance(of, Literal) else None
+    return call("negate", arguments, of.type) if folded is None else folded
+
+
+def chosen(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    return call(function, arguments, arguments[1].type)
+
+
+def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -> Callable[..., ScalarExpr]:
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        start, by = arguments
+        if isinstance(by, Literal) and by.type.name.startswith("interval"):
+            by = Literal(by.value, INT)
+        if isinstance(start, Literal) and isinstance(by, Literal) and by.value is not None:
+            sign = -1 if function == "date_sub" else 1
+            if (folded := move(start, sign * int(by.value))) is not None:
+                return folded
+        if by.type != INT:
+            by = cast_to(by, INT)
+        return call(function, (start, by), DATE)
+
+    return lowered
+
+
+def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+    """A field of an interval; the days of a literal one are a number."""
+    function, _, of, result = PARTS[kind]
+
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        (interval,) = arguments
+        if function == "interval_days" and isinstance(interval, Literal) and interval.value is not None:
+            return Literal(str(fold.quotient(int(interval.value), WHOLE[of]["DAY"])), INT)
+        if interval.type != of:
+            unsupported(f"{function} of {interval.type}")
+        return call(function, arguments, result)
+
+    return lowered
+
+
+def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    of, digits = arguments
+    if not isinstance(digits, Literal) or digits.value is None:
+        unsupported("round to a number of digits that is not a literal")
+    of_decimal = of.type.is_decimal
+    return call("round", arguments, call_types.rounded_type(of.type, int(digits.value))[0] if of_decimal else of.type)
+
+
+def _to_digits(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+    """ceil and floor to so many digits: of decimals, as which Spark takes all numbers."""
+
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        of, digits = arguments
+        if not of.type.is_decimal or not isinstance(digits, Literal) or digits.value is None:
+            unsupported(f"{function.removesuffix('_to')} to a number of digits that is not a literal")
+        return call(function, arguments, call_types.rounded_type(of.type, int(digits.value))[0])
+
+    return lowered
+
+
+def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+    def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+        of = arguments[0].type
+        result = decimals.bounded(of.precision - of.scale + 1, 0) if of.is_decimal else BIGINT
+        return call(function, arguments, result)
+
+    return lowered
+
+
+BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
+    "IntegralDivide": lambda a: fold.fold_call(call("div", a, BIGINT)),
+    "UnaryMinus": _negated,
+    "UnaryPositive": lambda a: a[0],
+    "Round": _rounded,
+    "Floor": _whole("floor"),
+    "Ceil": _whole("ceil"),
+    "RoundFloor": _to_digits("floor_to"),
+    "RoundCeil": _to_digits("ceil_to"),
+    "DateAdd": _date_moved("date_add", fold.add_days),
+    "DateSub": _date_moved("date_sub", fold.add_days),
+    "AddMonths": _date_moved("add_months", fold.add_months),
+    "DateAddYMInterval": _date_moved("add_months", fold.add_months),
+    **{kind: _part(kind) for kind in PARTS},
+    "TimestampAddInterval": lambda a: call("+", a, a[0].type),
+    "TimestampAddYMInterval": lambda a: call("+", a, a[0].type),
+}

@@ -1,0 +1,241 @@
+"""Catalyst's expressions as typed trees: one entry per class of Spark's that is allowed.
+
+    Multiply(AttributeReference, Subtract(Cast(Literal), AttributeReference))
+    Call("*", (ColumnRef(0), Call("-", (Literal("1"), ColumnRef(1)))))
+
+What has no entry is refused by name. Literals are folded where that cannot fail; coercions stay as casts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.spark_types import VOID, type_of
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions.call_classes import CLASSES
+from tidemark_planner.expressions.call_forms import ARITHMETIC, BY_ARGUMENTS, arithmetic, chosen, plain_call, tried_call
+from tidemark_planner.expressions.casting import cast_to, interval_to
+from tidemark_planner.expressions.java_method_calls import lower_method
+from tidemark_planner.expressions.lambdas import function_of, lower_higher, parameters
+from tidemark_planner.expressions.literals import literal_of
+from tidemark_planner.expressions.nested import empty_array, lower_nested
+from tidemark_planner.sql.like_patterns import escaped, with_backslash
+from tidemark_planner.sql.try_functions import tried, tried_aggregate
+from tidemark_protocol.check.scalar import MAX_EXPR_NODES
+from tidemark_protocol.functions.registry import call, entry
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
+from tidemark_protocol.plan.literals import is_valid
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INTERVAL_TYPES, STRING, TIMESTAMP, SqlType
+
+# What each of Spark's attributes is: most often a column of the row.
+Columns = Mapping[int, ScalarExpr]
+
+
+def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
+    """The typed tree of an expression over `columns` (by Spark's expression ids); raises Refusal."""
+    return _Lowering(columns, ()).lower(node)
+
+
+class _Lowering:
+    """One expression; `common` are the expressions that With shares, innermost last; `variables` those of lambdas."""
+
+    def __init__(self, columns: Columns, common: tuple[ScalarExpr, ...], variables: Columns | None = None) -> None:
+        self._columns = columns
+        self._common = common
+        self._variables = dict(variables or {})
+
+    def lower(self, node: Node) -> ScalarExpr:
+        kind = node.kind
+        special = _SPECIAL.get(kind)
+        if special is not None:
+            return special(self, node)
+        for family in (lower_nested, lower_method, lower_higher):
+            if (found := family(node, self.lower)) is not None:
+                return found
+        arguments = tuple(self.lower(child) for child in node.children)
+        if kind in ARITHMETIC:
+            return arithmetic(ARITHMETIC[kind], arguments)
+        if kind in CLASSES:
+            return plain_call(kind, arguments)
+        named = BY_ARGUMENTS.get(kind)
+        if named is None:
+            refuse("FORBIDDEN_FUNCTION", f"the expression {kind} is not on the list of allowed functions", word=kind)
+        return named(arguments)
+
+    def column(self, node: Node) -> ScalarExpr:
+        found = self._columns.get(node.expr_id)
+        if found is None:
+            unsupported(f"a reference to {node.name} from inside a subquery")
+        return found
+
+    def function(self, node: Node) -> ScalarExpr:
+        """A LambdaFunction: its body, and its parameters behind it."""
+        own = parameters(node, len(self._variables))
+        body = _Lowering(self._columns, self._common, {**self._variables, **own}).lower(node.children[0])
+        return function_of(body, tuple(own.values()))
+
+    def variable(self, node: Node) -> ScalarExpr:
+        return self._variables[node.expr_id]
+
+    def literal(self, node: Node) -> ScalarExpr:
+        return literal_of(node)
+
+    def alias(self, node: Node) -> ScalarExpr:
+        return self.lower(node.children[0])
+
+    def unhexed(self, node: Node) -> ScalarExpr:
+        """Of literal digits, a binary literal: what X'...' was made to be (names.binary_edits)."""
+        digits, binary = self.lower(node.children[0]), SqlType("binary")
+        if isinstance(digits, Literal) and digits.value is not None:
+            padded = "0" * (len(digits.value) % 2) + digits.value.lower()
+            if is_valid(literal := Literal(padded, binary)):
+                return literal
+        return call("unhex", (digits,), binary)
+
+    def outer(self, node: Node) -> ScalarExpr:
+        """A column of the row that a LATERAL subquery is over."""
+        column = node.expression("e")
+        assert column is not None, "an outer reference is to an attribute"
+        return self.lower(column)
+
+    def cast(self, node: Node) -> ScalarExpr:
+        target, source = type_of(node.fields["dataType"]), node.children[0]
+        if source.kind == "Literal" and source.fields["dataType"] == VOID:
+            return Literal(None, target)
+        if (empty := empty_array(source, target)) is not None:
+            return empty
+        if source.kind == "RaiseError":
+            return self.raised(source, target)
+        of = self.lower(source)
+        if of.type == target and target.name in INTERVAL_TYPES:
+            return interval_to(of, node.fields["dataType"], target)
+        return cast_to(of, target)
+
+    def raised(self, node: Node, target: SqlType) -> ScalarExpr:
+        """raise_error of a literal, which Spark turns into the message of a general error."""
+        message = node.children[1].children[-1]
+        if message.kind != "Literal":
+            unsupported("raise_error of an expression", "write a literal")
+        return call("raise_error", (literal_of(message),), target)
+
+    def like(self, node: Node) -> ScalarExpr:
+        """LIKE; ILIKE is one of lower(text) and lower(pattern)."""
+        of, pattern = node.children
+        folds = pattern.kind == "Lower" and pattern.children[0].kind == "If"
+        marked = pattern.children[0] if folds else pattern
+        found = escaped(marked) if marked.kind == "If" else None
+        if found is None:
+            return plain_call("Like", (self.lower(of), self.lower(pattern)))
+        written = with_backslash(self.lower(found[1]), found[0], folds)
+        return plain_call("Like", (self.lower(of), call("lower", (written,), STRING) if folds else written))
+
+    def choice(self, node: Node) -> ScalarExpr:
+        if tried_aggregate(node) is not None:
+            unsupported("try_sum and try_avg in a window, or of other than numbers")
+        operation = tried(node)
+        if operation is None:
+            return chosen("if", tuple(self.lower(c) for c in node.children))
+        if operation.kind == "Cast" and operation.children[0].kind.startswith("TimestampAdd"):
+            return self.never_raising(operation.children[0])  # Spark's sum of a time and an interval is a cast
+        if operation.kind == "Cast":
+            return tried_call(self.cast(operation), (self.lower(operation.children[0]),))
+        if operation.kind not in ARITHMETIC:
+            return self.never_raising(operation)
+        arguments = tuple(self.lower(c) for c in operation.children)
+        return tried_call(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
+
+    def never_raising(self, node: Node) -> ScalarExpr:
+        """What is tried though it cannot fail: days added to a date."""
+        made = self.lower(node)
+        if not isinstance(made, Call) or entry(made.function).errors(made) or made.function == "if":
+            unsupported("a try_ function of other than numbers")
+        return made
+
+    def connective(self, node: Node) -> ScalarExpr:
+        """AND and OR of any number: Spark's are of two."""
+        function, kind, pending = node.kind.lower(), node.kind, [node]
+        arguments: list[ScalarExpr] = []
+        while pending:
+            at = pending.pop()
+            if at.kind == kind:
+                pending.extend(reversed(at.children))
+            else:
+                lowered = self.lower(at)
+                nested = isinstance(lowered, Call) and lowered.function == function
+                arguments.extend(lowered.arguments if nested and isinstance(lowered, Call) else (lowered,))
+        return call(function, tuple(arguments), BOOLEAN)
+
+    def case(self, node: Node) -> ScalarExpr:
+        return chosen("case", tuple(self.lower(c) for c in node.children))
+
+    def shared(self, node: Node) -> ScalarExpr:
+        """With: its one definition is written out at each use (all functions are deterministic)."""
+        body, *definitions = node.children
+        if len(definitions) != 1:
+            refuse("FORBIDDEN_FUNCTION", "an expression with several shared parts is not supported")
+        common = self.lower(definitions[0].children[0])
+        written = _Lowering(self._columns, (*self._common, common), self._variables).lower(body)
+        if sum(1 for _ in islice(walk(written), MAX_EXPR_NODES + 1)) > MAX_EXPR_NODES:
+            refuse("TOO_LARGE", f"an expression has more than {MAX_EXPR_NODES} parts once it is written out")
+        return written
+
+    def shared_use(self, node: Node) -> ScalarExpr:
+        if not self._common:
+            refuse("FORBIDDEN_FUNCTION", "an expression refers to a shared part that is not there")
+        return self._common[-1]
+
+    def of_unit(self, node: Node) -> ScalarExpr:
+        """timestampdiff, timestampadd: the unit is a field of Spark's."""
+        unit = Literal(str(node.fields["unit"]).upper(), STRING)
+        result = BIGINT if node.kind == "TimestampDiff" else TIMESTAMP
+        made = call(node.kind.lower(), (unit, *(self.lower(c) for c in node.children)), result)
+        if not entry(made.function).accepts(made):
+            unsupported(f"{made.function} of {unit.value}")
+        return made
+
+    def subquery(self, node: Node) -> ScalarExpr:
+        unsupported(_SUBQUERIES[node.kind])
+
+    def now(self, node: Node) -> ScalarExpr:
+        return call("now", (), TIMESTAMP)
+
+    def today(self, node: Node) -> ScalarExpr:
+        return call("current_date", (), DATE)
+
+    def clock(self, node: Node) -> ScalarExpr:
+        unsupported("this form of the clock", "write now() or current_date()")
+
+
+# Those that no lowering of the node around them has taken out (lower/subquery.py).
+_SUBQUERIES = {
+    "ScalarSubquery": "a scalar subquery here",
+    "Exists": "EXISTS here",
+    "InSubquery": "IN (subquery) here",
+}
+_CLOCK = ("LocalTimestamp", "CurrentTimeZone", "CurrentTime")
+_SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
+    "AttributeReference": _Lowering.column,
+    "Literal": _Lowering.literal,
+    "LambdaFunction": _Lowering.function,
+    "NamedLambdaVariable": _Lowering.variable,
+    "Alias": _Lowering.alias,
+    "OuterReference": _Lowering.outer,
+    "Unhex": _Lowering.unhexed,
+    "Cast": _Lowering.cast,
+    "And": _Lowering.connective,
+    "Or": _Lowering.connective,
+    "CaseWhen": _Lowering.case,
+    "If": _Lowering.choice,
+    "Like": _Lowering.like,
+    "With": _Lowering.shared,
+    "CommonExpressionRef": _Lowering.shared_use,
+    "TimestampDiff": _Lowering.of_unit,
+    "TimestampAdd": _Lowering.of_unit,
+    **dict.fromkeys(_SUBQUERIES, _Lowering.subquery),
+    "CurrentTimestamp": _Lowering.now,
+    "Now": _Lowering.now,
+    "CurrentDate": _Lowering.today,
+    **dict.fromkeys(_CLOCK, _Lowering.clock),
+}

@@ -1,0 +1,153 @@
+"""Expressions of Spark's whose meaning is not in their class alone: calls of Java methods, and those that say by a
+field or a literal what they are.
+
+    StaticInvoke(UrlCodec$, decode, s, true)           url_decode(s)             with false: try_url_decode(s)
+    GetTimestamp(s, p) of timestamp_ntz                to_timestamp_ntz(s, p)
+    Pi()                                               3.141592653589793
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.spark_types import VOID, type_of
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions.casting import cast_to
+from tidemark_protocol.functions.call_types import describe
+from tidemark_protocol.functions.codes import literal_text, number_format
+from tidemark_protocol.functions.nested import STRINGS
+from tidemark_protocol.functions.registry import call, entry
+from tidemark_protocol.functions.text import MOST_CHARACTERS
+from tidemark_protocol.plan.expr import Literal, ScalarExpr
+from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, SqlType
+
+Lower = Callable[[Node], ScalarExpr]
+_BINARY = SqlType("binary")
+# By class and method: the function, its type, how many arguments it has, and what the literals behind them are.
+_METHODS: dict[tuple[str, str], tuple[str, SqlType, int, tuple[str, ...]]] = {
+    ("JsonExpressionUtils", "lengthOfJsonArray"): ("json_array_length", INT, 1, ()),
+    ("JsonExpressionUtils", "jsonObjectKeys"): ("json_object_keys", STRINGS, 1, ()),
+    ("Base64", "encode"): ("base64", STRING, 1, ("true",)),
+    ("Encode", "encode"): ("encode", _BINARY, 2, ("false", "false")),
+    ("StringDecode", "decode"): ("decode", STRING, 2, ("false", "false")),
+    ("UrlCodec$", "encode"): ("url_encode", STRING, 1, ()),
+    ("ExpressionImplUtils", "isLuhnNumber"): ("luhn_check", BOOLEAN, 1, ()),
+    ("ExpressionImplUtils", "jaroWinklerSimilarity"): ("jaro_winkler_similarity", DOUBLE, 2, ()),
+    ("ExpressionImplUtils", "quote"): ("quote", STRING, 1, ()),
+}
+_DECODES = {"true": "url_decode", "false": "try_url_decode"}
+# Evaluators, as Spark prints the objects, and what they are.
+_EVALUATORS = (
+    ("StructsToJsonEvaluator(Map(),", "", "to_json"),
+    ("ParseUrlEvaluator(", ",true)", "parse_url"),
+    ("ParseUrlEvaluator(", ",false)", "try_parse_url"),
+)
+
+
+def lower_method(node: Node, lower: Lower) -> ScalarExpr | None:
+    """The typed tree; None: the class alone says what the node is."""
+    found = _KINDS.get(node.kind)
+    return None if found is None else found(node, lower)
+
+
+def _checked(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
+    made = call(function, arguments, result)
+    if not entry(function).accepts(made):
+        refuse("TYPE", f"there is no {describe(made)}", word=function)
+    return made
+
+
+def _static(node: Node, lower: Lower) -> ScalarExpr:
+    of, method = str(node.fields.get("staticObject")).rsplit(".", 1)[-1], str(node.fields.get("functionName"))
+    if (of, method) == ("UrlCodec$", "decode"):
+        return _checked(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
+    function, result, count, flags = _METHODS.get((of, method), ("", STRING, 0, ()))
+    if not function or tuple(str(c.fields.get("value")) for c in node.children[count:]) != flags:
+        refuse("FORBIDDEN_FUNCTION", f"the expression {method} is not on the list of allowed functions", word=method)
+    return _checked(function, tuple(map(lower, node.children[:count])), result)
+
+
+def _evaluated(node: Node, lower: Lower) -> ScalarExpr:
+    target, *arguments = node.children
+    written = str(target.fields.get("value"))
+    found = [name for start, end, name in _EVALUATORS if written.startswith(start) and written.endswith(end)]
+    if not found:
+        name = written.split("(")[0]
+        refuse("FORBIDDEN_FUNCTION", f"the expression {name} is not on the list of allowed functions", word=name)
+    return _checked(found[0], tuple(map(lower, arguments)), STRING)
+
+
+def _parsed_time(node: Node, lower: Lower) -> ScalarExpr:
+    of = type_of(node.fields["dataType"])
+    function = "to_timestamp" if of == TIMESTAMP else "to_timestamp_ntz"
+    if not node.fields["failOnError"]:
+        function = "try_to_timestamp"
+    return _patterned(function, tuple(map(lower, node.children)), of)
+
+
+def _patterned(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
+    made = call(function, arguments, result)
+    if not entry(function).accepts(made):
+        why = "the pattern is a literal of y M d H h m s S a E D"
+        refuse("TYPE", f"there is no {describe(made)}: {why}", word=function)
+    return made
+
+
+def _made_time(node: Node, lower: Lower) -> ScalarExpr:
+    if len(node.children) != 6:
+        unsupported("a time of another zone", "write the parts in UTC")
+    of = type_of(node.fields["dataType"])
+    tried = "" if node.fields["failOnError"] else "try_"
+    suffix = "ltz" if of == TIMESTAMP else "ntz"
+    return _checked(f"{tried}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
+
+
+def _seconds(node: Node, lower: Lower) -> ScalarExpr:
+    """unix_timestamp, to_unix_timestamp: of text by a pattern, of a moment as unix_seconds."""
+    of = lower(node.children[0])
+    if of.type == STRING:
+        return _patterned("to_unix_timestamp", (of, lower(node.children[1])), BIGINT)
+    return _checked("unix_seconds", (cast_to(of, TIMESTAMP),), BIGINT)
+
+
+def _number(node: Node, lower: Lower) -> ScalarExpr:
+    arguments = tuple(map(lower, node.children))
+    result = number_format(literal_text(arguments[1]) or "")
+    if result is None:
+        unsupported("to_number with such a format", "write a literal of digits, grouping, one point and a sign")
+    return _checked("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
+
+
+def _spaces(node: Node, lower: Lower) -> ScalarExpr:
+    count = lower(node.children[0])
+    if not isinstance(count, Literal) or count.value is None or int(count.value) > MOST_CHARACTERS:
+        unsupported("space of other than a literal number", f"at most {MOST_CHARACTERS}")
+    return Literal(" " * max(int(count.value), 0), STRING)
+
+
+def _type_name(node: Node, lower: Lower) -> ScalarExpr:
+    of = node.children[0]
+    if of.kind == "Literal" and of.fields.get("dataType") == VOID:
+        return Literal(VOID, STRING)
+    found = lower(of).type
+    if found.name.startswith("interval"):
+        unsupported("typeof an interval")
+    return Literal(str(found), STRING)
+
+
+_KINDS: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
+    "StaticInvoke": _static,
+    "Invoke": _evaluated,
+    "GetTimestamp": _parsed_time,
+    "MakeTimestamp": _made_time,
+    "UnixTimestamp": _seconds,
+    "ToUnixTimestamp": _seconds,
+    "ToNumber": _number,
+    "TryToNumber": _number,
+    "StringSpace": _spaces,
+    "TypeOf": _type_name,
+    "Pi": lambda node, lower: Literal(repr(math.pi), DOUBLE),
+    "EulerNumber": lambda node, lower: Literal(repr(math.e), DOUBLE),
+}

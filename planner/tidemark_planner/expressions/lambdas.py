@@ -1,0 +1,90 @@
+"""Catalyst's functions of functions as typed trees.
+
+    ArrayTransform(a, LambdaFunction(x + 1, [x]))        transform(a, lambda(x0 + 1, x0))
+
+Variables are named by how deep they stand; Spark's identities tell them apart until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.spark_types import type_of
+from tidemark_planner.errors import unsupported
+from tidemark_protocol.functions.entry import LAMBDA
+from tidemark_protocol.functions.lambdas import VARIABLE
+from tidemark_protocol.functions.registry import call, entry
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
+from tidemark_protocol.types import BOOLEAN, STRING, SqlType
+
+Lower = Callable[[Node], ScalarExpr]
+NAMES = frozenset(
+    "transform filter exists forall aggregate reduce zip_with array_sort array_compact arrays_zip".split()
+)
+_KINDS = {
+    "ArrayTransform": "transform",
+    "ArrayFilter": "filter",
+    "ArrayExists": "exists",
+    "ArrayForAll": "forall",
+    "ArrayAggregate": "aggregate",
+    "ZipWith": "zip_with",
+    "ArraySort": "array_sort",
+}
+_HINTS = {
+    "aggregate": "what is kept is a number, a boolean, a date or time, or a struct of such",
+    "transform": "texts and arrays are made of the element alone, not of other columns",
+    "zip_with": "texts and arrays are made of the elements alone, not of other columns",
+}
+
+
+def lower_higher(node: Node, lower: Lower) -> ScalarExpr | None:
+    """The typed tree of a function of functions; None: it is none."""
+    if node.kind == "KnownNotContainsNull":
+        return lower(node.children[0])
+    if node.kind == "ArraysZip":
+        return _side_by_side(node, lower)
+    name = _KINDS.get(node.kind)
+    return None if name is None else _checked(name, tuple(map(lower, node.children)))
+
+
+def variable(name: str, of: SqlType) -> Call:
+    return call(VARIABLE, (Literal(name, STRING),), of)
+
+
+def parameters(node: Node, depth: int) -> dict[int, ScalarExpr]:
+    """The variables of a LambdaFunction, by Spark's identities."""
+    declared = enumerate(node.children[1:], start=depth)
+    return {p.expr_id: variable(f"x{at}", type_of(p.fields["dataType"])) for at, p in declared}
+
+
+def function_of(body: ScalarExpr, variables: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    return call(LAMBDA, (body, *variables), body.type)
+
+
+def _checked(name: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    made = call(name, arguments, _result(name, arguments))
+    if not entry(name).accepts(made):
+        unsupported(f"{name} of {', '.join(str(a.type) for a in arguments)}", _HINTS.get(name, ""))
+    return made
+
+
+def _result(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:
+    if name in ("exists", "forall"):
+        return BOOLEAN
+    if name == "aggregate":
+        return arguments[-1].type
+    return SqlType.array(arguments[-1].type) if name in ("transform", "zip_with") else arguments[0].type
+
+
+def _side_by_side(node: Node, lower: Lower) -> ScalarExpr:
+    """arrays_zip of two: the shorter one is filled up with NULL."""
+    arrays = tuple(map(lower, node.children))
+    names = [str(n.fields["value"]) for n in node.expressions("names")]
+    if len(arrays) != 2 or not all(a.type.is_array for a in arrays):
+        unsupported("arrays_zip of other than two arrays")
+    pair = tuple(variable(f"x{at}", a.type.element) for at, a in enumerate(arrays))
+    if names[0].lower() == names[1].lower():
+        unsupported("arrays_zip of two arrays of one name", "give one of them another in a subquery")
+    struct = SqlType.struct(zip(names, (p.type for p in pair), strict=True))
+    return _checked("zip_with", (*arrays, function_of(call("named_struct", pair, struct), pair)))

@@ -1,0 +1,69 @@
+"""Comparisons of a literal with what a CASE or IF chooses among literals: one answer for all of them is the answer.
+
+    CASE WHEN x div y > 1 THEN 'high' ELSE 'low' END = 'none'        false
+
+Spark's optimiser compares within the branches, and then looks at no condition: its batch does not fail in one.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
+from tidemark_protocol.types import BOOLEAN
+
+Fold = Callable[[Literal, Any], Literal | None]
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<=>": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def one_answer(call: Call, fold_cast: Fold) -> Literal | None:
+    """The literal that the call is, whatever is chosen; None: it depends, or is no such call."""
+    compared = _COMPARED.get(call.function)
+    if compared is None or sum(isinstance(a, Literal) for a in call.arguments) != 1:
+        return None
+    left, right = ([_value(each) for each in _chosen(a, fold_cast)] for a in call.arguments)
+    if not left or not right or None in (*left, *right):
+        return None
+    answers = [compared(one, other) for one in left for other in right]
+    if any(answers) and not all(answers):
+        return None
+    return Literal("true" if all(answers) else "false", BOOLEAN)
+
+
+def _chosen(expr: ScalarExpr, fold_cast: Fold) -> list[Literal | None]:
+    """What it may be; empty: more than literals. A CASE without ELSE may be NULL."""
+    if isinstance(expr, Literal):
+        return [expr]
+    if not isinstance(expr, Call):
+        return []
+    if expr.function == "cast":
+        return [each and fold_cast(each, expr.type) for each in _chosen(expr.arguments[0], fold_cast)]
+    if expr.function not in ("case", "if") or len(expr.arguments) % 2 == 0:
+        return []
+    values = (*expr.arguments[1:-1:2], expr.arguments[-1])
+    return [v for v in values if isinstance(v, Literal)] if all(isinstance(v, Literal) for v in values) else []
+
+
+def _value(literal: Literal | None) -> Any:
+    """Something that is ordered as Spark orders it; None where that is not known, and for NULL."""
+    if literal is None or literal.value is None:
+        return None
+    if literal.type.is_integral or literal.type.is_decimal:
+        return Decimal(literal.value)
+    if literal.type.name == "string":
+        return literal.value.encode()
+    if literal.type.name == "boolean":
+        return literal.value == "true"
+    return literal.value if literal.type.name == "date" and _DATE.fullmatch(literal.value) else None

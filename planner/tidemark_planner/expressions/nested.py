@@ -1,0 +1,170 @@
+"""Catalyst's expressions over arrays, structs and JSON as typed trees: the part of `expression.py` that builds,
+takes apart and searches nested values.
+
+    GetArrayItem(a, 3)           subscript(a, 3)        out of range is an error
+    GetArrayItem(a, 3) of get()  get(a, 3)              out of range is NULL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.spark_types import VOID, type_of
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_protocol.functions.nested import STRINGS, field_type
+from tidemark_protocol.functions.registry import FUNCTIONS, call
+from tidemark_protocol.plan.expr import Literal, ScalarExpr
+from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
+
+Lower = Callable[[Node], ScalarExpr]
+
+# The SQL names under which they are written.
+NAMES = frozenset(
+    "array named_struct struct get element_at try_element_at size cardinality array_size array_contains array_position "
+    "array_remove array_insert array_append array_prepend array_repeat array_distinct array_union array_intersect "
+    "array_except arrays_overlap array_min array_max sort_array reverse flatten slice array_join split split_part "
+    "from_json get_json_object json_array_length json_object_keys".split()
+)
+TABLE_FUNCTIONS = frozenset(
+    "explode explode_outer posexplode posexplode_outer inline inline_outer stack sequence range".split()
+)
+_SAME_TYPE = {
+    "ArrayRemove": "array_remove",
+    "ArrayInsert": "array_insert",
+    "ArrayDistinct": "array_distinct",
+    "ArrayUnion": "array_union",
+    "ArrayIntersect": "array_intersect",
+    "ArrayExcept": "array_except",
+    "Reverse": "reverse",
+    "Slice": "slice",
+    "Concat": "concat",
+}
+_ELEMENT = {"ArrayMin": "array_min", "ArrayMax": "array_max", "Flatten": "flatten"}
+_FIXED = {
+    "Size": ("size", INT),
+    "ArrayContains": ("array_contains", BOOLEAN),
+    "ArrayPosition": ("array_position", BIGINT),
+    "ArraysOverlap": ("arrays_overlap", BOOLEAN),
+    "ArrayJoin": ("array_join", STRING),
+    "StringSplit": ("split", STRINGS),
+    "GetJsonObject": ("get_json_object", STRING),
+}
+
+
+def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
+    """The typed tree of an expression of this family; None: it is of another."""
+    kind = node.kind
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](node, lower)
+    if kind not in _SAME_TYPE and kind not in _ELEMENT and kind not in _FIXED:
+        return None
+    arguments = tuple(lower(child) for child in node.children)
+    of = arguments[0].type
+    if kind in _FIXED:
+        name, result = _FIXED[kind]
+        return _checked(name, arguments, result)
+    if kind in _SAME_TYPE:
+        return _checked(_SAME_TYPE[kind], arguments, of)
+    return _checked(_ELEMENT[kind], arguments, of.element)
+
+
+def empty_array(node: Node, target: SqlType) -> ScalarExpr | None:
+    """`array()` and `array(NULL)`, which get their type from a cast; None for anything else."""
+    if node.kind != "CreateArray" or not target.is_array:
+        return None
+    if any(c.kind != "Literal" or c.fields["dataType"] != VOID for c in node.children):
+        return None
+    return call("array", tuple(Literal(None, target.element) for _ in node.children), target)
+
+
+def alike(arguments: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]:
+    """Structs that are compared, with the first one's names of fields: Spark compares them by position."""
+    of = arguments[0].type
+    return tuple(call("cast", (a,), of) if of.is_nested and a.type != of else a for a in arguments)
+
+
+def _checked(name: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
+    """The call, if its arguments are of the kind that is supported: some must be (small) literals."""
+    made = call(name, arguments, result)
+    if not FUNCTIONS[name].accepts(made):
+        of = ", ".join(str(a.type) for a in arguments)
+        unsupported(f"{name} of {of}", "numbers of elements, patterns and limits must be literals, and small")
+    return made
+
+
+def _array(node: Node, lower: Lower) -> ScalarExpr:
+    arguments = tuple(lower(child) for child in node.children)
+    if not arguments:
+        unsupported("array() without a type", "write CAST(array() AS ARRAY<...>)")
+    return call("array", arguments, SqlType.array(arguments[0].type))
+
+
+def _named_struct(node: Node, lower: Lower) -> ScalarExpr:
+    names = [str(n.fields.get("value")) for n in node.children[0::2] if n.kind == "Literal"]
+    values = tuple(lower(child) for child in node.children[1::2])
+    if len(names) != len(values):
+        unsupported("a struct whose field names are not literals")
+    folded = [n.lower() for n in names]
+    if twice := next((n for n in names if folded.count(n.lower()) > 1), None):
+        refuse("TYPE", f"a struct has two fields called {twice}", word=twice)
+    return call("named_struct", values, SqlType.struct(zip(names, (v.type for v in values), strict=True)))
+
+
+def _field(node: Node, lower: Lower) -> ScalarExpr:
+    of, position = lower(node.children[0]), Literal(str(node.fields["ordinal"]), INT)
+    found = field_type(of.type, position)
+    if found is None:
+        unsupported(f"a field of {of.type}")
+    return call("field", (of, position), found)
+
+
+def _item(node: Node, lower: Lower) -> ScalarExpr:
+    of, index = (lower(child) for child in node.children)
+    return call("subscript" if node.fields["failOnError"] else "get", (of, index), of.type.element)
+
+
+def _element_at(node: Node, lower: Lower) -> ScalarExpr:
+    of, index = node.children
+    if of.kind == "StringSplitSQL":
+        return call("split_part", (*(lower(child) for child in of.children), lower(index)), STRING)
+    array = lower(of)
+    if not array.type.is_array:
+        unsupported(f"element_at of {array.type}")
+    name = "element_at" if node.fields["failOnError"] else "try_element_at"
+    return call(name, (array, lower(index)), array.type.element)
+
+
+def _sorted(node: Node, lower: Lower) -> ScalarExpr:
+    of, ascending = (lower(child) for child in node.children)
+    return _checked("sort_array", (of, ascending), of.type)
+
+
+def _repeated(node: Node, lower: Lower) -> ScalarExpr:
+    of, times = (lower(child) for child in node.children)
+    return _checked("array_repeat", (of, times), SqlType.array(of.type))
+
+
+def _from_json(node: Node, lower: Lower) -> ScalarExpr:
+    if node.fields.get("options"):
+        unsupported("from_json with options")
+    return _checked("from_json", (lower(node.children[0]),), type_of(node.fields["schema"]))
+
+
+def _sequence(node: Node, lower: Lower) -> ScalarExpr:
+    message = "a sequence as an array is not supported: its size has no bound; make rows of it, explode(sequence(...))"
+    refuse("UNSUPPORTED", message, word="sequence")
+
+
+_SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
+    "CreateArray": _array,
+    "CreateNamedStruct": _named_struct,
+    "GetStructField": _field,
+    "GetArrayStructFields": _field,
+    "GetArrayItem": _item,
+    "ElementAt": _element_at,
+    "SortArray": _sorted,
+    "ArrayRepeat": _repeated,
+    "JsonToStructs": _from_json,
+    "Sequence": _sequence,
+}

@@ -1,0 +1,108 @@
+"""The proof that each expression's Spark SQL text means the expression.
+
+The replica evaluates text. So every scalar expression of a plan is written out (sqltext.to_sql), analysed by Spark
+over columns of the same types, lowered again, and must be the tree that it was. What does not come back the same is
+refused here, at planning, rather than computed wrongly later. One query proves a whole plan; what a plan before it
+proved is not proved again:
+
+    c4 + c2 * 2 over (int, ..., int, int)     ─►     c0 + c1 * 2 over (int, int)     proved?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidemark_planner.catalyst.analyser import Catalyst, quoted
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import refuse
+from tidemark_planner.expressions.constant_patterns import check_patterns
+from tidemark_planner.expressions.expression import lower_expression
+from tidemark_planner.sql.try_functions import marked
+from tidemark_protocol.functions.lambdas import renamed
+from tidemark_protocol.functions.sql_text import to_sql
+from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, map_columns, walk
+from tidemark_protocol.plan.lir import DeltaJoin, FlatMap, Join, MapFilterProject, Mfp, Plan, Reduce, Schema, inputs_of
+from tidemark_protocol.types import BOOLEAN, Column
+
+LEAF = "/round-trip"
+Placed = tuple[ScalarExpr, Schema]
+
+
+def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
+    """Raise Refusal for the first expression whose text is not proved to mean it."""
+    found = dict.fromkeys(p for plan in plans for p in _expressions(plan) if isinstance(p[0], Call))
+    placed = [p for p in dict.fromkeys(_narrowed(*p) for p in found) if not catalyst.proved.has(p)]
+    if not placed:
+        return
+    check_patterns(catalyst, (expr for expr, _ in placed))
+    starts, columns = _layout(placed)
+    moved = [_shifted(expr, starts[schema]) for expr, schema in placed]
+    texts = ", ".join(f"{to_sql(expr)} AS e{n}" for n, expr in enumerate(moved))
+    catalyst.declare(LEAF, columns)
+    tree = catalyst.analyse(marked(catalyst.jvm, f"SELECT {texts} FROM {quoted(LEAF)}")).tree
+    known = _columns_of(tree, columns)
+    for expr, output in zip(moved, tree.expressions("projectList"), strict=True):
+        if renamed(lower_expression(output, known)) != renamed(expr):
+            refuse("FORBIDDEN_FUNCTION", f"the expression {to_sql(expr)} does not survive being written as text")
+    catalyst.proved.add(placed)
+
+
+def _narrowed(expr: ScalarExpr, schema: Schema) -> Placed:
+    """The expression over the columns that it reads, in the order in which it reads them."""
+    places = {c: n for n, c in enumerate(dict.fromkeys(e.index for e in walk(expr) if isinstance(e, ColumnRef)))}
+    return map_columns(expr, places.__getitem__), tuple(schema[c] for c in places)
+
+
+def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
+    return map_columns(expr, lambda column: column + by)
+
+
+def _layout(placed: Iterable[Placed]) -> tuple[dict[Schema, int], list[Column]]:
+    """All schemas side by side, as uniquely named columns."""
+    starts: dict[Schema, int] = {}
+    columns: list[Column] = []
+    for _, schema in placed:
+        if schema not in starts:
+            starts[schema] = len(columns)
+            columns += [Column(f"c{len(columns) + n}", c.type, c.nullable) for n, c in enumerate(schema)]
+    return starts, columns or [Column("c0", BOOLEAN)]
+
+
+def _columns_of(tree: Node, columns: list[Column]) -> dict[int, ColumnRef]:
+    leaf = tree
+    while leaf.kind != "LogicalRDD":
+        leaf = leaf.children[0]
+    attributes = [a.expr_id for a in leaf.expressions("output")]
+    return {a: ColumnRef(n, c.type, c.nullable) for n, (a, c) in enumerate(zip(attributes, columns, strict=True))}
+
+
+def _expressions(plan: Plan) -> Iterator[Placed]:
+    """Every scalar expression of the plan with the row that it is over."""
+    if isinstance(plan, Mfp):
+        yield from _of_mfp(plan.mfp)
+    elif isinstance(plan, FlatMap):
+        yield from ((e, plan.input.schema) for e in plan.arguments)
+        yield from _of_mfp(plan.mfp_after)
+    elif isinstance(plan, Reduce):
+        yield from ((e, plan.input.schema) for e in (*plan.key, *plan.values))
+        yield from _of_mfp(plan.mfp_after)
+    elif isinstance(plan, Join):
+        yield from _of_join(plan)
+    for below in inputs_of(plan):
+        yield from _expressions(below)
+
+
+def _of_join(plan: Join) -> Iterator[Placed]:
+    if isinstance(plan.plan, DeltaJoin):  # lookups are by columns, and compute nothing
+        yield from _of_mfp(plan.plan.closure)
+        return
+    stream = plan.inputs[plan.plan.source].schema
+    for stage in plan.plan.stages:
+        yield from ((e, stream) for e in stage.stream_key)
+        yield from ((e, plan.inputs[stage.lookup].schema) for e in stage.lookup_key)
+        yield from _of_mfp(stage.closure)
+        stream = stage.closure.output
+
+
+def _of_mfp(mfp: MapFilterProject) -> Iterator[Placed]:
+    yield from ((e, mfp.extended) for e in (*mfp.expressions, *mfp.predicates, *mfp.lower, *mfp.upper))

@@ -1,0 +1,324 @@
+"""HIR, the planner's own relational algebra: positional, without names, before any physical choice.
+
+    Project [c0, (c2 + 1)]
+      Filter [(c1 = c3)]
+        Join
+          Scan s:orders
+          Scan s:customer
+
+Catalyst's tree is lowered to it (lower/), rules rewrite it (rules/), and lir/hir_to_lir.py turns it into LIR. Rows of
+a Join are the left row followed by the right one; rows of an Aggregate are its keys followed by its aggregates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tidemark_planner.hir.names import Binding as Binding
+from tidemark_planner.hir.names import Let as Let
+from tidemark_planner.hir.names import LetRec as LetRec
+from tidemark_planner.hir.names import Local as Local
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.plan.lir import Aggregate as AggregateCall
+from tidemark_protocol.plan.lir import OrderKey, Schema, WindowCall, refs
+from tidemark_protocol.types import BOOLEAN, ColumnType
+
+
+@dataclass(frozen=True)
+class Scan:
+    """All rows of a collection, or those columns of it at `columns`.
+
+    `keys`: sets of columns (of the collection) that no two rows share.
+    """
+
+    id: GlobalId
+    of: Schema
+    columns: tuple[int, ...]
+    keys: tuple[tuple[int, ...], ...] = ()
+    monotonic: bool = False
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(self.of[c] for c in self.columns)
+
+
+@dataclass(frozen=True)
+class Values:
+    rows: tuple[tuple[Literal, ...], ...]
+    schema: Schema
+
+
+@dataclass(frozen=True)
+class Project:
+    input: Hir
+    exprs: tuple[ScalarExpr, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(ColumnType(e.type, is_nullable(e)) for e in self.exprs)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Rows for which all predicates are true."""
+
+    input: Hir
+    predicates: tuple[ScalarExpr, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Join:
+    """Inner join of any number of inputs: their rows side by side, where all predicates are true."""
+
+    inputs: tuple[Hir, ...]
+    predicates: tuple[ScalarExpr, ...] = ()
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(c for i in self.inputs for c in i.schema)
+
+
+class MatchKind(StrEnum):
+    """What becomes of a left row by the right rows that match it."""
+
+    SEMI = "semi"
+    """It is there if it has a match."""
+    ANTI = "anti"
+    """It is there if it has none."""
+    MARK = "mark"
+    """It is there, beside whether it has one."""
+    LEFT = "left"
+    """It is there beside each match, or beside NULLs where there is none."""
+    SINGLE = "single"
+    """As LEFT; more than one match is an error."""
+    FULL = "full"
+    """As LEFT; and right rows without a match are there beside NULLs."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A join of two inputs that is not an inner one; rows match where all predicates, over both rows, are true."""
+
+    kind: MatchKind
+    left: Hir
+    right: Hir
+    predicates: tuple[ScalarExpr, ...]
+
+    @property
+    def shows_right(self) -> bool:
+        return self.kind in (MatchKind.LEFT, MatchKind.SINGLE, MatchKind.FULL)
+
+    @property
+    def schema(self) -> Schema:
+        left, right = self.left.schema, self.right.schema
+        if self.kind is MatchKind.MARK:
+            return (*left, ColumnType(BOOLEAN, False))
+        if not self.shows_right:
+            return left
+        return (nullable(left) if self.kind is MatchKind.FULL else left) + nullable(right)
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Groups of equal `keys`; without aggregates, the keys alone, each once."""
+
+    input: Hir
+    keys: tuple[ScalarExpr, ...]
+    values: tuple[ScalarExpr, ...]
+    aggregates: tuple[AggregateCall, ...]
+
+    @property
+    def schema(self) -> Schema:
+        keys = tuple(ColumnType(k.type, is_nullable(k)) for k in self.keys)
+        return keys + tuple(a.type for a in self.aggregates)
+
+
+@dataclass(frozen=True)
+class Union:
+    inputs: tuple[Hir, ...]
+
+    @property
+    def schema(self) -> Schema:
+        columns = zip(*(i.schema for i in self.inputs), strict=True)
+        return tuple(ColumnType(same[0].type, any(c.nullable for c in same)) for same in columns)
+
+
+@dataclass(frozen=True)
+class Intersection:
+    """Each row as often as both inputs have it."""
+
+    left: Hir
+    right: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+
+@dataclass(frozen=True)
+class Negate:
+    """Each row the opposite number of times; only below a Union."""
+
+    input: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Rows that are there more than zero times, as often."""
+
+    input: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class TopK:
+    """Of each group of equal `group_key` the rows `offset` to `offset + limit` by `order`, ties by the whole row.
+
+    `limit` None: all rows from `offset` on.
+    """
+
+    input: Hir
+    group_key: tuple[int, ...]
+    order: tuple[OrderKey, ...]
+    limit: int | None
+    offset: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each row, and beside it a column per call over the rows of equal `partition` columns, in `order`."""
+
+    input: Hir
+    partition: tuple[int, ...]
+    order: tuple[OrderKey, ...]
+    calls: tuple[WindowCall, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema + tuple(c.type for c in self.calls)
+
+
+@dataclass(frozen=True)
+class FlatMap:
+    """Each row once for each value of a table function (tidemark_protocol.functions.table_functions), the value
+    beside it."""
+
+    input: Hir
+    function: str
+    arguments: tuple[ScalarExpr, ...]
+    produces: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema + self.produces
+
+
+Hir = (
+    Scan
+    | Values
+    | Local
+    | Project
+    | Filter
+    | Join
+    | Match
+    | Aggregate
+    | Union
+    | Intersection
+    | Negate
+    | Threshold
+    | TopK
+    | Window
+    | FlatMap
+    | Let
+    | LetRec
+)
+
+
+def scan(collection: GlobalId, of: Schema, keys: tuple[tuple[int, ...], ...] = (), monotonic: bool = False) -> Scan:
+    return Scan(collection, of, tuple(range(len(of))), keys, monotonic)
+
+
+def columns(node: Hir) -> tuple[ColumnRef, ...]:
+    """References to every output column."""
+    return refs(node.schema)
+
+
+def project(node: Hir, exprs: tuple[ScalarExpr, ...]) -> Hir:
+    """A Project, unless it would change nothing."""
+    return node if exprs == columns(node) else Project(node, exprs)
+
+
+def filtered(node: Hir, predicates: tuple[ScalarExpr, ...]) -> Hir:
+    """A Filter, unless there is nothing to filter by."""
+    return Filter(node, predicates) if predicates else node
+
+
+def top_k(
+    node: Hir, group_key: tuple[int, ...], order: tuple[OrderKey, ...], limit: int | None, offset: int = 0
+) -> Hir:
+    """A TopK, unless it takes nothing or everything."""
+    if limit is not None and limit <= 0:
+        return Values((), node.schema)
+    return node if limit is None and offset <= 0 else TopK(node, group_key, order, limit, max(offset, 0))
+
+
+def nullable(schema: Schema) -> Schema:
+    """The same columns, each of which may be NULL."""
+    return tuple(ColumnType(c.type) for c in schema)
+
+
+def inputs_of(node: Hir) -> tuple[Hir, ...]:
+    """The nodes directly below."""
+    if isinstance(node, Scan | Values | Local):
+        return ()
+    if isinstance(node, Join | Union):
+        return node.inputs
+    if isinstance(node, Match | Intersection):
+        return (node.left, node.right)
+    if isinstance(node, LetRec):
+        return (*(b.value for b in node.bindings), node.body)
+    return (node.value, node.body) if isinstance(node, Let) else (node.input,)
+
+
+def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:
+    """What the node itself computes from its inputs' rows."""
+    if isinstance(node, Project):
+        return node.exprs
+    if isinstance(node, Filter | Join | Match):
+        return node.predicates
+    if isinstance(node, FlatMap):
+        return node.arguments
+    return node.keys + node.values if isinstance(node, Aggregate) else ()
+
+
+def with_inputs(node: Hir, inputs: tuple[Hir, ...]) -> Hir:
+    """The same node over other inputs of the same columns."""
+    if isinstance(node, Scan | Values | Local):
+        return node
+    if isinstance(node, Join | Union):
+        return replace(node, inputs=inputs)
+    if isinstance(node, Match | Intersection):
+        return replace(node, left=inputs[0], right=inputs[1])
+    if isinstance(node, Let):
+        return replace(node, value=inputs[0], body=inputs[1])
+    if isinstance(node, LetRec):
+        *values, body = inputs
+        return LetRec(tuple(replace(b, value=v) for b, v in zip(node.bindings, values, strict=True)), body)
+    return replace(node, input=inputs[0])

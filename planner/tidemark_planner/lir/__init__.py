@@ -1,0 +1,1 @@
+"""HIR to LIR: the physical choices."""

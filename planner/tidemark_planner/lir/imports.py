@@ -1,0 +1,120 @@
+"""What a plan reads of other objects: shards, or indexes of Dataflows of the same instance.
+
+    Scan t:orders     Get t:orders   a shard, only the columns that any object of the dataflow reads
+    Scan live         Get live       an index, whole; as a join's input, arranged by its key
+
+Which of them are imported follows from the plans that were made: what a Get names, and what a lookup finds arranged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from tidemark_planner.errors import refuse
+from tidemark_planner.hir.nodes import Hir, Scan, inputs_of
+from tidemark_planner.lir.joins.inputs import Arranged, in_place
+from tidemark_planner.lir.mfp import Fused
+from tidemark_protocol.functions.registry import is_fallible, reads_clock
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Catalogue, Relation, SharedIndex
+from tidemark_protocol.plan import lir
+from tidemark_protocol.plan.dataflow import IndexImport, SourceImport
+from tidemark_protocol.plan.expr import map_columns
+from tidemark_protocol.types import ColumnType
+
+
+class Imports:
+    """The catalogue as the objects of one dataflow read it."""
+
+    def __init__(self, catalogue: Catalogue, objects: Iterable[Hir] = (), whole: Collection[GlobalId] = ()) -> None:
+        """`whole`: shards that are imported in any case, with all of their columns."""
+        self._relations = {r.id: r for r in catalogue.relations}
+        self._whole = frozenset(whole)
+        used = {id: set(range(len(self._relations[id].columns))) for id in self._whole}
+        for hir in objects:
+            for scan in _scans(hir):
+                used.setdefault(scan.id, set()).update(scan.columns)
+        self._columns = {id: tuple(sorted(columns)) for id, columns in used.items()}
+        for id in self._columns:
+            if id in self._relations:
+                _check_readable(self._relations[id])
+
+    def columns(self, scan: Scan) -> tuple[int, ...]:
+        """The columns that a Get of the scan's collection has; objects and indexes are read whole."""
+        relation = self._relations.get(scan.id)
+        whole = tuple(range(len(scan.of)))
+        return whole if relation is None or relation.shard is None else self._columns.get(scan.id, whole)
+
+    def arranged(self, base: Hir, row: Fused) -> Arranged | None:
+        """The rows that `row` makes of a scan, as indexes of the scanned collection have them."""
+        relation = self._relations.get(base.id) if isinstance(base, Scan) else None
+        if relation is None or not relation.indexes:
+            return None
+        if any(is_fallible(e) or reads_clock(e) for e in row.all_expressions):
+            return None
+        assert isinstance(base, Scan)
+        columns = base.columns
+        over = Fused(
+            tuple(map_columns(p, columns.__getitem__) for p in row.predicates),
+            tuple(map_columns(o, columns.__getitem__) for o in row.outputs),
+        )
+        gets = tuple(lir.Get(index.id, base.of) for index in relation.indexes)
+        return Arranged(gets, tuple(index.key for index in relation.indexes), over)
+
+    def of(self, plans: Sequence[lir.Plan]) -> tuple[tuple[SourceImport, ...], tuple[IndexImport, ...]]:
+        """What the plans import."""
+        read = self._whole | {node.id for plan in plans for node in _nodes(plan) if isinstance(node, lir.Get)}
+        sources = [
+            SourceImport(id, relation.shard, self._columns[id], monotonic=relation.monotonic)
+            for id, relation in sorted(self._relations.items())
+            if id in read and relation.shard is not None
+        ]
+        met = {index for plan in plans for node in _nodes(plan) for index in self._met(node)}
+        indexes = {}
+        for relation in self._relations.values():
+            for index in relation.indexes:
+                if index.id in read | met:
+                    indexes[index.id] = _index_import(relation, index)
+        return tuple(sources), tuple(index for _, index in sorted(indexes.items()))
+
+    def _met(self, node: lir.Plan) -> Iterator[GlobalId]:
+        """The indexes that a join's lookups use in place."""
+        if not isinstance(node, lir.Join):
+            return
+        siblings = [self._siblings(i) for i in node.inputs]
+        for at, key in in_place(node, [tuple(i.key for i in of) for of in siblings]):
+            yield from (index.id for index in siblings[at] if index.key == key)
+
+    def _siblings(self, plan: lir.Plan) -> tuple[SharedIndex, ...]:
+        """All indexes of the collection whose index the plan is."""
+        if isinstance(plan, lir.Get):
+            for relation in self._relations.values():
+                if any(index.id == plan.id for index in relation.indexes):
+                    return relation.indexes
+        return ()
+
+
+def _check_readable(relation: Relation) -> None:
+    if relation.shard is None and not relation.indexes:
+        name = f"{relation.parent}.{relation.name}"
+        hint = "an index is shared within its instance only: give it a materializedView to read it from this one"
+        refuse("UNSUPPORTED", f"{name} is an index of another ComputeInstance; {hint}", word=name)
+
+
+def _index_import(relation: Relation, index: SharedIndex) -> IndexImport:
+    schema = tuple(ColumnType(c.type, c.nullable) for c in relation.columns)
+    key = tuple(lir.refs(schema)[k] for k in index.key)
+    return IndexImport(index.id, index.on, key, schema, relation.monotonic)
+
+
+def _scans(node: Hir) -> Iterator[Scan]:
+    if isinstance(node, Scan):
+        yield node
+    for below in inputs_of(node):
+        yield from _scans(below)
+
+
+def _nodes(plan: lir.Plan) -> Iterator[lir.Plan]:
+    yield plan
+    for below in lir.inputs_of(plan):
+        yield from _nodes(below)

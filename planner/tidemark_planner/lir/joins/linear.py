@@ -1,0 +1,122 @@
+"""The linear plan of an n-ary join: in which order inputs meet, by which keys, and what is kept on the way.
+
+    inputs t, u, v on [t.k = u.k, u.z = v.z, t.x < v.y]
+
+    t  →  u on [t.k = u.k] keep [t.x | u.z]  →  v on [u.z = v.z] keep [t.x | v.y] filter (t.x < v.y)
+
+Inputs keep the query's order, but one that an equality connects to those before it comes first, and among those one
+that an index serves: a cross join is made only where nothing connects. A stage meets by all equalities there are, or
+by those on the key of an index, which then needs no copy; the others are filters. A predicate runs at the first stage
+that has its columns; one that can fail runs at the last, on rows that the whole join has let through. Columns are
+dropped as soon as nothing later reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark_planner.lir.joins.equalities import Meeting, by_key, equalities
+from tidemark_planner.lir.joins.inputs import Key, Problem, starts
+from tidemark_planner.lir.mfp import Fused, mfp_of
+from tidemark_protocol.functions.registry import is_fallible
+from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
+from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, refs
+
+
+def linear_join(asked: Problem) -> Join:
+    """Join the inputs one after the other."""
+    return _Planner(asked).plan()
+
+
+class _Planner:
+    def __init__(self, asked: Problem) -> None:
+        self._inputs, self._schema, self._after = asked.inputs, asked.schema, asked.after
+        self._columns = asked.columns
+        self._arranged_by = [
+            [tuple(start + c for c in key) for key in keys]
+            for start, keys in zip(starts(asked.inputs), asked.arranged_by, strict=True)
+        ]
+        self._equalities = equalities(asked.predicates)
+        # Predicates that no stage has applied yet.
+        self._waiting = list(asked.predicates)
+
+    def plan(self) -> Join:
+        order = self._order()
+        stream = sorted(self._columns[order[0]])
+        stages = []
+        for at, lookup in enumerate(order[1:], start=2):
+            keys = self._arranged_by[order[0]] if at == 2 else []
+            stage, stream = self._stage(stream, keys, lookup, is_last=at == len(order))
+            stages.append(stage)
+        return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
+
+    def _order(self) -> list[int]:
+        """The query's order, connected inputs first, indexed ones among them before others."""
+        order, left = [0], list(range(1, len(self._inputs)))
+        while left:
+            known = frozenset[int]().union(*(self._columns[i] for i in order))
+            meetings = {i: self._meetings(known, i) for i in left}
+            connected = [i for i in left if meetings[i]]
+            served = (i for i in connected if any(by_key(meetings[i], k, "lookup") for k in self._arranged_by[i]))
+            chosen = next(served, connected[0] if connected else left[0])
+            order.append(chosen)
+            left.remove(chosen)
+        return order
+
+    def _meetings(self, known: frozenset[int], lookup: int) -> list[Meeting]:
+        return [m for e in self._equalities if (m := e.between(known, self._columns[lookup]))]
+
+    def _stage(
+        self, stream: list[int], stream_keys: Sequence[Key], lookup: int, is_last: bool
+    ) -> tuple[JoinStage, list[int]]:
+        """The stage that meets `lookup`, and the columns of the stream after it (as positions in all columns)."""
+        known, new = frozenset(stream), self._columns[lookup]
+        possible = [m for m in self._meetings(known, lookup) if m.predicate in self._waiting]
+        used = _used(possible, stream_keys, self._arranged_by[lookup])
+        for meeting in used:
+            self._waiting.remove(meeting.predicate)
+        now = [p for p in self._waiting if is_last or (columns_of(p) <= known | new and not is_fallible(p))]
+        self._waiting = [p for p in self._waiting if p not in now]
+        later = self._read_later()
+        kept = later.union(*(columns_of(p) for p in now))
+        stream_kept = [c for c in stream if c in kept]
+        lookup_kept = [c for c in sorted(new) if c in kept]
+        both = stream_kept + lookup_kept
+        closure = self._last_closure(both, now) if is_last else self._closure(both, now, later)
+        stage = JoinStage(
+            lookup,
+            tuple(moved(m.stream, stream) for m in used),
+            tuple(moved(m.lookup, sorted(new)) for m in used),
+            tuple(stream.index(c) for c in stream_kept),
+            tuple(sorted(new).index(c) for c in lookup_kept),
+            closure,
+            tuple(n for n, m in enumerate(used) if m.null_safe),
+        )
+        return stage, [c for c in both if c in later]
+
+    def _read_later(self) -> frozenset[int]:
+        return frozenset[int]().union(*(columns_of(e) for e in (*self._waiting, *self._after.all_expressions)))
+
+    def _closure(self, both: list[int], now: list[ScalarExpr], later: frozenset[int]) -> MapFilterProject:
+        schema = tuple(self._schema[c] for c in both)
+        outputs = tuple(ref for ref, c in zip(refs(schema), both, strict=True) if c in later)
+        return mfp_of(schema, Fused(tuple(moved(p, both) for p in now), outputs))
+
+    def _last_closure(self, both: list[int], now: list[ScalarExpr]) -> MapFilterProject:
+        schema = tuple(self._schema[c] for c in both)
+        predicates = tuple(moved(p, both) for p in (*now, *self._after.predicates))
+        return mfp_of(schema, Fused(predicates, tuple(moved(o, both) for o in self._after.outputs)))
+
+
+def _used(possible: list[Meeting], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]) -> list[Meeting]:
+    """What a stage meets by: the key of an index on either side if all of it is met, else everything."""
+    for side, keys in (("lookup", lookup_keys), ("stream", stream_keys)):
+        for key in keys:
+            if key and (found := by_key(possible, key, side)):
+                return found
+    return possible
+
+
+def moved(expr: ScalarExpr, row: Sequence[int]) -> ScalarExpr:
+    """The expression over a row that holds the columns `row`."""
+    return map_columns(expr, {c: at for at, c in enumerate(row)}.__getitem__)

@@ -1,0 +1,43 @@
+"""How a group's aggregates are kept: each kind apart, put side by side where there are several.
+
+[sum(v0), max(v1), count(*)]     collation (accumulable [sum(v0), count(*)]; hierarchical [max(v1)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark_protocol.functions.aggregates import ACCUMULABLE, AGGREGATES, BASIC, HIERARCHICAL
+from tidemark_protocol.plan.lir import (
+    AccumulableReduce,
+    Aggregate,
+    BasicReduce,
+    CollationReduce,
+    DistinctReduce,
+    HierarchicalReduce,
+    ReducePlan,
+)
+
+Part = AccumulableReduce | HierarchicalReduce | BasicReduce
+
+
+def reduce_plan(aggregates: Sequence[Aggregate], monotonic: bool) -> ReducePlan:
+    """The plan for these aggregates; `monotonic`: rows are only ever added."""
+    if not aggregates:
+        return DistinctReduce()
+    parts: list[Part] = []
+    positions: list[tuple[int, ...]] = []
+    for kind in (ACCUMULABLE, HIERARCHICAL, BASIC):
+        at = tuple(n for n, a in enumerate(aggregates) if AGGREGATES[a.function].kind == kind)
+        if at:
+            parts.append(_part(kind, tuple(aggregates[n] for n in at), monotonic))
+            positions.append(at)
+    return parts[0] if len(parts) == 1 else CollationReduce(tuple(parts), tuple(positions))
+
+
+def _part(kind: str, aggregates: tuple[Aggregate, ...], monotonic: bool) -> Part:
+    if kind == ACCUMULABLE:
+        return AccumulableReduce(aggregates)
+    if kind == HIERARCHICAL:
+        return HierarchicalReduce(aggregates, monotonic=monotonic)
+    return BasicReduce(aggregates)

@@ -1,0 +1,97 @@
+"""Statistics of pairs: covariances, correlation and regression, of the rows in which neither value is NULL.
+
+    regr_slope(y, x)        covar_pop(y, x) / var_pop(x)             NULL where all x are equal
+    regr_intercept(y, x)    avg(y) - slope * avg(x)
+    regr_r2(y, x)           corr(y, x)^2                             NULL where all x are equal, 1 where all y are
+    regr_sxy(y, x)          count * covar_pop(y, x)
+
+All are of exact sums, rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_planner.errors import unsupported
+from tidemark_planner.expressions.casting import cast_to
+from tidemark_planner.lower.aggregates.placeholders import Site, present, together
+from tidemark_protocol.functions.registry import call
+from tidemark_protocol.plan.expr import Literal, ScalarExpr
+from tidemark_protocol.types import BOOLEAN, DOUBLE
+
+_PAIRS = {"CovPopulation": "covar_pop", "CovSample": "covar_samp", "Corr": "corr"}
+_ZERO = Literal("0.0", DOUBLE)
+
+
+class _Pairs:
+    """The pairs of a site, as doubles: aggregates of them, of the first values and of the second."""
+
+    def __init__(self, site: Site) -> None:
+        if site.distinct:
+            unsupported("DISTINCT in a regression")
+        self._site = site
+        self._values = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
+        self._also = present(*self._values)
+
+    def both(self, name: str) -> ScalarExpr:
+        return self._site.aggregate(name, together(self._values), *self._also)
+
+    def of(self, name: str, at: int) -> ScalarExpr:
+        return self._site.aggregate(name, self._values[at], *self._also)
+
+    def count(self) -> ScalarExpr:
+        return cast_to(self._site.aggregate("count", None, *self._also), DOUBLE)
+
+
+def _of_pairs(site: Site) -> ScalarExpr:
+    values = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
+    return site.aggregate(_PAIRS[site.function.kind], together(values), *present(*values))
+
+
+def _slope(site: Site) -> ScalarExpr:
+    return _slope_of(_Pairs(site))
+
+
+def _slope_of(pairs: _Pairs) -> ScalarExpr:
+    return call("try_divide", (pairs.both("covar_pop"), pairs.of("var_pop", 1)), DOUBLE)
+
+
+def _intercept(site: Site) -> ScalarExpr:
+    pairs = _Pairs(site)
+    return _computed("-", pairs.of("avg", 0), _computed("*", _slope_of(pairs), pairs.of("avg", 1)))
+
+
+def _r2(site: Site) -> ScalarExpr:
+    pairs = _Pairs(site)
+    flat = [call("=", (pairs.of("var_pop", at), _ZERO), BOOLEAN) for at in (0, 1)]
+    corr = pairs.both("corr")
+    known = (flat[1], Literal(None, DOUBLE), flat[0], Literal("1.0", DOUBLE), _computed("*", corr, corr))
+    return call("case", known, DOUBLE)
+
+
+def _sum_of_products(site: Site) -> ScalarExpr:
+    pairs = _Pairs(site)
+    return _computed("*", pairs.count(), pairs.both("covar_pop"))
+
+
+def _sum_of_squares(site: Site) -> ScalarExpr:
+    """regr_sxx, regr_syy: Spark has made the argument NULL where either value is."""
+    if site.distinct:
+        unsupported("DISTINCT in a regression")
+    of = site.argument()
+    count = cast_to(site.aggregate("count", None, *present(of)), DOUBLE)
+    return _computed("*", count, site.aggregate("var_pop", of))
+
+
+def _computed(operator: str, left: ScalarExpr, right: ScalarExpr) -> ScalarExpr:
+    return call(operator, (left, right), DOUBLE)
+
+
+STATISTICS: dict[str, Callable[[Site], ScalarExpr]] = {
+    **dict.fromkeys(_PAIRS, _of_pairs),
+    "RegrSlope": _slope,
+    "RegrIntercept": _intercept,
+    "RegrR2": _r2,
+    "RegrSXY": _sum_of_products,
+    "RegrReplacement": _sum_of_squares,
+}

@@ -1,0 +1,101 @@
+"""The aggregates of a query while they are lowered: the values that they read, and a stand-in for each.
+
+    sum(x) / count(*) + 1      values [x]    made [sum(0), count(*)]     over stand-ins: (s0 / s1) + 1
+
+Equal aggregates are made once, whoever asks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import refuse
+from tidemark_planner.lower.base import Lowered
+from tidemark_planner.rules.scalar import all_of
+from tidemark_protocol.functions.aggregates import AGGREGATES, result_type
+from tidemark_protocol.functions.registry import call, is_fallible
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.plan.lir import Aggregate, OrderKey
+from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType, SqlType
+
+# Stand-ins for aggregates while an output is lowered: columns far beyond those of any input.
+FIRST_STAND_IN = 1 << 30
+
+
+class Calls:
+    """The distinct aggregates of all outputs over the rows `below`, and the values that they read."""
+
+    def __init__(self, below: Lowered) -> None:
+        self.below = below
+        self.values: list[ScalarExpr] = []
+        self.made: list[Aggregate] = []
+
+    def value(self, expr: ScalarExpr) -> int:
+        if expr not in self.values:
+            self.values.append(expr)
+        return self.values.index(expr)
+
+    def count_rows(self) -> None:
+        self.stand_in(Aggregate("count", None, ColumnType(BIGINT, False)))
+
+    def stand_in(self, made: Aggregate) -> ColumnRef:
+        if made not in self.made:
+            self.made.append(made)
+        return ColumnRef(FIRST_STAND_IN + self.made.index(made), made.type.type, made.type.nullable)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One aggregate in the text: its function's node, FILTER and DISTINCT."""
+
+    calls: Calls
+    function: Node
+    chosen: ScalarExpr | None
+    distinct: bool
+
+    def argument(self, at: int = 0) -> ScalarExpr:
+        return self.calls.below.expression(self.function.children[at])
+
+    def aggregate(
+        self,
+        name: str,
+        argument: ScalarExpr | None,
+        *also: ScalarExpr,
+        order: tuple[tuple[ScalarExpr, OrderKey], ...] = (),
+        parameters: tuple[Literal, ...] = (),
+    ) -> ColumnRef:
+        """The stand-in of `name` over the rows for which the FILTER and `also` are true."""
+        entry, of = AGGREGATES[name], None if argument is None else argument.type
+        result = result_type(name, of)
+        if result is None:
+            refuse("TYPE", f"there is no {name} of {of}", word=name)
+        conditions = (*(() if self.chosen is None else (self.chosen,)), *also)
+        chosen = all_of(conditions) if conditions else None
+        made = Aggregate(
+            name,
+            None if argument is None else self._guarded(argument, chosen),
+            ColumnType(result, not entry.never_null),
+            distinct=self.distinct and entry.distinct and argument is not None,
+            filter=None if chosen is None else self.calls.value(chosen),
+            order=tuple(OrderKey(self._guarded(e, chosen), k.descending, k.nulls_last) for e, k in order),
+            parameters=parameters,
+        )
+        return self.calls.stand_in(made)
+
+    def _guarded(self, value: ScalarExpr, chosen: ScalarExpr | None) -> int:
+        """The value's place. One that can fail is evaluated only in the rows that are chosen."""
+        if chosen is not None and is_fallible(value):
+            value = call("case", (chosen, value), value.type)
+        return self.calls.value(value)
+
+
+def together(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """Several values as one."""
+    fields = ((f"_{at}", a.type) for at, a in enumerate(arguments))
+    return call("named_struct", arguments, SqlType.struct(fields))
+
+
+def present(*values: ScalarExpr) -> tuple[ScalarExpr, ...]:
+    """That none of the values is NULL, of those that may be."""
+    return tuple(call("is_not_null", (v,), BOOLEAN) for v in values if is_nullable(v) or is_fallible(v))

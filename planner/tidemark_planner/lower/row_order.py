@@ -1,0 +1,158 @@
+"""ORDER BY, LIMIT and OFFSET: the organisation of a query's rows, taken off its analysed tree.
+
+    GlobalLimit 3               limit 3
+      LocalLimit 3
+        Offset 2                offset 2
+          Project [name]        shown: name alone (n is only there to order by)
+            Sort [n DESC]       order: n descending
+              Project [name, n]     <- the rows
+
+What is computed of rows that are in order already (`FROM t |> ORDER BY n |> SELECT a + 1 AS x |> LIMIT 3`) keeps it:
+at the top it is computed beside the order's keys, which are not shown; elsewhere after the limit.
+
+One organisation is taken off at a time: of `(SELECT ... LIMIT 3) LIMIT 1` the outer one. At the top of a query it
+finishes the result (planning/peek.py, planning/one_shot.py). In a view or a subquery, limit and offset are a TopK,
+and an order alone is dropped: a collection is a multiset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import unsupported
+from tidemark_planner.expressions.constants import constant
+from tidemark_planner.expressions.expression import lower_expression
+from tidemark_planner.hir.nodes import Project, top_k
+from tidemark_planner.hir.nodes import columns as all_columns
+from tidemark_planner.lower.base import Context, Lowered, attributes_of
+from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
+from tidemark_protocol.plan.lir import OrderKey
+
+_MOST = (1 << 63) - 1
+# The keys of an order, where they stand beside what is computed, are attributes with ids far from Spark's.
+_FIRST_KEY = 1 << 50
+
+
+@dataclass(frozen=True)
+class SortKey:
+    expression: Node
+    descending: bool
+    nulls_last: bool
+
+
+@dataclass(frozen=True)
+class Trimmings:
+    """`shown`: the attributes and names of the result, where they are fewer than the rows'."""
+
+    order: tuple[SortKey, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+    shown: tuple[tuple[int, str], ...] | None = None
+
+
+def peel(tree: Node) -> tuple[Node, Trimmings]:
+    """The tree of the rows, and what was around it."""
+    node, found = tree, Trimmings()
+    if node.kind == "WithCTE":
+        *definitions, query = node.children
+        rows, found = peel(query)
+        return replace(node, children=(*definitions, rows)), found
+    if node.kind == "GlobalLimit":
+        found = replace(found, limit=_number(node, "limitExpr", "LIMIT"))
+        node = node.children[0]
+        node = node.children[0] if node.kind == "LocalLimit" else node
+    if node.kind == "Offset":
+        found = replace(found, offset=_number(node, "offsetExpr", "OFFSET"))
+        node = node.children[0]
+    if node.kind == "Project" and node.children[0].kind == "Sort":
+        outputs, below = node.expressions("projectList"), node.children[0]
+        found = replace(found, shown=tuple(zip(*attributes_of(outputs), strict=True)))
+        if _computes(node):
+            rows, order = _computed_below(node, sort_keys(below))
+            return rows, replace(found, order=order)
+        node = below
+    if node.kind == "Sort":
+        found = replace(found, order=sort_keys(node))
+        node = node.children[0]
+    return node, found
+
+
+def _computes(node: Node) -> bool:
+    return any(o.kind != "AttributeReference" for o in node.expressions("projectList"))
+
+
+def _limited_first(node: Node) -> Node | None:
+    """A limit of what is computed of rows in order as that of the limited rows; None for any other."""
+    links, at = [], node
+    while at.kind in ("GlobalLimit", "LocalLimit", "Offset"):
+        links.append(at)
+        at = at.children[0]
+    if at.kind != "Project" or at.children[0].kind != "Sort" or not _computes(at):
+        return None
+    limited = at.children[0]
+    for link in reversed(links):
+        limited = replace(link, children=(limited,))
+    return replace(at, children=(limited,))
+
+
+def _computed_below(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tuple[SortKey, ...]]:
+    """The Project below its Sort: its outputs and the order's keys; and the order by these."""
+    names = [{"exprId": {"id": -_FIRST_KEY - n}, "name": f"key {n}"} for n in range(len(keys))]
+    made = [Node("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
+    fields = {**project.fields, "projectList": [*project.expressions("projectList"), *made]}
+    order = (replace(k, expression=Node("AttributeReference", n, ())) for k, n in zip(keys, names, strict=True))
+    return replace(project, fields=fields, children=project.children[0].children), tuple(order)
+
+
+def lower_organised(node: Node, context: Context) -> Lowered:
+    """A limit or an offset in a view or subquery; ties in its order are broken by the whole row."""
+    if (computed := _limited_first(node)) is not None:
+        return context.lower(computed)
+    rows, trimmings = peel(node)
+    below = context.lower(rows)
+    shown = trimmings.shown or tuple(zip(below.attributes, below.names, strict=True))
+    exprs, order = with_order(below, all_columns(below.hir), trimmings.order)
+    kept = top_k(Project(below.hir, exprs), (), order, trimmings.limit, trimmings.offset)
+    outputs = tuple(below.columns[attribute] for attribute, _ in shown)
+    return Lowered(Project(kept, outputs), tuple(a for a, _ in shown), tuple(n for _, n in shown))
+
+
+def lower_sort(node: Node, context: Context) -> Lowered:
+    """An order without a limit changes nothing in a multiset."""
+    sort_keys(node)
+    return context.lower(node.children[0])
+
+
+def sort_keys(node: Node) -> tuple[SortKey, ...]:
+    if not node.fields.get("global"):
+        unsupported("SORT BY", "write ORDER BY")
+    return tuple(map(sort_key, node.expressions("order")))
+
+
+def sort_key(node: Node) -> SortKey:
+    descending = "Descending" in str(node.fields["direction"])
+    return SortKey(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
+
+
+def with_order(
+    below: Lowered, exprs: tuple[ScalarExpr, ...] | tuple[ColumnRef, ...], keys: tuple[SortKey, ...]
+) -> tuple[tuple[ScalarExpr, ...], tuple[OrderKey, ...]]:
+    """The expressions, followed by those that are only ordered by; and the order over them."""
+    placed: list[ScalarExpr] = list(exprs)
+    order = []
+    for key in keys:
+        expr = below.expression(key.expression)
+        if expr not in placed:
+            placed.append(expr)
+        order.append(OrderKey(placed.index(expr), key.descending, key.nulls_last))
+    return tuple(placed), tuple(order)
+
+
+def _number(node: Node, field: str, clause: str) -> int:
+    written = node.expression(field)
+    assert written is not None, "a limit has a number"
+    literal = constant(lower_expression(written, {}))
+    if literal is None or literal.value is None:
+        unsupported(f"{clause} with such an expression", "write a number, or a sum, difference or product of numbers")
+    return min(int(literal.value), _MOST)

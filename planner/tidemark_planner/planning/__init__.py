@@ -1,0 +1,1 @@
+"""The requests of the operator: a Dataflow, a peek, a one-shot query, a continual task."""

@@ -1,0 +1,217 @@
+"""What a query may contain, checked on its parse tree, before anything is evaluated.
+
+Analysis already evaluates some text (inline tables, special dates), so functions are checked here by name; what an
+allowed name became is checked again as a typed tree (tidemark_protocol.check.plan).
+"""
+
+from __future__ import annotations
+
+import re
+
+from tidemark_planner.errors import refuse
+from tidemark_planner.expressions.call_classes import NAMES as CLASS_NAMES
+from tidemark_planner.expressions.lambdas import NAMES as LAMBDAS
+from tidemark_planner.expressions.nested import NAMES as NESTED
+from tidemark_planner.expressions.nested import TABLE_FUNCTIONS
+from tidemark_planner.sql.syntax import ParseTree, Phrase
+from tidemark_planner.sql.table_changes import FUNCTION as CHANGES
+from tidemark_planner.sql.try_functions import NAMES as TRIES
+from tidemark_protocol.functions.nested import MOST_ELEMENTS
+from tidemark_protocol.functions.text import MOST_CHARACTERS, MOST_TIMES
+from tidemark_protocol.plan.literals import is_special_time
+
+AGGREGATES = frozenset(
+    "count sum avg mean count_if bool_and bool_or every some any min max any_value first last first_value last_value "
+    "stddev stddev_samp std stddev_pop variance var_samp var_pop string_agg listagg percentile percentile_cont "
+    "percentile_disc median mode max_by min_by array_agg collect_list collect_set corr covar_pop covar_samp "
+    "bit_and bit_or bit_xor skewness kurtosis regr_count regr_avgx regr_avgy regr_sxx regr_sxy regr_syy regr_slope "
+    "regr_intercept regr_r2 try_sum try_avg".split()
+)
+_WINDOWS = frozenset("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split())
+# Aggregates whose results depend on the order in which rows come, and what says the same exactly.
+_INEXACT = {
+    "approx_count_distinct": "count(DISTINCT x)",
+    **dict.fromkeys(("approx_percentile", "percentile_approx"), "percentile(x, 0.5) or percentile_disc"),
+    "histogram_numeric": "count(*) with GROUP BY width_bucket(...)",
+    "count_min_sketch": "count(*) with GROUP BY",
+    "approx_top_k": "count(*) with GROUP BY, ORDER BY and LIMIT",
+}
+_CLOCK = frozenset("localtimestamp current_time mz_now".split())
+SCALARS = (
+    frozenset(
+        "abs coalesce nvl ifnull nullif nvl2 if isnull isnotnull isnan equal_null greatest least mod negative positive "
+        "round floor ceil ceiling shiftleft shiftright shiftrightunsigned grouping grouping_id "
+        "upper ucase lower lcase length char_length character_length len substring substr "
+        "concat trim ltrim rtrim startswith endswith contains replace "
+        "year month day dayofmonth quarter hour minute second dayofweek date_part datepart "
+        "now current_timestamp current_date curdate "
+        "date_add dateadd date_sub datediff date_diff add_months date_trunc trunc "
+        "boolean tinyint smallint int bigint float double decimal string date timestamp binary".split()
+    )
+    | CLASS_NAMES
+    | TRIES
+)
+# Rules of the grammar that have no lowering, in the user's words.
+_CLAUSES = {
+    "pivotClause": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "jsonTable": "JSON_TABLE",
+    "asofJoinType": "ASOF JOIN",
+    "nearestByClause": "NEAREST BY",
+    "changesClause": "CHANGES",
+    "streamRelationPrimary": "STREAM",
+    "watermarkClause": "WATERMARK",
+    "binByClause": "BIN BY",
+    "parameterMarker": "a parameter marker",
+    "temporalClause": "time travel (VERSION or TIMESTAMP AS OF)",
+    "transformClause": "TRANSFORM",
+    "hint": "a hint",
+    "optionsClause": "WITH (options)",
+}
+# A word without which a clause cannot be there, to look for the commonest absent ones cheaply.
+_NEEDS = {
+    "pivotClause": "PIVOT",
+    "sample": "TABLESAMPLE",
+    "jsonTable": "JSON_TABLE",
+    "asofJoinType": "ASOF",
+    "nearestByClause": "NEAREST",
+    "changesClause": "CHANGES",
+    "streamRelationPrimary": "STREAM",
+    "watermarkClause": "WATERMARK",
+    "binByClause": "BIN",
+    "temporalClause": "OF",
+    "hint": "/*+",
+    "optionsClause": "WITH",
+}
+_KEYWORDS = {
+    "RECURSIVE": "WITH RECURSIVE anywhere but at the beginning of a query",
+    "COLLATE": "COLLATE",
+}
+# Functions that make large values, and how large the argument that says so may be.
+_MOST = {
+    "lpad": MOST_CHARACTERS,
+    "rpad": MOST_CHARACTERS,
+    "repeat": MOST_TIMES,
+    "array_repeat": MOST_ELEMENTS,
+    "space": MOST_CHARACTERS,
+}
+_GROWING = re.compile(rf"\b({'|'.join(_MOST)})`?\(", re.IGNORECASE)
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_FORMATS = frozenset({"format_string", "printf"})
+# A literal text, or several, which are one.
+_TEXT = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+_WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{4}")
+# A column, a number, TRUE, with its alias; a cast of one to a type of fixed width, and its alias; a struct of such. The
+# text is without spaces. There is one way to read it, so that what does not match is found out at once.
+_VALUE = r"(?:[a-z_]|-?[0-9.])[\w.]*"
+_FIXED_TYPE = (
+    r"(?:boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp(?:_[ln]tz)?"
+    r"|(?:decimal|dec|numeric)(?:\([0-9,]+\))?)"
+)
+_CAST = rf"cast\({_VALUE}as{_FIXED_TYPE}\)"
+_FIELD = rf"(?:'\w+',)?(?:{_VALUE}|{_CAST}\w*)"
+_START = re.compile(rf"{_VALUE}|{_CAST}|(?:named_)?struct\({_FIELD}(?:,{_FIELD})*\)", re.IGNORECASE)
+_CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
+
+
+def check_statement(sql: str, tree: ParseTree) -> None:
+    """Refuse what is no query, and every construct without a lowering, by name and position."""
+    statement = next(iter(tree.phrases("statement")), None)
+    if statement is None or statement.kind != "StatementDefaultContext" or not tree.is_statement:
+        start = statement.span.start if statement and tree.is_statement else 0
+        word = next(iter(sql[start:].split()), "").upper()
+        at = (statement.span.line, statement.span.column) if start and statement else (1, 1)
+        refuse("UNSUPPORTED", f"{word} is not a query: a view is a SELECT", *at, word)
+    upper = sql.upper()
+    for rule, construct in _CLAUSES.items():
+        if _NEEDS.get(rule, "") in upper:
+            for phrase in tree.phrases(rule):
+                _refuse_at(phrase, construct)
+    for keyword, construct in _KEYWORDS.items():
+        if keyword in upper:
+            for token in tree.tokens(keyword):
+                if not token.is_name:
+                    _refuse_at(token, construct)
+    _check_functions(tree)
+    _check_sizes(tree)
+    _check_folds(tree)
+    _check_literals(tree)
+
+
+def _check_functions(tree: ParseTree) -> None:
+    for phrase in tree.phrases("functionName"):
+        name = phrase.text.lower().strip("`")
+        if (
+            name in SCALARS
+            or name in AGGREGATES
+            or name in _WINDOWS
+            or name in NESTED
+            or name in LAMBDAS
+            or name in TABLE_FUNCTIONS
+        ):
+            continue
+        if name == CHANGES and phrase.parent == "TableFunctionCallContext":
+            continue
+        if name in _INEXACT:
+            _refuse_at(phrase, f"the approximate {name}", f"write {_INEXACT[name]}, which is exact")
+        if name in _CLOCK:
+            _refuse_clock(phrase, name)
+        message = f"function {name} is not on the list of allowed functions"
+        refuse("FORBIDDEN_FUNCTION", message, phrase.span.line, phrase.span.column, name)
+    for keyword in _CURRENT:
+        for token in tree.tokens(keyword):
+            if token.parent == "CurrentLikeContext":
+                _refuse_clock(token, token.text.lower())
+
+
+def _check_sizes(tree: ParseTree) -> None:
+    """What makes large values of small ones asks for literal sizes, since analysis already evaluates some calls."""
+    for phrase, _, arguments in tree.calls(_MOST):
+        name = phrase.text.lower().strip("`")
+        at = 0 if name == "space" else 1
+        size = arguments[at].text if len(arguments) > at else ""
+        small = _NUMBER.fullmatch(size) is not None and int(size) <= _MOST[name]
+        if not small or any(_GROWING.search(a.text) for a in arguments):
+            message = f"{name} takes a literal number, at most {_MOST[name]}, and nothing that was made longer already"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+    for phrase, _, arguments in tree.calls(_FORMATS):
+        form = arguments[0].text if arguments else ""
+        if not _TEXT.fullmatch(form) or _WIDE.search(_meant(form, tree)):
+            name = phrase.text.lower().strip("`")
+            message = f"{name} takes a literal format, with widths of at most three digits"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+
+def _meant(form: str, tree: ParseTree) -> str:
+    """A literal format without its escapes and quotes: `'%\\071' '9d'` is `%99d`."""
+    return tree.unescaped(form).replace("'", "").replace('"', "")
+
+
+def _check_folds(tree: ParseTree) -> None:
+    """What `aggregate` keeps must not grow, since analysis already evaluates some calls."""
+    for phrase, _, arguments in tree.calls(("aggregate", "reduce")):
+        start = arguments[1].text if len(arguments) > 1 else ""
+        if not _START.fullmatch(start):
+            name = phrase.text.lower().strip("`")
+            message = f"{name} begins with a column, a number, or a struct or a cast of them"
+            refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+
+def _check_literals(tree: ParseTree) -> None:
+    for literal in tree.typed_literals():
+        at = literal.word
+        if at.text.lower().startswith(("date", "timestamp")) and is_special_time(literal.value):
+            word = f"{at.text} {literal.text}"
+            message = f"{word} means a moment that depends on when it is planned; write the date or time itself"
+            refuse("UNSUPPORTED", message, at.span.line, at.span.column, word)
+
+
+def _refuse_clock(phrase: Phrase, name: str) -> None:
+    message = f"{name} is not supported: the clock is now() or current_date(), in filters"
+    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
+
+
+def _refuse_at(phrase: Phrase, construct: str, hint: str = "") -> None:
+    message = f"{construct} is not supported" + (f": {hint}" if hint else "")
+    refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, construct)

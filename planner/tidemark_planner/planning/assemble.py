@@ -1,0 +1,101 @@
+"""Lowered objects put together as a dataflow: what each import is read for, LIR, the checks, the wire.
+
+The columns that all objects read of an import are put together, so that it is read once and no wider than needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.errors import refuse
+from tidemark_planner.expressions.round_trip import check_round_trip
+from tidemark_planner.hir.nodes import Hir
+from tidemark_planner.lir.hir_to_lir import emit
+from tidemark_planner.lir.imports import Imports
+from tidemark_protocol.check.plan import check_plan
+from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
+from tidemark_protocol.explain import explain
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.messages.planning import (
+    Planned,
+    PlannedExport,
+    PlannedOneShot,
+    PlannedPeek,
+    PlanQueryRequest,
+    PlanRequest,
+)
+from tidemark_protocol.plan.codec import decode, encode
+from tidemark_protocol.plan.dataflow import BuildDesc, IndexImport, Settings, SourceImport
+from tidemark_protocol.plan.lir import Schema
+
+# In the order in which they are built: a later one may read an earlier one.
+Objects = Sequence[tuple[GlobalId, Hir]]
+P = TypeVar("P", Planned, PlannedPeek, PlannedOneShot)
+_WITHIN = 4
+"""Levels that a plan may be deeper in what is made of it (a description, a revision) than in what the planner says."""
+
+
+def check_settings(settings: Settings, dialect: str = "spark") -> None:
+    if dialect != "spark":
+        refuse("UNSUPPORTED", f"dialect {dialect} is not supported: write Spark SQL", word=dialect)
+    if settings != Settings():
+        refuse("UNSUPPORTED", "only ANSI mode and the time zone UTC are supported")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a dataflow has beside the objects of its views: shards imported whole, objects that are built before all
+    others, and collections that its objects read and nobody imports."""
+
+    whole: frozenset[GlobalId] = frozenset()
+    before: tuple[BuildDesc, ...] = ()
+    known: Mapping[GlobalId | LocalId, Schema] = field(default_factory=dict)
+
+
+def assemble(
+    catalyst: Catalyst,
+    request: PlanRequest | PlanQueryRequest,
+    built: Objects,
+    exports: tuple[PlannedExport, ...],
+    beside: Beside | None = None,
+) -> Planned:
+    """The dataflow of these objects, checked as the replica will check it."""
+    beside = beside or Beside()
+    imports = Imports(request.catalogue, (hir for _, hir in built), beside.whole)
+    objects = (*beside.before, *(BuildDesc(built_as, emit(hir, imports)) for built_as, hir in built))
+    sources, indexes = imports.of([o.plan for o in objects])
+    _check(sources, indexes, objects, beside)
+    try:
+        check_round_trip(catalyst, [o.plan for o in objects])
+    finally:
+        catalyst.forget()
+    drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
+    references = tuple(sorted([*(i.id for i in sources), *(i.id for i in indexes)]))
+    return fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
+
+
+def _check(
+    sources: tuple[SourceImport, ...], indexes: tuple[IndexImport, ...], objects: tuple[BuildDesc, ...], beside: Beside
+) -> None:
+    """The replica's own checks, so that nothing is answered that it would refuse."""
+    scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in sources}
+    scope.update({i.id: i.schema for i in indexes})
+    scope.update(beside.known)
+    try:
+        for built in objects:
+            check_plan(built.plan, scope)
+            scope[built.id] = built.plan.schema
+    except PlanNotAllowed as error:
+        refuse("TYPE", f"the plan is not allowed: {error}")
+
+
+def fits_wire(planned: P) -> P:
+    """The plan, if it can be sent, and stored in a revision; its depth and size are limited."""
+    try:
+        decode(encode(planned, _WITHIN), type(planned))
+    except MalformedPlan as error:
+        refuse("TOO_LARGE", f"the plan cannot be sent: {error}")
+    return planned

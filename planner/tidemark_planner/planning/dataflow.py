@@ -1,0 +1,81 @@
+"""A Dataflow's views and exports as LIR: `plan(request) -> Planned | Refused`.
+
+Views are lowered in order, each an object that later views and exports read; assemble.py makes a dataflow of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.hir.keys import is_monotonic, unique_keys
+from tidemark_planner.hir.nodes import Hir
+from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.planning.assemble import assemble, check_settings
+from tidemark_planner.planning.continual_task import Task, task_of
+from tidemark_planner.planning.exports import View, check_output_names, plan_export
+from tidemark_planner.planning.query import lower_query
+from tidemark_planner.rules import optimise
+from tidemark_planner.sql.names import VIEW_LEAF, Known, scope_of
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.types import Column
+
+
+@dataclass
+class Built:
+    """The request so far: views by name, and objects in the order in which they are built."""
+
+    views: dict[str, View] = field(default_factory=dict)
+    objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
+    task: Task | None = None
+
+
+def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
+    """The plan of a Dataflow, or why there is none."""
+    try:
+        return _plan(catalyst, request)
+    except Refusal as refusal:
+        return Refused(refusal.diagnostics)
+
+
+def _plan(catalyst: Catalyst, request: PlanRequest) -> Planned:
+    check_settings(request.settings, request.dialect)
+    task = task_of(request)
+    built = Built(task=task)
+    for view in request.views:
+        try:
+            add_view(catalyst, request, view, built)
+        except Refusal as refusal:
+            raise refusal.in_view(view.name) from None
+    if task is not None:
+        export, beside = task.finish(built.views, built.objects)
+        return assemble(catalyst, task.request, built.objects, (export,), beside)
+    exports = tuple(plan_export(export, built.views) for export in request.exports)
+    return assemble(catalyst, request, built.objects, exports)
+
+
+def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built: Built) -> None:
+    if view.name.lower() in built.views:
+        refuse("DUPLICATE_NAME", f"there are two views called {view.name}", word=view.name)
+    scope = scope_of(request.catalogue, (v.known for v in built.views.values()))
+    if built.task is not None:
+        scope = built.task.scope(built.views)
+    prefix = f"{request.id_prefix}{view.name}"
+    query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view)
+    hir = optimise(query.lowered.hir)
+    built.objects += [*query.objects, (GlobalId(prefix), hir)]
+    built.views[view.name.lower()] = View(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)
+
+
+def _lower_view(tree: Node, context: Context) -> Lowered:
+    lowered = context.lower(tree)
+    check_output_names(lowered.names)
+    return lowered
+
+
+def _known(name: str, built_as: GlobalId, lowered: Lowered, hir: Hir) -> Known:
+    columns = tuple(Column(n, c.type, c.nullable) for n, c in zip(lowered.names, hir.schema, strict=True))
+    return Known(VIEW_LEAF + name, built_as, columns, unique_keys(hir), is_monotonic(hir))

@@ -1,0 +1,58 @@
+"""Exports of views: which columns they have, under which key, and which names are allowed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark_planner.errors import refuse
+from tidemark_planner.hir.nodes import Hir
+from tidemark_planner.sql.names import Known
+from tidemark_protocol.messages.planning import ExportRequest, PlannedExport
+
+# What a Delta table without column mapping cannot hold in a column's name.
+_NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
+
+
+@dataclass(frozen=True)
+class View:
+    """A view that has been lowered: its object, and what later views and exports see of it."""
+
+    known: Known
+    hir: Hir
+
+
+def check_output_names(names: tuple[str, ...]) -> None:
+    """A view's columns have distinct names that a table can have."""
+    for folded, count in Counter(n.lower() for n in names).items():
+        if count > 1:
+            refuse("DUPLICATE_NAME", f"{count} columns are called {folded}: rename all but one with AS", word=folded)
+    for name in names:
+        if name.startswith("__"):
+            refuse("RESERVED_NAME", f"column names beginning with __ are reserved: rename {name} with AS", word=name)
+        if _NOT_IN_NAMES & set(name):
+            refuse("RESERVED_NAME", f"the column {name} needs a name: write {name} AS ...", word=name)
+
+
+def plan_export(export: ExportRequest, views: Mapping[str, View]) -> PlannedExport:
+    """The export; its key as asked for, else a unique key where one is known, else all columns."""
+    view = views.get(export.view.lower())
+    if view is None:
+        message = f"export {export.name}: there is no view {export.view}"
+        refuse("UNRESOLVED_RELATION", message, word=export.view)
+    known = view.known
+    positions = {c.name.lower(): i for i, c in enumerate(known.columns)}
+    every = tuple(range(len(known.columns)))
+    default = known.keys[0] if known.keys else every
+    key = default if export.key is None else tuple(_position(export, name, positions) for name in export.key)
+    unique = any(set(k) <= set(key) for k in known.keys)
+    return PlannedExport(export.name, export.kind, known.id, known.columns, key, unique, known.monotonic)
+
+
+def _position(export: ExportRequest, name: str, positions: Mapping[str, int]) -> int:
+    found = positions.get(name.lower())
+    if found is None:
+        has = ", ".join(positions)
+        refuse("UNRESOLVED_COLUMN", f"export {export.name}: the key {name} is no column; there are {has}", word=name)
+    return found

@@ -1,0 +1,72 @@
+"""Any SELECT, read once: `plan_query(request) -> PlannedPeek | PlannedOneShot | Refused`.
+
+    SELECT s, count(*) FROM t GROUP BY s ORDER BY 2 DESC LIMIT 3
+
+    dataflow: Reduce over t, one index (c0, c1)        finishing: by c1 descending, limit 3
+
+The caller creates the dataflow as of the time it wants, peeks its index at that time with the finishing, and drops it.
+A query that reads one export and needs no operators is a peek of what is there already (peek.py), which is cheaper.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import NeedsOperators, Refusal
+from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.lower.row_order import Trimmings, peel
+from tidemark_planner.planning.assemble import assemble, check_settings, fits_wire
+from tidemark_planner.planning.peek import plan_peek
+from tidemark_planner.planning.query import lower_query
+from tidemark_planner.planning.result_finishing import finished
+from tidemark_planner.rules import optimise
+from tidemark_planner.sql.names import scope_of
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import PlannedExport, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.types import Column
+
+RESULT = "result"
+
+
+def plan_query(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
+    """The cheapest way to answer the query, or why there is none."""
+    try:
+        try:
+            return plan_peek(catalyst, request)
+        except NeedsOperators:
+            return _plan(catalyst, request)
+    except Refusal as refusal:
+        return Refused(refusal.diagnostics)
+
+
+def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot | Refused:
+    """The dataflow and the finishing that answer the query, or why there are none."""
+    try:
+        return _plan(catalyst, request)
+    except Refusal as refusal:
+        return Refused(refusal.diagnostics)
+
+
+def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
+    check_settings(request.settings, request.dialect)
+    trimmings = Trimmings()
+
+    def lower(tree: Node, context: Context) -> Lowered:
+        nonlocal trimmings
+        rows, trimmings = peel(tree)
+        return context.lower(rows)
+
+    def object_id(number: int) -> GlobalId:
+        return GlobalId(f"{request.id_prefix}{RESULT}/cte{number}")
+
+    scope = scope_of(request.catalogue, ())
+    query = lower_query(catalyst, request.sql, scope, object_id, lower)
+    end = finished(query.lowered, trimmings)
+    hir = optimise(end.hir)
+    built_as = GlobalId(request.id_prefix + RESULT)
+    held = tuple(Column(f"c{at}", c.type, c.nullable) for at, c in enumerate(hir.schema))
+    export = PlannedExport(RESULT, "index", built_as, held, tuple(range(len(held))))
+    planned = assemble(catalyst, request, (*query.objects, (built_as, hir)), (export,))
+    shown = list(zip(end.names, hir.schema, strict=True))[: end.finishing.shown]
+    columns = tuple(Column(n, c.type, c.nullable) for n, c in shown)
+    return fits_wire(PlannedOneShot(planned, end.finishing, columns))

@@ -1,0 +1,116 @@
+"""A query over one relation: what to read, what to run over its rows, and how to finish the result.
+
+    SELECT name, n + 1 FROM totals WHERE k = 7 ORDER BY n DESC LIMIT 3
+
+    relation totals, key literal (7)   mfp: filter, map, project   finishing: order, limit
+
+A peek never builds operators: it reads rows that are there. Whatever needs more (a join, an aggregate, several
+relations) raises NeedsOperators, and is a dataflow of its own (one_shot.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import NeedsOperators, refuse
+from tidemark_planner.expressions.round_trip import check_round_trip
+from tidemark_planner.hir.nodes import Scan
+from tidemark_planner.lir.mfp import Fused, fuse, mfp_of
+from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.lower.row_order import Trimmings, peel
+from tidemark_planner.planning.assemble import check_settings, fits_wire
+from tidemark_planner.planning.query import lower_query
+from tidemark_planner.planning.result_finishing import finished
+from tidemark_planner.rules.push_down import push_down
+from tidemark_planner.sql.names import scope_of
+from tidemark_protocol.check.plan import check_mfp
+from tidemark_protocol.errors import PlanNotAllowed
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Diagnostic, PlannedPeek, PlanQueryRequest, Relation
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, is_nullable
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
+from tidemark_protocol.types import Column
+
+_MAX_LITERALS = 1_000
+KeyLiterals = tuple[tuple[Literal, ...], ...]
+
+
+def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
+    """The peek that answers the query; raises NeedsOperators, Refusal."""
+    check_settings(request.settings, request.dialect)
+    peeled = _Peeled()
+    scope = scope_of(request.catalogue, ())
+    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
+    end = finished(lowered, peeled.trimmings)
+    base, fused = fuse(push_down(end.hir))
+    if not isinstance(base, Scan):
+        _needs_operators()
+    relation = next(r for r in request.catalogue.relations if r.id == base.id)
+    mfp = _checked(catalyst, base, fused)
+    columns = tuple(Column(n, e.type, is_nullable(e)) for n, e in zip(end.names, fused.outputs, strict=True))
+    literals = key_literals(relation, fused.predicates)
+    return fits_wire(PlannedPeek(relation.id, mfp, end.finishing, columns, literals))
+
+
+@dataclass
+class _Peeled:
+    """Takes the query's trimmings (order, limit, offset) off before its rows are lowered."""
+
+    trimmings: Trimmings = Trimmings()
+
+    def __call__(self, tree: Node, context: Context) -> Lowered:
+        rows, self.trimmings = peel(tree)
+        if rows.kind == "WithCTE":
+            _needs_operators()
+        return context.lower(rows)
+
+
+def _no_objects(number: int) -> GlobalId:
+    _needs_operators()
+
+
+def _needs_operators() -> NoReturn:
+    raise NeedsOperators(Diagnostic("UNSUPPORTED", "this needs more than the rows of one relation"))
+
+
+def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:
+    mfp = mfp_of(base.schema, fused)
+    try:
+        check_mfp(mfp)
+    except PlanNotAllowed as error:
+        refuse("TYPE", f"the query is not allowed: {error}")
+    try:
+        check_round_trip(catalyst, [Mfp(Get(base.id, base.schema), mfp)])
+    finally:
+        catalyst.forget()
+    return mfp
+
+
+def key_literals(relation: Relation, predicates: tuple[ScalarExpr, ...]) -> KeyLiterals | None:
+    """The values of the index key that the predicates allow, where they bind all of it to literals."""
+    if not relation.index_key:
+        return None
+    values: KeyLiterals = ((),)
+    for position in relation.index_key:
+        allowed = next((v for p in predicates if (v := _allowed(p, position)) is not None), None)
+        if allowed is None or len(values) * len(allowed) > _MAX_LITERALS:
+            return None
+        values = tuple((*start, value) for start in values for value in allowed)
+    return values
+
+
+def _allowed(predicate: ScalarExpr, position: int) -> tuple[Literal, ...] | None:
+    """The literals that the predicate lets the column at `position` have. Floats are left to the filter: one value
+    of theirs has several forms (0.0 and -0.0)."""
+    if not isinstance(predicate, Call) or predicate.function not in ("=", "in"):
+        return None
+    column, *values = predicate.arguments
+    if predicate.function == "=" and isinstance(column, Literal):
+        column, values = values[0], [column]
+    if not isinstance(column, ColumnRef) or column.index != position or column.type.is_floating:
+        return None
+    literals = tuple(dict.fromkeys(v for v in values if isinstance(v, Literal) and v.value is not None))
+    return literals if all(isinstance(v, Literal) for v in values) else None

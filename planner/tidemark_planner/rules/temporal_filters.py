@@ -1,0 +1,172 @@
+"""The clock in filters: `now()` compared with a column bounds the time during which a row is there.
+
+    ts > now() - INTERVAL 1 HOUR        now < ts + 1 hour                          upper
+    d <= current_date()                 now >= midnight of d                       lower
+    ts < current_date() + 1             now >= midnight after ts's day, less 1     lower
+
+Every side that reads the clock is a step function of now that only grows (now shifted by a day-time interval, the day
+of now shifted by days), so a comparison with a value that does not read it can be solved for now. What cannot be
+(`=`, months, the clock below OR or outside filters) is refused by name. The zone is UTC.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tidemark_planner.errors import refuse, unsupported
+from tidemark_planner.expressions import fold
+from tidemark_planner.hir.nodes import Filter, Hir, Join, inputs_of
+from tidemark_planner.rules.scalar import conjuncts
+from tidemark_protocol.functions.registry import call, reads_clock
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, walk
+from tidemark_protocol.types import DATE, INT, TIMESTAMP, SqlType
+
+NOW, TODAY = "now", "current_date"
+_DAY = SqlType("interval day to second")
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_HINT = "in a filter, compare it with a column, as in WHERE ts > now() - INTERVAL 1 HOUR"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """`lower` <= now < `upper`; one of them is None."""
+
+    lower: ScalarExpr | None = None
+    upper: ScalarExpr | None = None
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """A side that reads the clock: now + `shift` microseconds, or (`of_day`) the day of now + `shift` days."""
+
+    of_day: bool
+    shift: int
+
+
+def bounds_of(predicate: ScalarExpr) -> Bounds:
+    """A predicate that reads the clock as bounds on now; raises Refusal where it cannot be solved for now."""
+    if not isinstance(predicate, Call) or predicate.function not in _MIRRORED:
+        _refuse(predicate, "the clock in a condition other than <, <=, > and >=")
+    left, right = predicate.arguments
+    operator = predicate.function
+    if reads_clock(right):
+        left, right, operator = right, left, _MIRRORED[operator]
+    if reads_clock(right):
+        _refuse(predicate, "a comparison of the clock with itself")
+    clock = _clock(left)
+    return _of_day(clock, operator, right) if clock.of_day else _of_now(clock, operator, right)
+
+
+def check_clock(node: Hir) -> None:
+    """Raise Refusal where the clock is read by anything but a condition of a filter or a join."""
+    for predicate in node.predicates if isinstance(node, Filter | Join) else ():
+        for each in conjuncts(predicate):
+            if reads_clock(each):
+                bounds_of(each)
+    for expr in () if isinstance(node, Filter | Join) else _expressions(node):
+        if reads_clock(expr):
+            _refuse(expr, "the clock outside a filter", f"a view's rows do not say when they are read; {_HINT}")
+    for below in inputs_of(node):
+        check_clock(below)
+
+
+def _expressions(value: Any) -> Iterator[ScalarExpr]:
+    """The expressions in a node's own fields."""
+    for field in dataclasses.fields(value):
+        held = getattr(value, field.name)
+        for each in held if isinstance(held, tuple) else (held,):
+            if isinstance(each, Call | ColumnRef | Literal):
+                yield each
+
+
+def _refuse(expr: ScalarExpr, construct: str, hint: str = _HINT) -> NoReturn:
+    """Refuse what cannot be solved for now, pointing at the clock in the text."""
+    read = next(n.function for n in walk(expr) if isinstance(n, Call) and n.function in (NOW, TODAY))
+    refuse("UNSUPPORTED", f"{construct} is not supported: {hint}", word=read)
+
+
+def _clock(expr: ScalarExpr) -> _Clock:
+    """What the side that reads the clock is."""
+    found = _step_function(expr)
+    if found is None:
+        _refuse(expr, "an expression over the clock other than adding days, hours, minutes or seconds to it")
+    return found
+
+
+def _step_function(expr: ScalarExpr) -> _Clock | None:
+    if not isinstance(expr, Call):
+        return None
+    if expr.function in (NOW, TODAY):
+        return _Clock(expr.function == TODAY, 0)
+    inner = _step_function(expr.arguments[0])
+    if inner is None:
+        return None
+    if expr.function == "cast" and expr.type == TIMESTAMP:
+        return inner
+    if expr.function == "cast":
+        return dataclasses.replace(inner, of_day=True) if expr.type == DATE and not inner.shift else None
+    by = expr.arguments[-1]
+    shift = _shift(expr.function, inner, by) if isinstance(by, Literal) else None
+    return None if shift is None else dataclasses.replace(inner, shift=inner.shift + shift)
+
+
+def _shift(function: str, clock: _Clock, by: Literal) -> int | None:
+    """By how much a call moves the clock, in its own unit."""
+    amount = int(by.value) if by.value is not None and by.type.name != "interval year to month" else None
+    if amount is None:
+        return None
+    if function == "+" and by.type == _DAY and not clock.of_day:
+        return amount
+    if function in ("date_add", "date_sub") and clock.of_day:
+        return amount if function == "date_add" else -amount
+    return None
+
+
+def _of_now(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
+    """now + shift OP other, solved for now."""
+    if other.type != TIMESTAMP:
+        unsupported(f"a comparison of the clock with a {other.type}", "cast it to timestamp")
+    bound = _later(other, -clock.shift)
+    if operator in (">", "<="):
+        bound = _later(bound, 1)
+    return Bounds(lower=bound) if operator in (">", ">=") else Bounds(upper=bound)
+
+
+def _of_day(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
+    """day of now + shift OP other: midnights at which that changes."""
+    if other.type == TIMESTAMP:
+        # the day of now is a midnight: it is at least a moment when it is past the day of the moment before
+        if operator in (">=", "<"):
+            other, operator = _later(other, -1), {">=": ">", "<": "<="}[operator]
+        other = _cast(other, DATE)
+    if other.type != DATE:
+        unsupported(f"a comparison of current_date() with a {other.type}", "cast it to date")
+    days = (1 if operator in (">", "<=") else 0) - clock.shift
+    day = other if days == 0 else _days_later(other, days)
+    midnight = _cast(day, TIMESTAMP)
+    return Bounds(lower=midnight) if operator in (">", ">=") else Bounds(upper=midnight)
+
+
+def _later(moment: ScalarExpr, microseconds: int) -> ScalarExpr:
+    if microseconds == 0:
+        return moment
+    if isinstance(moment, Call) and moment.function == "+":
+        start, by = moment.arguments
+        if isinstance(by, Literal) and by.type == _DAY:  # months are of no fixed length
+            return moment if by.value is None else _later(start, int(by.value) + microseconds)
+    return call("+", (moment, Literal(str(microseconds), _DAY)), moment.type)
+
+
+def _days_later(day: ScalarExpr, days: int) -> ScalarExpr:
+    if isinstance(day, Literal) and (folded := fold.add_days(day, days)) is not None:
+        return folded
+    return call("date_add", (day, Literal(str(days), INT)), DATE)
+
+
+def _cast(expr: ScalarExpr, to: SqlType) -> ScalarExpr:
+    if isinstance(expr, Literal) and (folded := fold.fold_cast(expr, to)) is not None:
+        return folded
+    return call("cast", (expr,), to)

@@ -1,0 +1,1 @@
+"""The planner's gRPC service and its worker processes."""

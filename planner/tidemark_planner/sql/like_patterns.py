@@ -1,0 +1,69 @@
+"""LIKE and ILIKE with ESCAPE, and with ANY, SOME or ALL of several patterns.
+
+The tree that Spark prints shows neither the character that escapes nor, where all are literals, the patterns. So both
+are marked in the text that is analysed, by a condition that is never true, and the mark is read off the tree:
+
+    s LIKE 'a!%' ESCAPE '!'     s LIKE if('/escape' = '!', NULL, 'a!%')      s LIKE 'a\\%'
+    s LIKE ANY ('a%', 'b%')     s LIKE ANY (if('/escape' = '\\', NULL, 'a%'), 'b%')      s LIKE 'a%' OR s LIKE 'b%'
+
+A plan knows one form of a pattern: its escape is the backslash. So a pattern with another must be a literal. Inline
+tables stay as they are, since analysis evaluates them.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.errors import unsupported
+from tidemark_planner.sql.names import Edit
+from tidemark_planner.sql.syntax import ParseTree
+from tidemark_protocol.plan.expr import Literal, ScalarExpr
+
+_MARK = "/escape"
+_BACKSLASH = "'\\\\'"
+
+
+def like_edits(sql: str, tree: ParseTree) -> list[Edit]:
+    """The marks."""
+    if "LIKE" not in sql.upper():
+        return []
+    edits = []
+    tables = [p.span for p in tree.phrases("inlineTable")]
+    for patterns, escape in tree.likes():
+        of = patterns[0].span
+        if any(of.within(table) for table in tables):
+            continue
+        edits.append(Edit(of.start, of.start, f"if('{_MARK}' = {escape.text if escape else _BACKSLASH}, NULL, "))
+        edits.append(Edit(of.end, escape.span.end if escape else of.end, ")"))
+    return edits
+
+
+def escaped(node: Node) -> tuple[str, Node] | None:
+    """The character that escapes and the pattern of a marked If; None for any other."""
+    condition, _, pattern = node.children
+    if condition.kind != "EqualTo" or condition.children[0].fields.get("value") != _MARK:
+        return None
+    return str(condition.children[1].fields["value"]), pattern
+
+
+def with_backslash(pattern: ScalarExpr, escape: str, folds: bool) -> ScalarExpr:
+    """The pattern in which the backslash escapes; `folds`: its letters are compared in lower case."""
+    if escape == "\\":
+        return pattern
+    if not isinstance(pattern, Literal):
+        unsupported("ESCAPE with a pattern that is not a literal", "escape by the backslash")
+    if folds and escape.lower() != escape.upper():
+        unsupported("ILIKE with a letter as ESCAPE")
+    return pattern if pattern.value is None else Literal(_translated(pattern.value, escape), pattern.type)
+
+
+def _translated(pattern: str, escape: str) -> str:
+    """What escapes nothing that can be escaped is as wrong after the backslash: an error of the data."""
+    made, characters = [], iter(pattern)
+    for c in characters:
+        if c == escape:
+            after = next(characters, "")
+            plain = after == escape and after not in "%_"
+            made.append(after if plain else "\\" + (after if after in ("%", "_", "") else "x"))
+        else:
+            made.append("\\\\" if c == "\\" else c)
+    return "".join(made)

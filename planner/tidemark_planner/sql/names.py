@@ -1,0 +1,162 @@
+"""What the names in a FROM clause mean, and the text with each replaced by a declared leaf.
+
+    FROM tpch.orders, totals t     ->     FROM `tpch.orders` AS `orders`, `/view/totals` t
+
+`a.b` is table b of DataSource a or export b of Dataflow a; `a` alone is an earlier view of the same Dataflow, or a
+Dataflow with one export. Names are compared without regard to case, as Spark does. Positions in the replaced text
+are mapped back, so that errors point into what the user wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidemark_planner.catalyst.analyser import quoted
+from tidemark_planner.errors import Refusal, refuse
+from tidemark_planner.sql.syntax import ParseTree, RelationName
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Catalogue, Diagnostic
+from tidemark_protocol.types import Column
+
+
+@dataclass(frozen=True)
+class Known:
+    """A relation that names can mean, and the leaf that stands for it in the analysed text."""
+
+    leaf: str
+    id: GlobalId
+    columns: tuple[Column, ...]
+    keys: tuple[tuple[int, ...], ...] = ()
+    monotonic: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """All names of one planning request, in lower case."""
+
+    one_part: Mapping[str, tuple[Known, ...]]
+    two_parts: Mapping[tuple[str, str], tuple[Known, ...]]
+    changes: Mapping[str, Known] = field(default_factory=dict)
+    """What table_changes() gives, by the name of what is watched; nothing outside continual tasks."""
+    unusable: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    """Names that mean something that cannot be read here, and why."""
+
+    def resolve(self, name: RelationName) -> Known:
+        """What the name means; raises Refusal where that is nothing, or two things."""
+        folded = tuple(p.lower() for p in name.parts)
+        dotted = ".".join(name.parts)
+        if folded in self.unusable:
+            refuse("UNSUPPORTED", self.unusable[folded], *_at(name, dotted))
+        if len(folded) > 2:
+            refuse("UNRESOLVED_RELATION", f"{dotted}: names of three parts are reserved", *_at(name, dotted))
+        found = self.one_part.get(folded[0], ()) if len(folded) == 1 else self.two_parts.get((folded[0], folded[1]), ())
+        if not found:
+            raise Refusal(self._missing(name, dotted))
+        if len(found) > 1:
+            meanings = ", ".join(known.leaf for known in found)
+            refuse("AMBIGUOUS", f"{dotted} could be any of {meanings}", *_at(name, dotted))
+        return found[0]
+
+    def _missing(self, name: RelationName, dotted: str) -> Diagnostic:
+        parent = name.parts[0].lower()
+        inside = sorted(b for a, b in self.two_parts if a == parent)
+        if len(name.parts) == 1 and inside:
+            hint = f"; {name.parts[0]} has {', '.join(f'{parent}.{b}' for b in inside[:10])}"
+        elif inside:
+            hint = f"; {name.parts[0]} has {', '.join(inside[:10])}"
+        else:
+            hint = ": no DataSource, Dataflow or view of this name has been planned"
+        at = _at(name, dotted)
+        message = f"relation {dotted} does not exist{hint}"
+        return Diagnostic("UNRESOLVED_RELATION", message, "", at[0], at[1], at[2], relation=name.parts)
+
+
+def scope_of(catalogue: Catalogue, views: Iterable[Known]) -> Scope:
+    """The catalogue's names, and those of earlier views, which hide Dataflows of the same name."""
+    one: dict[str, tuple[Known, ...]] = {}
+    two: dict[tuple[str, str], tuple[Known, ...]] = {}
+    for r in catalogue.relations:
+        leaf = f"{r.parent}.{r.name}"
+        known = Known(leaf, r.id, r.columns, r.keys, r.monotonic)
+        at = (r.parent.lower(), r.name.lower())
+        two[at] = (*two.get(at, ()), known)
+        if r.short:
+            one[at[0]] = (*one.get(at[0], ()), known)
+    for view in views:
+        one[view.leaf.removeprefix(VIEW_LEAF).lower()] = (view,)
+    return Scope(one, two)
+
+
+VIEW_LEAF = "/view/"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """`text[start:end]` becomes `by`."""
+
+    start: int
+    end: int
+    by: str
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A text after edits, and the way back to the original's positions."""
+
+    original: str
+    text: str
+    edits: tuple[Edit, ...]
+
+    def original_position(self, line: int, column: int) -> tuple[int, int]:
+        """Line and column in the original, both from 1 (0 stays 0)."""
+        if line == 0:
+            return (0, 0)
+        offset = self._original_offset(_offset(self.text, line, column))
+        before = self.original[:offset]
+        return (before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+
+    def _original_offset(self, offset: int) -> int:
+        shift = 0
+        for edit in self.edits:
+            start = edit.start + shift
+            if offset < start:
+                break
+            if offset < start + len(edit.by):
+                return edit.start
+            shift += len(edit.by) - (edit.end - edit.start)
+        return offset - shift
+
+
+def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]], more: Iterable[Edit] = ()) -> Rewritten:
+    """The text with each relation replaced by its leaf, under its own last name where it had no alias."""
+    edits = list(more)
+    for name, known in meanings:
+        alias = "" if name.aliased else f" AS {quoted(name.parts[-1])}"
+        edits.append(Edit(name.span.start, name.span.end, quoted(known.leaf) + alias))
+    edits.sort(key=lambda e: (e.start, e.end))
+    pieces, at = [], 0
+    for edit in edits:
+        pieces += [sql[at : edit.start], edit.by]
+        at = edit.end
+    return Rewritten(sql, "".join([*pieces, sql[at:]]), tuple(edits))
+
+
+def binary_edits(tree: ParseTree) -> list[Edit]:
+    """X'00FF' becomes unhex('00FF'): Spark does not print the bytes of a binary literal."""
+    return [
+        Edit(literal.span.start, literal.span.end, f"unhex({literal.text})")
+        for literal in tree.typed_literals()
+        if literal.word.text.upper() == "X"
+    ]
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    start = 0
+    for _ in range(line - 1):
+        start = text.find("\n", start) + 1
+    return start + column - 1
+
+
+def _at(name: RelationName, word: str) -> tuple[int, int, str]:
+    return (name.span.line, name.span.column, word)

@@ -1,0 +1,86 @@
+"""TRY_CAST and try_add, try_subtract, try_multiply, try_divide, try_mod: NULL where the operation raises.
+
+The tree that Spark prints does not show them apart from what they are variants of. So they are marked in the text that
+is analysed, by a condition that is never true, and the mark is read off the tree:
+
+    TRY_CAST(s AS INT)      if('/try' = '', NULL, CAST(s AS INT))         If(EqualTo('/try', ''), NULL, Cast(s))
+    try_divide(a, b)        if('/try' = '', NULL, (a) / (b))
+    try_sum(x)              sum(if('/try' = 'of', NULL, x))
+
+Only the operation itself is tried: what its arguments raise is raised. So `sum(TRY_CAST(s AS INT))` and
+`try_sum(CAST(s AS INT))` are marked apart. Inline tables stay as they are, since analysis
+evaluates them.
+"""
+
+from __future__ import annotations
+
+from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.sql.names import Edit, rewrite
+from tidemark_planner.sql.syntax import ParseTree, Span
+
+_MARK = "/try"
+_OPERATION, _AGGREGATE = "", "of"
+_OPEN, _OPEN_AGGREGATE = (f"if('{_MARK}' = '{what}', NULL, " for what in (_OPERATION, _AGGREGATE))
+_OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%"}
+# Of one argument; with a pattern, the tree shows them.
+_CASTS = {"try_to_timestamp": "TIMESTAMP", "try_to_date": "DATE"}
+_AGGREGATES = {"try_sum": "sum", "try_avg": "avg"}
+NAMES = frozenset((*_OPERATORS, *_CASTS))
+# What is tried: the function that raises, and the one that gives NULL instead.
+TRIED = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
+
+
+def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
+    """The marks."""
+    if "TRY_" not in sql.upper():
+        return []
+    tables = [p.span for p in tree.phrases("inlineTable")]
+    edits = []
+    for token, whole in tree.casts("TRY_CAST"):
+        if not _inside(token.span, tables):
+            edits += [Edit(token.span.start, token.span.end, _OPEN + "CAST"), Edit(whole.end, whole.end, ")")]
+    for name, whole, arguments in tree.calls(_CASTS):
+        if len(arguments) == 1 and not _inside(whole, tables):
+            of, target = arguments[0].span, _CASTS[name.text.lower().strip("`")]
+            edits.append(Edit(whole.start, of.start, f"{_OPEN}CAST("))
+            edits.append(Edit(of.end, whole.end, f" AS {target}))"))
+    for name, whole, arguments in tree.calls(_AGGREGATES):
+        if len(arguments) == 1 and not _inside(whole, tables):
+            of = arguments[0].span
+            edits.append(Edit(name.span.start, name.span.end, _AGGREGATES[name.text.lower().strip("`")]))
+            edits += [Edit(of.start, of.start, _OPEN_AGGREGATE), Edit(of.end, of.end, ")")]
+    for name, whole, arguments in tree.calls(_OPERATORS):
+        if len(arguments) == 2 and not _inside(whole, tables):
+            (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]
+            edits.append(Edit(whole.start, left.start, _OPEN + "("))
+            edits.append(Edit(left.end, right.start, f") {operator} ("))
+            edits.append(Edit(right.end, whole.end, "))"))
+    return edits
+
+
+def marked(catalyst_jvm: object, sql: str) -> str:
+    """A text of our own with its marks."""
+    if "TRY_" not in sql.upper():
+        return sql
+    return rewrite(sql, (), try_edits(sql, ParseTree(catalyst_jvm, sql))).text
+
+
+def tried(node: Node) -> Node | None:
+    """What a marked If tries."""
+    return _marked(node, _OPERATION)
+
+
+def tried_aggregate(node: Node) -> Node | None:
+    """Of what an aggregate is, that is tried itself."""
+    return _marked(node, _AGGREGATE) if node.kind == "If" else None
+
+
+def _marked(node: Node, what: str) -> Node | None:
+    condition, _, of = node.children
+    if condition.kind != "EqualTo" or [c.fields.get("value") for c in condition.children] != [_MARK, what]:
+        return None
+    return of
+
+
+def _inside(span: Span, others: list[Span]) -> bool:
+    return any(span.within(o) for o in others)

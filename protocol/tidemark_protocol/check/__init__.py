@@ -1,0 +1,1 @@
+"""Checks of plans and commands before anyone acts on them."""

@@ -1,0 +1,111 @@
+"""Is a command one that may be acted on at all? Asked of everything that comes off the wire, before anyone acts on it.
+
+    times      0 .. 2^63-2, inside plans too, where they are plain numbers
+    ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
+    numbers    terms, limits and epochs are not negative
+    refreshes  schedules are some (plan/refresh.py)
+
+Settings are not looked at: a newer operator may have more of them (messages/replica_settings.py). What a plan
+computes is `check.check_dataflow`'s affair: a dataflow that fails there is installed as refused and harms nobody,
+while a command that fails here ends its connection, and nothing of it was done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidemark_protocol.errors import MalformedFrame
+from tidemark_protocol.ids import MAX_TIME, MIN_TIME, Time
+from tidemark_protocol.messages.commands import (
+    AllowWrites,
+    Command,
+    CreateDataflow,
+    CreateTimely,
+    Hello,
+    Peek,
+    RunIngestion,
+    UpdateConfiguration,
+)
+from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink, SubscribeSink
+from tidemark_protocol.plan.refresh import RefreshSchedule
+
+MAX_ID_LENGTH = 1024
+
+
+def check_command(command: Command) -> None:
+    """Raises MalformedFrame, saying what is wrong with it."""
+    what = type(command).__name__
+    match command:
+        case Hello(epoch=epoch) | CreateTimely(epoch=epoch):
+            _check_counts(what, epoch=epoch.leader_term, connection=epoch.connection)
+        case UpdateConfiguration():
+            sizes = {"max_result_bytes": command.max_result_bytes, "stash_above_bytes": command.stash_above_bytes}
+            _check_counts(what, **{name: size or 0 for name, size in sizes.items()})
+        case AllowWrites():
+            _check_counts(what, term=command.term)
+        case CreateDataflow(description):
+            _check_dataflow(description)
+        case Peek():
+            _check_ids(what, (command.uuid, command.target.id))
+            _check_times(what, command.timestamp)
+            _check_counts(what, limit=command.finishing.limit or 0, offset=command.finishing.offset)
+        case RunIngestion():
+            _check_ids(what, (command.ingestion.id, *(t.id for t in command.ingestion.tables)))
+            _check_times(what, command.controller_now)
+            _check_counts(what, term=command.term, max_ahead_ms=command.max_ahead_ms)
+            if command.ingestion.tick_ms < 1:
+                raise MalformedFrame(f"{what}: a tick of {command.ingestion.tick_ms} ms")
+
+
+def check_id(id: str) -> None:
+    """Raises ValueError."""
+    if not id or len(id) > MAX_ID_LENGTH:
+        raise ValueError(f"an id of {len(id)} characters (1 to {MAX_ID_LENGTH} are allowed)")
+
+
+def _check_dataflow(dataflow: DataflowDescription) -> None:
+    what = f"CreateDataflow of {dataflow.name[:MAX_ID_LENGTH]!r}"
+    if not dataflow.export_ids:
+        raise MalformedFrame(f"{what}: it exports nothing, so nobody could ever schedule or drop it")
+    _check_ids(what, (*dataflow.import_ids, *(o.id for o in dataflow.objects), *dataflow.export_ids))
+    if len(set(dataflow.export_ids)) < len(dataflow.export_ids):
+        raise MalformedFrame(f"{what}: it exports an id twice")
+    _check_times(what, dataflow.as_of, *_given(dataflow.until, dataflow.initial_storage_as_of, *_ends(dataflow)))
+    for export in dataflow.sink_exports:
+        if isinstance(export.sink, MaterializedViewSink) and export.sink.refresh is not None:
+            _check_refresh(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh)
+
+
+def _ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
+    return (e.sink.up_to for e in dataflow.sink_exports if isinstance(e.sink, SubscribeSink))
+
+
+def _check_refresh(what: str, refresh: RefreshSchedule) -> None:
+    try:
+        refresh.check()
+    except ValueError as error:
+        raise MalformedFrame(f"{what}: {error}") from None
+
+
+def _given(*times: Time | None) -> Iterator[Time]:
+    return (time for time in times if time is not None)
+
+
+def _check_ids(what: str, ids: Iterable[str]) -> None:
+    for id in ids:
+        try:
+            check_id(id)
+        except ValueError as error:
+            raise MalformedFrame(f"{what}: {error}") from None
+
+
+def _check_times(what: str, *times: int) -> None:
+    for time in times:
+        if not MIN_TIME <= time <= MAX_TIME:
+            raise MalformedFrame(f"{what}: time {time} is outside {MIN_TIME}..{MAX_TIME}")
+
+
+def _check_counts(what: str, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 0:
+            raise MalformedFrame(f"{what}: {name} is {number}, which is less than 0")

@@ -1,0 +1,182 @@
+"""Which argument and result types a function takes: small predicates over a call's types.
+
+A signature is a function `(arguments, result type) -> bool`. Nothing is coerced here: the planner writes every
+coercion as a `cast`, so types either fit exactly or the call is not allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_protocol import decimals
+from tidemark_protocol.casts import cast_errors
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, INTERVAL_TYPES, STRING, SqlType
+
+Signature = Callable[[tuple[ScalarExpr, ...], SqlType], bool]
+RAISED = frozenset({"SCALAR_SUBQUERY_TOO_MANY_ROWS"})
+TIMESTAMPS = ("timestamp", "timestamp_ntz")
+TRUNC_DATE_UNITS = frozenset("YEAR YYYY YY QUARTER MONTH MON MM WEEK".split())
+TRUNC_TIMESTAMP_UNITS = TRUNC_DATE_UNITS | frozenset("DAY DD HOUR MINUTE SECOND".split())
+
+
+def types_of(arguments: tuple[ScalarExpr, ...]) -> tuple[SqlType, ...]:
+    return tuple(a.type for a in arguments)
+
+
+def fixed(result: SqlType, *parameters: SqlType) -> Signature:
+    """Exactly these types."""
+    return lambda arguments, to: to == result and types_of(arguments) == parameters
+
+
+def of_names(result: SqlType, *names: str) -> Signature:
+    """One argument of a type with one of these names."""
+    return lambda arguments, to: to == result and len(arguments) == 1 and arguments[0].type.name in names
+
+
+def comparison(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """Values of one type, compared."""
+    return result == BOOLEAN and len(set(types_of(arguments))) == 1
+
+
+def same_type(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """Values of one type give a value of it."""
+    return set(types_of(arguments)) == {result} and not _is_interval(result)
+
+
+def booleans(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return set(types_of(arguments)) == {BOOLEAN} and result == BOOLEAN
+
+
+def predicate_of_any(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return result == BOOLEAN and not _is_interval(arguments[0].type)
+
+
+def arithmetic(operator: str) -> Signature:
+    """`+ - * / %` over two numbers of one type, two decimals; `+ -` over intervals; a timestamp `+` an interval."""
+
+    def fits(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+        left, right = types_of(arguments)
+        if left.is_decimal and right.is_decimal:
+            return result == decimals.result_type(operator, left, right)
+        if operator == "+" and left.name in TIMESTAMPS:
+            return _is_interval(right) and result == left
+        if operator in ("+", "-") and _is_interval(left):
+            return left == right == result
+        allowed = left.is_floating or (left.is_integral and operator != "/")
+        return left == right == result and allowed and not (operator == "/" and left.name == "float")
+
+    return fits
+
+
+def whole_division(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    left, right = types_of(arguments)
+    return result == BIGINT and ((left == BIGINT == right) or (left.is_decimal and right.is_decimal))
+
+
+def number(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """One number, and one of its own type."""
+    return arguments[0].type.is_numeric and arguments[0].type == result
+
+
+def negated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """A number or an interval."""
+    return number(arguments, result) or (_is_interval(result) and arguments[0].type == result)
+
+
+def whole_numbers(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """Integers of one type, and one of their type: what works on bits."""
+    return set(types_of(arguments)) == {result} and result.is_integral
+
+
+def shifted(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return arguments[0].type == result and result in (INT, BIGINT) and arguments[1].type == INT
+
+
+def conditional(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """`case`: condition, value, condition, value, ..., and an optional last value."""
+    paired = len(arguments) // 2 * 2
+    conditions, values = arguments[0:paired:2], (*arguments[1:paired:2], *arguments[paired:])
+    return {c.type for c in conditions} == {BOOLEAN} and {v.type for v in values} == {result}
+
+
+def chosen(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """`if`: condition, value, value."""
+    return types_of(arguments) == (BOOLEAN, result, result)
+
+
+def cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """To another type; a cast to its own type would be no call."""
+    source = arguments[0].type
+    return source != result and not _is_interval(result) and cast_errors(source, result) is not None
+
+
+def tried_cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """A cast that could raise."""
+    return cast(arguments, result) and bool(cast_errors(arguments[0].type, result))
+
+
+def strings(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return set(types_of(arguments)) == {STRING} and result == STRING
+
+
+def raising(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """`raise_error`: a literal code; it stands where a boolean is expected."""
+    code = arguments[0]
+    return isinstance(code, Literal) and code.type == STRING and code.value in RAISED and result == BOOLEAN
+
+
+def truncated_date(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return types_of(arguments) == (DATE, STRING) and result == DATE and _unit(arguments[1], TRUNC_DATE_UNITS)
+
+
+def truncated_timestamp(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    wanted = (STRING, SqlType("timestamp"))
+    return types_of(arguments) == wanted and result == wanted[1] and _unit(arguments[0], TRUNC_TIMESTAMP_UNITS)
+
+
+def rounded(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """A number to a literal number of fraction digits."""
+    of, digits = arguments
+    if not isinstance(digits, Literal) or digits.type != INT or digits.value is None:
+        return False
+    if not -38 <= int(digits.value) <= 38:
+        return False
+    return (
+        result == (rounded_type(of.type, int(digits.value))[0] if of.type.is_decimal else of.type) and result.is_numeric
+    )
+
+
+def rounded_decimal(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return result.is_decimal and rounded(arguments, result)
+
+
+def rounded_type(of: SqlType, digits: int) -> tuple[SqlType, bool]:
+    """The type of a decimal rounded to `digits` fraction digits, and whether it may overflow."""
+    whole_digits = of.precision - of.scale + 1
+    scale = min(of.scale, max(digits, 0))
+    precision = max(whole_digits, 1 - digits) + scale
+    return SqlType("decimal", min(precision, 38), scale), precision > 38
+
+
+def whole(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    """`floor`, `ceil`."""
+    of = arguments[0].type
+    if of.is_decimal:
+        return result == decimals.bounded(of.precision - of.scale + 1, 0)
+    return of.name in ("double", "bigint") and result == BIGINT
+
+
+def describe(expr: ScalarExpr) -> str:
+    """The expression's kind and types, for messages."""
+    if isinstance(expr, Call):
+        return f"{expr.function}({', '.join(str(t) for t in types_of(expr.arguments))}) of type {expr.type}"
+    return f"column {expr.index}" if isinstance(expr, ColumnRef) else f"literal of type {expr.type}"
+
+
+def _is_interval(of: SqlType) -> bool:
+    return of.name in INTERVAL_TYPES
+
+
+def _unit(argument: ScalarExpr, allowed: frozenset[str]) -> bool:
+    return isinstance(argument, Literal) and argument.value is not None and argument.value.upper() in allowed

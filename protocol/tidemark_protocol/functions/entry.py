@@ -1,0 +1,60 @@
+"""What is known of one scalar function of the allow-list (`registry.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_protocol.functions.call_errors import Errors, never
+from tidemark_protocol.functions.call_types import Signature
+from tidemark_protocol.plan.expr import Call, ScalarExpr, is_nullable
+
+LAMBDA = "lambda"
+Nullability = Callable[[Call], bool]
+
+
+def is_lambda(expr: ScalarExpr) -> bool:
+    return isinstance(expr, Call) and expr.function == LAMBDA
+
+
+def any_argument(call: Call) -> bool:
+    """NULL in, NULL out."""
+    return any(is_nullable(a) for a in call.arguments)
+
+
+def all_arguments(call: Call) -> bool:
+    """NULL only where every argument is."""
+    return all(is_nullable(a) for a in call.arguments)
+
+
+def not_null(call: Call) -> bool:
+    return False
+
+
+def maybe(call: Call) -> bool:
+    """NULL also where no argument is: an element, a field, what was not found."""
+    return True
+
+
+@dataclass(frozen=True)
+class Function:
+    """One entry: how many arguments, of which types, what it raises, when it is NULL, which arguments are lazy.
+
+    `lazy`: an argument that the function does not need (a CASE branch not taken, `y` in `false AND y`) raises
+    nothing. `higher`: it takes functions (lambdas.py); no other does.
+    """
+
+    name: str
+    least: int
+    most: int | None
+    signature: Signature
+    errors: Errors = never
+    nullable: Nullability = any_argument
+    lazy: bool = False
+    higher: bool = False
+
+    def accepts(self, call: Call) -> bool:
+        count = len(call.arguments)
+        enough = self.least <= count and (self.most is None or count <= self.most)
+        allowed = self.higher or not any(map(is_lambda, call.arguments))
+        return enough and allowed and self.signature(call.arguments, call.type)

@@ -1,0 +1,1 @@
+"""Messages between operator, planner and replica, as frozen dataclasses, and the order in which they may come."""

@@ -1,0 +1,170 @@
+"""The command history: what must be told to a new replica to bring it to the present, and nothing more.
+
+    push(CreateDataflow d) push(Schedule d) push(Peek p) push(CancelPeek p) push(AllowCompaction d to 7)
+        reduces to    CreateDataflow d as of 7, Schedule d
+
+Reduced, it replays in one fixed order (`replay`): Hello and CreateInstance belong to the connection and are prepended
+by whoever connects. Peeks come before AllowCompaction, so that what they read is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.messages.commands import (
+    AllowCompaction,
+    AllowShardCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    DeleteShard,
+    DropIngestion,
+    InitializationComplete,
+    Peek,
+    RunIngestion,
+    Schedule,
+    UpdateConfiguration,
+)
+from tidemark_protocol.plan.dataflow import DataflowDescription
+
+NOWHERE: Mapping[GlobalId, Frontier] = MappingProxyType({})
+
+
+@dataclass
+class _Entry:
+    """A dataflow, and what was said about its exports since."""
+
+    description: DataflowDescription
+    compaction: dict[GlobalId, Frontier] = field(default_factory=dict)
+    scheduled: dict[GlobalId, Schedule] = field(default_factory=dict)
+    writes: dict[GlobalId, AllowWrites] = field(default_factory=dict)
+
+    _created: CreateDataflow | None = None
+
+    def created(self, begins: Frontier | None) -> CreateDataflow:
+        """The same to all that join while the as_of stays, so that it is encoded once; but for who `begins` earlier."""
+        as_of = self.as_of
+        if begins is not None and begins < as_of:
+            return CreateDataflow(self.description.with_as_of(begins))
+        if self._created is None or self._created.dataflow.as_of != as_of.time:
+            self._created = CreateDataflow(self.description.with_as_of(as_of))
+        return self._created
+
+    @property
+    def as_of(self) -> Frontier:
+        own = Frontier.at(self.description.as_of)
+        return meet(max(own, self.compaction.get(e, own)) for e in self.description.export_ids)
+
+    def compacted(self, begins: Frontier | None) -> Iterator[AllowCompaction]:
+        """How far exports may be compacted, where that is beyond the time from which on they are created."""
+        own, as_of = Frontier.at(self.description.as_of), self.as_of
+        begins = as_of if begins is None else min(begins, as_of)
+        allowed = ((id, self.compaction.get(id, own)) for id in self.description.export_ids)
+        yield from (AllowCompaction(id, frontier) for id, frontier in allowed if frontier > begins)
+
+
+class History:
+    """Reduces as it goes: its size is bounded by what is alive, not by how much was said."""
+
+    def __init__(self) -> None:
+        self._configuration = UpdateConfiguration()
+        self._dataflows: list[_Entry] = []
+        self._by_export: dict[GlobalId, _Entry] = {}
+        self._peeks: dict[str, Peek] = {}
+        self._ingestions: dict[GlobalId, RunIngestion] = {}
+        self._shards: dict[ShardId, AllowShardCompaction | DeleteShard] = {}
+        self._complete = False
+
+    def push(self, command: Command) -> None:
+        """Remembers the command. Commands about ids that are gone change nothing."""
+        match command:
+            case CreateDataflow(dataflow):
+                entry = _Entry(dataflow)
+                self._dataflows.append(entry)
+                self._by_export.update(dict.fromkeys(dataflow.export_ids, entry))
+            case Schedule(id):
+                if entry_ := self._by_export.get(id):
+                    entry_.scheduled[id] = command
+            case AllowWrites(id):
+                if entry_ := self._by_export.get(id):
+                    entry_.writes[id] = command
+            case AllowCompaction(id, frontier):
+                self._compact(id, frontier)
+            case Peek():
+                self._peeks[command.uuid] = command
+            case CancelPeek(uuid):
+                self._peeks.pop(uuid, None)
+            case UpdateConfiguration():
+                self._configuration = _merge(self._configuration, command)
+            case InitializationComplete():
+                self._complete = True
+            case _:
+                self._push_storage(command)
+
+    def answered(self, uuid: str) -> None:
+        """The peek was answered: no new replica needs to see it."""
+        self._peeks.pop(uuid, None)
+
+    def forget_shard(self, id: ShardId) -> None:
+        """The shard is gone, or of no interest any more."""
+        self._shards.pop(id, None)
+
+    def replay(self, begins: Mapping[GlobalId, Frontier] = NOWHERE) -> Iterator[Command]:
+        """What brings a new replica, greeted and with its instance created, to the present. `begins`: from when on it
+        goes on with exports that it has, where that is before all others begin with them."""
+        if self._configuration != UpdateConfiguration():
+            yield self._configuration
+        for entry in self._dataflows:
+            yield entry.created(begins.get(entry.description.export_ids[0]))
+        for entry in self._dataflows:
+            yield from entry.scheduled.values()
+        yield from self._peeks.values()
+        for entry in self._dataflows:
+            yield from entry.compacted(begins.get(entry.description.export_ids[0]))
+        for entry in self._dataflows:
+            yield from entry.writes.values()
+        yield from self._ingestions.values()
+        yield from self._shards.values()
+        if self._complete:
+            yield InitializationComplete()
+
+    @property
+    def dataflow_count(self) -> int:
+        return len(self._dataflows)
+
+    def _push_storage(self, command: Command) -> None:
+        match command:
+            case RunIngestion():
+                self._ingestions[command.ingestion.id] = command
+            case DropIngestion(id):
+                self._ingestions.pop(id, None)
+            case AllowShardCompaction(id=shard) | DeleteShard(id=shard):
+                self._shards[shard] = command
+            case _:
+                raise ValueError(f"{type(command).__name__} belongs to the connection, not to the history")
+
+    def _compact(self, id: GlobalId, frontier: Frontier) -> None:
+        entry = self._by_export.get(id)
+        if entry is None:
+            return
+        entry.compaction[id] = max(frontier, entry.compaction.get(id, frontier))
+        if frontier.is_empty:
+            entry.scheduled.pop(id, None)
+            entry.writes.pop(id, None)
+        if entry.as_of.is_empty:
+            self._dataflows.remove(entry)
+            for export in entry.description.export_ids:
+                self._by_export.pop(export, None)
+            self._peeks = {u: p for u, p in self._peeks.items() if p.target.id not in entry.description.export_ids}
+
+
+def _merge(old: UpdateConfiguration, new: UpdateConfiguration) -> UpdateConfiguration:
+    limit = old.max_result_bytes if new.max_result_bytes is None else new.max_result_bytes
+    above = old.stash_above_bytes if new.stash_above_bytes is None else new.stash_above_bytes
+    settings = {**old.settings, **new.settings}
+    return replace(old, max_result_bytes=limit, settings=settings, stash_above_bytes=above)

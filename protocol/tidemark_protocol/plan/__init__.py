@@ -1,0 +1,1 @@
+"""The plan of a dataflow (LIR), its parts, and its canonical bytes."""

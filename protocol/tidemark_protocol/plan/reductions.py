@@ -1,0 +1,124 @@
+"""What a group or a partition is reduced to: the aggregates of a Reduce by the way they are kept, and window calls.
+
+    accumulable    count, sum, avg, stddev ...    sums of contributions: a row of digits per group
+    hierarchical   min, max                       the heads of value-ordered state
+    basic          array_agg, median, ...         all values of the group, looked at again when one changes
+    collation      several of these               computed apart and put side by side
+
+`lir.py` has the nodes that hold them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.types import ColumnType
+from tidemark_protocol.vocabulary import wire_name
+
+
+@wire_name("OrderKey")
+@dataclass(frozen=True)
+class OrderKey:
+    """One column to order by; ascending, NULL first unless said otherwise."""
+
+    column: int
+    descending: bool = False
+    nulls_last: bool = False
+
+
+@wire_name("Aggregate")
+@dataclass(frozen=True)
+class Aggregate:
+    """`function` over the value column at `argument` (None: the row itself, as in count(*)).
+
+    Rows where the value column at `filter` is not true are left out; `distinct`: equal arguments count once.
+    `order` (over the value columns) is the order of the group's rows for functions that depend on one: first, last,
+    array_agg, string_agg, max_by; ties are broken by the whole row of values. `parameters` are the function's
+    constant arguments: a separator, a percentile.
+    """
+
+    function: str
+    argument: int | None
+    type: ColumnType
+    distinct: bool = False
+    filter: int | None = None
+    order: tuple[OrderKey, ...] = ()
+    parameters: tuple[Literal, ...] = ()
+
+
+@wire_name("DistinctReduce")
+@dataclass(frozen=True)
+class DistinctReduce:
+    """The keys alone, each once."""
+
+
+@wire_name("AccumulableReduce")
+@dataclass(frozen=True)
+class AccumulableReduce:
+    """Aggregates that are sums of contributions; of distinct arguments where they say so."""
+
+    aggregates: tuple[Aggregate, ...]
+
+
+@wire_name("HierarchicalReduce")
+@dataclass(frozen=True)
+class HierarchicalReduce:
+    """min and max; `monotonic` when the input only grows."""
+
+    aggregates: tuple[Aggregate, ...]
+    buckets: tuple[int, ...] = ()
+    monotonic: bool = False
+    must_consolidate: bool = False
+
+
+@wire_name("BasicReduce")
+@dataclass(frozen=True)
+class BasicReduce:
+    """Aggregates that need all values of a group."""
+
+    aggregates: tuple[Aggregate, ...]
+
+
+@wire_name("CollationReduce")
+@dataclass(frozen=True)
+class CollationReduce:
+    """Aggregates of several kinds; `parts[i]` computes the aggregates at `positions[i]`."""
+
+    parts: tuple[AccumulableReduce | HierarchicalReduce | BasicReduce, ...]
+    positions: tuple[tuple[int, ...], ...]
+
+
+ReducePlan = DistinctReduce | AccumulableReduce | HierarchicalReduce | BasicReduce | CollationReduce
+
+
+@wire_name("WindowFrame")
+@dataclass(frozen=True)
+class WindowFrame:
+    """The rows of the partition around the current one that a call sees.
+
+    `unit` rows: counted in rows; range: by the distance of the one order column's value; groups of peers belong
+    together. Bounds are offsets (negative: before the current row, 0: the current row, with its peers for range);
+    None: the partition's end on that side.
+    """
+
+    unit: str
+    lower: Literal | None
+    upper: Literal | None
+
+
+@wire_name("WindowCall")
+@dataclass(frozen=True)
+class WindowCall:
+    """One column of a Window: `function` over the input's columns `arguments`.
+
+    `frame` None: the function has none of its own (row_number, rank, lag). `parameters`: constant arguments, as the
+    offset of lag or the number of ntile.
+    """
+
+    function: str
+    arguments: tuple[int, ...]
+    type: ColumnType
+    frame: WindowFrame | None = None
+    parameters: tuple[Literal, ...] = ()
+    ignore_nulls: bool = False

@@ -1,0 +1,1 @@
+"""Messages as protobuf, and protobuf messages as frames of a gRPC stream."""

@@ -1,0 +1,1 @@
+"""Batches: the immutable files of an arrangement, opened, cached, searched and deleted."""

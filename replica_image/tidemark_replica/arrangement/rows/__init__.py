@@ -1,0 +1,1 @@
+"""Rows as columns: hashes, equality, order, consolidation, and the layout of an arrangement's columns."""

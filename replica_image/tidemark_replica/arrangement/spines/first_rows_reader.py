@@ -1,0 +1,171 @@
+"""Reading value-ordered groups from their best row on, a few rows of each run at a time.
+
+    segment 0   a: 1 3 4 | 7 8 9 ...         the heads, three rows each. What comes after them is not before the last
+    segment 1   a: 2 2 5 | 6 ...             row of its own run: so before the least of those, the 4, nothing is missing
+    segment 2   a: 8
+                                             1 2 2 3   are the first rows of group a, for certain
+
+`rank` sorts the heads of all runs into entries: distinct rows, best first, whatever their times. `settle` reads on,
+each time four times as far, in the groups that need more. So what it costs is what is read of each run, not the group.
+
+How things were before the step is said by the arrangement's runs alone: however much the step itself adds, that is
+certain once enough of *them* has been read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.batches.key_lookup import Keys, key_ranges
+from tidemark_replica.arrangement.rows.columns import equal_at, equal_rows, take
+from tidemark_replica.arrangement.rows.grouping import group_rows
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
+from tidemark_replica.arrangement.rows.value_order import row_keys, sort_rows
+from tidemark_replica.arrangement.spines.spine import RANGE_ROWS, hash_ranges
+
+GROWTH = 4
+
+_CUT, _CUT_STEP = np.int8(1), np.int8(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Certain:
+    """For every group the entry before which none of its updates is missing, and whether none is missing at all."""
+
+    horizon: Ints
+    whole: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The first rows of groups as entries, ascending by group and then by value."""
+
+    columns: list[Array]
+    """The row's columns, of every update read."""
+    first: Ints
+    """For every entry one of its updates."""
+    group: Ints
+    """The group of every entry."""
+    entry: Ints
+    """For each update of an entry that entry, its time and its diff."""
+    times: Ints
+    diffs: Ints
+    before: Certain
+    """As far as the arrangement goes, without the step."""
+    now: Certain
+
+    @property
+    def groups(self) -> int:
+        return len(self.now.whole)
+
+    def rows(self, entries: Ints) -> list[Array]:
+        """The columns of these entries."""
+        return take(self.columns, self.first[entries])
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Where groups are in a segment; `is_new`: of the step."""
+
+    segment: Segment
+    is_new: bool
+    group: Ints
+    begins: Ints
+    ends: Ints
+
+
+class Heads:
+    """Groups, and where their rows are in value-ordered segments."""
+
+    def __init__(self, keys: Keys, before: Iterable[Segment], step: Iterable[Segment], layout: Layout) -> None:
+        self.groups, self.rows_read = len(keys.hashes), 0
+        self._layout = layout
+        self._runs = [_Run(s, False, *_locate(keys, s, layout)) for s in before]
+        self._runs += [_Run(s, True, *_locate(keys, s, layout)) for s in step]
+
+    def read(self, counts: Ints) -> Ranked:
+        """Of each group the first `counts` updates of every run."""
+        parts, groups, ends = [self._layout.empty], [np.empty(0, np.int64)], [np.empty(0, np.int8)]
+        for run in self._runs:
+            lengths = np.minimum(run.ends - run.begins, counts[run.group])
+            upto = np.cumsum(lengths)
+            rows = np.arange(lengths.sum()) + np.repeat(run.begins - (upto - lengths), lengths)
+            cut = np.zeros(len(rows), np.int8)
+            cut[upto[(lengths > 0) & (run.begins + lengths < run.ends)] - 1] = _CUT_STEP if run.is_new else _CUT
+            parts.append(run.segment.rows.take(pa.array(rows)))
+            groups.append(np.repeat(run.group, lengths))
+            ends.append(cut)
+        rows = pa.concat_batches(parts)
+        self.rows_read += rows.num_rows
+        return rank(rows, np.concatenate(groups), self._layout, self.groups, np.concatenate(ends))
+
+    def settle(self, count: int, enough: Callable[[Ranked], Bools]) -> Ranked:
+        """Read every group until `enough` of it is here; at first `count` updates of every run."""
+        counts = np.full(self.groups, count)
+        ranked, pending = self.read(counts), counts > 0
+        whole = True
+        while (pending := pending & ~enough(ranked)).any():
+            counts[pending] *= GROWTH
+            whole = bool(pending.all())
+            ranked = self.read(np.where(pending, counts, 0))
+        return ranked if whole else self.read(counts)
+
+
+def rank(rows: Any, group: Ints, layout: Layout, groups: int, cut: NDArray[np.int8] | None = None) -> Ranked:
+    """File rows of groups as entries; `cut` says after which of them a run was cut short."""
+    columns = rows.columns[1 : layout.time]
+    ordered = sort_rows(group.view(np.uint64), row_keys(columns, layout.order or (), layout.key))
+    order, entry = ordered.order, np.cumsum(ordered.begins) - 1
+    times = np.asarray(rows.column(layout.time).to_numpy())[order]
+    diffs = np.asarray(rows.column(layout.weights[0]).to_numpy())[order]
+    first = order[ordered.begins]
+    cuts = np.zeros(len(order), np.int8) if cut is None else cut[order]
+    before = _certain(cuts == _CUT, entry, group[order], groups)
+    now = _certain(cuts != 0, entry, group[order], groups)
+    return Ranked(columns, first, group[first], entry, times, diffs, before, now)
+
+
+def _certain(cut: Bools, entry: Ints, group: Ints, groups: int) -> Certain:
+    horizon, whole = np.full(groups, len(entry)), np.ones(groups, np.bool_)
+    last = np.flatnonzero(cut)
+    np.minimum.at(horizon, group[last], entry[last])
+    whole[group[last]] = False
+    return Certain(horizon, whole)
+
+
+def touched(segments: Sequence[Segment], layout: Layout, groups: int) -> Iterator[Keys]:
+    """The keys that occur in the segments, at most `groups` at a time."""
+    for parts in hash_ranges(segments, RANGE_ROWS):
+        pieces = [_keys(p.slice(at, RANGE_ROWS), layout) for p in parts for at in range(0, p.num_rows, RANGE_ROWS)]
+        rows = pieces[0] if len(pieces) == 1 else _distinct(pa.concat_batches(pieces))
+        for at in range(0, rows.num_rows, groups):
+            block = rows.slice(at, groups)
+            yield Keys.sorted(file_hashes(block), block.columns[1:])
+
+
+def _keys(rows: Any, layout: Layout) -> Any:
+    return _distinct(rows.select([0, *(1 + k for k in layout.key)]))
+
+
+def _distinct(keys: Any) -> Any:
+    """Of rows (hash, key ...) one of each, ascending by hash."""
+    return keys.take(pa.array(group_rows(file_hashes(keys), keys.columns[1:]).first))
+
+
+def _locate(keys: Keys, segment: Segment, layout: Layout) -> tuple[Ints, Ints, Ints]:
+    """The keys that a segment holds: their numbers, and where the rows of each begin and end."""
+    groups, begins, ends = key_ranges(keys.hashes, segment.hashes)
+    stored = [segment.rows.column(1 + k) for k in layout.key]
+    alone = equal_at(keys.columns, groups, stored, begins) & equal_at(keys.columns, groups, stored, ends - 1)
+    wanted = [] if alone.all() else take(keys.columns, groups)
+    for i in np.flatnonzero(~alone).tolist():  # another key's rows have this hash as well
+        begin, length = int(begins[i]), int(ends[i] - begins[i])
+        mine = equal_rows(take(wanted, np.full(length, i)), [c.slice(begin, length) for c in stored], length)
+        begins[i], ends[i] = begin + np.argmax(mine), begin + np.argmax(mine) + np.count_nonzero(mine)
+    return groups, begins, ends

@@ -1,0 +1,118 @@
+"""A manifest: the small immutable value that says what an arrangement is, up to which time.
+
+    Manifest(arrangement, layout, lower, upper, since, batches = oldest ... newest)
+
+Drivers pass manifests to tasks as JSON; a task that holds one can read the arrangement whatever happens meanwhile, as
+long as the store keeps the files it names.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NewType
+
+from tidemark_replica.arrangement.batches.batch import BatchRef, batches_from_json
+from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest
+from tidemark_replica.arrangement.rows.layout import Layout
+
+ArrangementId = NewType("ArrangementId", str)
+
+FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version of an arrangement: complete for times in [since, upper)."""
+
+    arrangement: ArrangementId
+    layout: Layout
+    buckets: int
+    lower: int
+    upper: int
+    since: int
+    batches: tuple[BatchRef, ...] = ()
+
+    def __post_init__(self) -> None:
+        if "/" in self.arrangement or self.arrangement.startswith("."):
+            raise ValueError(f"an arrangement's id names a directory: {self.arrangement!r} cannot")
+
+    @staticmethod
+    def empty(arrangement: ArrangementId, layout: Layout, lower: int, *, buckets: int = 1) -> "Manifest":
+        """An arrangement before its first step, which will begin at `lower`."""
+        return Manifest(arrangement, layout, buckets, lower, lower, lower)
+
+    @property
+    def rows(self) -> int:
+        return sum(b.rows for b in self.batches)
+
+    @property
+    def bytes(self) -> int:
+        return sum(b.bytes for b in self.batches)
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset(b.file for b in self.batches)
+
+    def spines(self) -> list[tuple[BatchRef, ...]]:
+        """The batches of every bucket that has any, oldest first."""
+        if self.buckets == 1:
+            return [self.batches] if self.batches else []
+        return [self.spine(bucket) for bucket in sorted({b.bucket for b in self.batches})]
+
+    def spine(self, bucket: int) -> tuple[BatchRef, ...]:
+        """The batches of one bucket, oldest first."""
+        return tuple(b for b in self.batches if b.bucket == bucket)
+
+    def check_readable(self, as_of: int) -> None:
+        """Raise OutOfFrontier unless the contents at `as_of` are here and final."""
+        if not self.since <= as_of < self.upper:
+            raise OutOfFrontier(
+                f"arrangement {self.arrangement} is readable in [{self.since}, {self.upper}), not at {as_of}"
+            )
+
+    def append(self, batches: Iterable[BatchRef], lower: int, upper: int) -> "Manifest":
+        """The arrangement after a step over [lower, upper) that wrote `batches` (perhaps none)."""
+        if lower != self.upper or upper <= lower:
+            raise StaleManifest(
+                f"arrangement {self.arrangement} is complete up to {self.upper}: it takes no step [{lower}, {upper})"
+            )
+        return self._as(upper, self.since, (*self.batches, *batches))
+
+    def allow_compaction(self, since: int) -> "Manifest":
+        """The arrangement readable only from `since` on; a since never goes back."""
+        return self if since <= self.since else self._as(self.upper, since, self.batches)
+
+    def _as(self, upper: int, since: int, batches: tuple[BatchRef, ...]) -> "Manifest":
+        """As `replace` would make it, which is several times as slow: every step moves every arrangement."""
+        return Manifest(self.arrangement, self.layout, self.buckets, self.lower, upper, since, batches)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-able values; `from_json` reads it back."""
+        return {
+            "format": FORMAT,
+            "arrangement": self.arrangement,
+            "layout": self.layout.text,
+            "buckets": self.buckets,
+            "lower": self.lower,
+            "upper": self.upper,
+            "since": self.since,
+            "batches": self.batches,
+        }
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "Manifest":
+        if value["format"] != FORMAT:
+            raise StaleManifest(f"a manifest of format {value['format']}; this replica reads format {FORMAT}")
+        return Manifest(
+            ArrangementId(value["arrangement"]),
+            Layout.from_text(value["layout"]),
+            value["buckets"],
+            value["lower"],
+            value["upper"],
+            value["since"],
+            batches_from_json(value["batches"]),
+        )
+
+
+def live_files(manifests: Iterable[Manifest]) -> frozenset[str]:
+    """The files that these manifests need."""
+    return frozenset().union(*(m.files for m in manifests))

@@ -1,0 +1,89 @@
+"""Which merges a step does itself, and which are left to be done beside the steps.
+
+    plan_merges ──> at most STEP_ROWS rows ──> at the end of the step that made them due
+                └─> more ────────────────────> beside the steps, one at a time; the step merges the small tail alone
+
+So no step pays for a large merge, and sizes below STEP_ROWS keep their shape whatever happens beside. Batches that are
+being merged are left alone. Should an arrangement have far too many batches all the same, steps merge everything: they
+slow down, but its batches stay few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.arrangement.spines.spine import FAN_IN, Merge, plan_merges
+
+STEP_ROWS = 1 << 13
+"""How many rows of all arrangements a stage merges at the end of a step, beside eight for each row that it wrote."""
+ROWS_PER_ROW = 8
+
+BATCHES_MOST = 64
+"""A bucket of more batches is merged at any price."""
+
+
+def in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) -> list[Merge]:
+    """The merges for the end of a step that wrote so many rows; `busy` files are being merged elsewhere."""
+    budget = STEP_ROWS + ROWS_PER_ROW * written
+    chosen: list[Merge] = []
+    for merge in sorted(_fitting(manifests, busy, budget), key=_urgency):
+        budget -= rows_of(merge)
+        if budget >= 0 or not chosen or len(merge.batches) > BATCHES_MOST:
+            chosen.append(merge)
+    return chosen
+
+
+def beside(manifest: Manifest, most_bytes: int | None = None) -> Merge | None:
+    """The first merge that is too large for a step, of those that read no more than `most_bytes`."""
+    if manifest.rows <= STEP_ROWS:
+        return None
+    large = (m for m in plan_merges(manifest) if rows_of(m) > STEP_ROWS)
+    return next((m for m in large if most_bytes is None or bytes_of(m) <= most_bytes), None)
+
+
+def rows_of(merge: Merge) -> int:
+    """What it reads."""
+    return sum(b.rows for b in merge.batches)
+
+
+def bytes_of(merge: Merge) -> int:
+    """What it reads, and leaves at most."""
+    return sum(b.bytes for b in merge.batches)
+
+
+def _fitting(manifests: Iterable[Manifest], busy: Collection[str], budget: int) -> Iterator[Merge]:
+    for manifest in manifests:
+        for merge in plan_merges(_idle(manifest, busy)):
+            tail = _newest(merge.batches, budget)
+            if len(tail) == len(merge.batches) or len(merge.batches) > BATCHES_MOST:
+                yield merge
+            elif len(tail) >= FAN_IN:
+                yield replace(merge, batches=tail)
+
+
+def _idle(manifest: Manifest, busy: Collection[str]) -> Manifest:
+    """Without what is being merged, and what is older in the same bucket: a merge needs neighbours."""
+    taken: dict[int, int] = {}
+    for at, batch in enumerate(manifest.batches):
+        if batch.file in busy:
+            taken[batch.bucket] = at
+    if not taken:
+        return manifest
+    idle = (b for at, b in enumerate(manifest.batches) if at > taken.get(b.bucket, -1))
+    return replace(manifest, batches=tuple(idle))
+
+
+def _newest(batches: tuple[BatchRef, ...], budget: int) -> tuple[BatchRef, ...]:
+    """As many of the newest as the budget allows."""
+    begin, rows = len(batches), 0
+    while begin > 0 and (rows := rows + batches[begin - 1].rows) <= budget:
+        begin -= 1
+    return batches[begin:]
+
+
+def _urgency(merge: Merge) -> tuple[int, str]:
+    """The most batches first."""
+    return -len(merge.batches), merge.arrangement

@@ -1,0 +1,173 @@
+"""What each command does, and what is kept when a new client comes.
+
+    commands ──► apply ──┬─► dataflows   created, scheduled, compacted, dropped      (dataflow/installed_dataflows.py,
+    dataflow/installed_dataflow.py)
+                         ├─► peeks       waiting, running, answered                  (peek/peek_queue.py)
+                         └─► storage     ingestions, shards' sinces, deletions       (storage_state.py)
+    maintain ──► steps, frontiers        reconcile ──► what a new client keeps       (dataflow/reconciliation.py)
+
+Only the worker's thread calls this. Commands about things that are gone are ignored: the protocol is asynchronous.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.messages.commands import (
+    AllowCompaction,
+    AllowShardCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    DeleteShard,
+    DropIngestion,
+    InstanceConfig,
+    Peek,
+    RunIngestion,
+    Schedule,
+    UpdateConfiguration,
+)
+from tidemark_protocol.messages.responses import Response
+from tidemark_replica.command_loop.describe import Installed
+from tidemark_replica.command_loop.executors import ExecutorWatch
+from tidemark_replica.command_loop.runtime_settings import Settings
+from tidemark_replica.command_loop.storage_state import StorageState
+from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.errors import ConfigChanged
+from tidemark_replica.events.client import Responder
+from tidemark_replica.peek.peek_queue import Peeks
+from tidemark_replica.shards.shards import ShardWatch
+from tidemark_replica.shards.store_watch import StoreWatch
+from tidemark_replica.telemetry.metrics import Metrics
+
+LOG = logging.getLogger(__name__)
+SWEEP_SECONDS = 60.0
+
+
+class ComputeState:
+    """The state of the command loop."""
+
+    def __init__(
+        self,
+        respond: Responder,
+        dataflows: Dataflows,
+        peeks: Peeks,
+        storage: StorageState,
+        watch: ShardWatch,
+        store: StoreWatch,
+        executors: ExecutorWatch,
+        metrics: Metrics,
+        sweep: Callable[[], int],
+    ) -> None:
+        self._config: InstanceConfig | None = None
+        self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
+        self._storage, self._watch, self._store, self._executors = storage, watch, store, executors
+        self._metrics = metrics
+        self._sweep, self._swept, self._settings = sweep, time.monotonic(), Settings()
+
+    def create_instance(self, config: InstanceConfig) -> None:
+        """The first one counts; raises ConfigChanged for another."""
+        if self._config is not None and self._config != config:
+            raise ConfigChanged(f"this process runs with {self._config}; the client asks for {config}")
+        self._config = config
+        self._store.begin(config.storage_location)
+
+    def detach(self) -> None:
+        """No one is there to be told. Peeks end with the one who asked; everything else goes on."""
+        self._respond.detach()
+        self._peeks.drop_all()
+
+    @property
+    def storage_location(self) -> str:
+        """Of the instance, which has been created."""
+        assert self._config is not None
+        return self._config.storage_location
+
+    def reconcile(
+        self,
+        commands: Sequence[Command],
+        send: Callable[[Response], None],
+        has_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
+        self._respond.attach(send, has_room)
+        self._watch.report_anew()
+        self._store.retell()
+        self._executors.retell()
+        allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
+        terms = {c.id: c.term for c in commands if isinstance(c, AllowWrites)}
+        wanted = [c.dataflow for c in commands if isinstance(c, CreateDataflow)]
+        verdicts = self._dataflows.reconcile(wanted, allowed, terms)
+        for verdict in verdicts:
+            self._metrics.reconciled(verdict.reason)
+            LOG.info("dataflow %s: %s", verdict.wanted.name, verdict.reason or "reused")
+        self._storage.keep_only([c.ingestion.id for c in commands if isinstance(c, RunIngestion)])
+        reused = {v.wanted.export_ids for v in verdicts if v.reused}
+        for command in commands:
+            if not (isinstance(command, CreateDataflow) and command.dataflow.export_ids in reused):
+                self.apply(command)
+
+    def apply(self, command: Command) -> None:
+        """Raises StageViolation for a command that contradicts earlier ones."""
+        self._metrics.command(command)
+        LOG.debug("told %s", type(command).__name__)
+        match command:
+            case CreateDataflow(description):
+                self._dataflows.create(description)
+            case Schedule(id):
+                self._dataflows.schedule(id)
+            case AllowWrites(id, term):
+                self._dataflows.allow_writes(id, term)
+            case AllowCompaction(id, frontier):
+                self._dataflows.compact(id, frontier)
+            case Peek():
+                self._peeks.add(command)
+            case CancelPeek(uuid):
+                self._peeks.cancel(uuid)
+            case UpdateConfiguration():
+                self._configure(command)
+            case RunIngestion() | DropIngestion() | AllowShardCompaction() | DeleteShard():
+                self._storage.apply(command)
+            case _:
+                raise StageViolation(f"{type(command).__name__} has no meaning here")
+
+    def maintain(self) -> None:
+        self._watch.maintain()
+        self._store.maintain()
+        self._executors.maintain()
+        self._storage.maintain()
+        if self._dataflows.maintain():
+            hydrated = sum(len(d.exports) for d in self._dataflows if d.hydrated)
+            self._metrics.installed(hydrated, sum(len(d.exports) for d in self._dataflows) - hydrated)
+        self._peeks.maintain()
+        self._maintain_scratch()
+        self._metrics.waiting(len(self._peeks))
+
+    def _maintain_scratch(self) -> None:
+        """Now and then, while no step runs and none can begin: we are on the thread that begins them."""
+        if time.monotonic() - self._swept > SWEEP_SECONDS and not self._dataflows.are_stepping:
+            self._swept = time.monotonic()
+            if swept := self._sweep():
+                LOG.info("%d files of failed or cancelled steps were removed", swept)
+
+    def described(self) -> Installed:
+        """What is installed."""
+        return (self._metrics.hydrations, *self._dataflows.described())
+
+    def shutdown(self) -> None:
+        self._storage.shutdown()
+        self._dataflows.shutdown()
+
+    def _configure(self, change: UpdateConfiguration) -> None:
+        limits = self._peeks.limits
+        if change.max_result_bytes is not None:
+            limits = replace(limits, most_bytes=change.max_result_bytes)
+        if change.stash_above_bytes is not None:
+            limits = replace(limits, stash_above=change.stash_above_bytes)
+        self._peeks.limits = limits
+        self._settings.apply(change.settings)

@@ -1,0 +1,102 @@
+"""Ingestions, for the command loop: nothing waits for Spark, which the sources need and which starts late.
+
+RunIngestion ──► kept until Spark is there ──► IngestionManager (threads of its own)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidemark_persist import PersistClientCache
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.commands import RunIngestion
+from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
+from tidemark_protocol.plan.ingestion import SourceSpec, SourceTable
+from tidemark_replica.errors import SourceNotReadable
+from tidemark_replica.events.jobs import Failed, Jobs, Outcome
+from tidemark_replica.retry import Backoff
+from tidemark_replica.spark.session import SparkHolder
+from tidemark_replica.storage.clock import ControllerClock
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.manager import IngestionManager
+
+STOP_SECONDS = 2.0
+
+
+class Ingestions:
+    """On the worker's thread, but `inspect`."""
+
+    def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path) -> None:
+        self._spark, self._jobs, self._cache = spark, jobs, cache
+        self._persist = PersistClientCache()
+        self._manager: IngestionManager | None = None
+        self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
+        self._news: list[StorageResponse] = []
+        self._starting, self._backoff = False, Backoff()
+
+    def run(self, command: RunIngestion) -> None:
+        """Starts the ingestion, or gives a running one its new description, term and clock."""
+        clock = ControllerClock(command.controller_now, command.max_ahead_ms)
+        if self._manager is not None:
+            self._manager.run(command, clock)
+            return
+        self._waiting[command.ingestion.id] = command, clock
+        self._start()
+
+    def drop(self, id: GlobalId) -> None:
+        """Stops it soon; fine if there is none."""
+        self._waiting.pop(id, None)
+        if self._manager is not None:
+            self._manager.drop(id)
+
+    def is_ending(self, location: str) -> bool:
+        """Whether one that was dropped may still write there."""
+        return self._manager is not None and self._manager.is_ending(location)
+
+    def forget(self, location: str) -> None:
+        """The shard there is deleted."""
+        self._persist.forget(location)
+
+    def poll(self) -> list[StorageResponse]:
+        """What is new since the last call. If Spark did not start it is tried again, ever less often."""
+        self._start()
+        news, self._news = self._news, []
+        return news if self._manager is None else [*news, *self._manager.poll()]
+
+    def retell(self) -> None:
+        """A new client listens: the next poll tells everything."""
+        if self._manager is not None:
+            self._manager.retell()
+
+    def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
+        """On any thread: the tables that the source offers; raises SourceNotReadable."""
+        try:
+            return self._new_manager(self._spark.get()).inspect(source)
+        except IngestionError as error:
+            raise SourceNotReadable(str(error)) from error
+
+    def shutdown(self) -> None:
+        self._waiting.clear()
+        if self._manager is not None:
+            self._manager.close(STOP_SECONDS)
+
+    def _start(self) -> None:
+        if self._waiting and not self._starting and self._backoff.over:
+            self._starting = True
+            self._jobs.submit("start Spark", self._spark.get, self._started)
+
+    def _started(self, outcome: Outcome[SparkSession]) -> None:
+        self._starting = False
+        if isinstance(outcome, Failed):
+            self._backoff.failed()
+            self._news += [IngestionStatus(id, "failed", str(outcome.error)) for id in self._waiting]
+            return
+        self._manager = self._new_manager(outcome.value)
+        for command, clock in self._waiting.values():
+            self._manager.run(command, clock)
+        self._waiting.clear()
+
+    def _new_manager(self, session: SparkSession) -> IngestionManager:
+        return IngestionManager(session, self._persist, self._cache)

@@ -1,0 +1,105 @@
+"""The command loop: one thread owns the state, and nothing on it waits for Spark, a disk or a client.
+
+    mailbox ──► commands of the client ──► collected until InitializationComplete, then reconciled, then applied
+            ──► ends of jobs           ──► their continuation
+    every INTERVAL, and soon after most events: maintenance (steps that became possible, frontiers, compaction)
+
+A client that goes away changes nothing but that no one is told: the replica goes on computing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from tidemark_protocol.errors import ProtocolError
+from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InitializationComplete
+from tidemark_replica.command_loop.compute_state import ComputeState
+from tidemark_replica.events.client import Client
+from tidemark_replica.events.mailbox import Call, ClientGone, CommandsArrived, Event, Mailbox, urges
+
+LOG = logging.getLogger(__name__)
+INTERVAL_SECONDS = 0.05
+# what an event has made possible begins soon after it; events that come together cost one maintenance
+AFTER_EVENT_SECONDS = 0.005
+
+
+class Worker:
+    """Runs on the thread that calls `run`, until `stop`, until `spark_died`, or until a command ends the process."""
+
+    def __init__(self, mailbox: Mailbox, state: ComputeState, spark_died: Callable[[], bool]) -> None:
+        self._mailbox, self._state, self._spark_died = mailbox, state, spark_died
+        self._client: Client | None = None
+        self._collected: list[Command] | None = None
+        self._stopping = False
+        self.rounds = 0
+        """How often `run` has come round: many times a second, unless a disk holds it up."""
+
+    def stop(self) -> None:
+        """May be called from a signal handler or another thread."""
+        self._stopping = True
+
+    def run(self) -> bool:
+        """True when stopped, False when Spark died; raises ConfigChanged."""
+        maintenance = time.monotonic()
+        while not self._stopping:
+            self.rounds += 1
+            event = self._mailbox.take(maintenance)
+            if event is not None:
+                self.handle(event)
+                if urges(event):
+                    maintenance = min(maintenance, time.monotonic() + AFTER_EVENT_SECONDS)
+            if time.monotonic() >= maintenance:
+                if self._spark_died():
+                    return False
+                self._state.maintain()
+                maintenance = time.monotonic() + INTERVAL_SECONDS
+        return True
+
+    def handle(self, event: Event) -> None:
+        match event:
+            case CommandsArrived(client, commands):
+                try:
+                    self._receive(client, commands)
+                finally:
+                    client.leave()
+            case ClientGone(client):
+                if client is self._client:
+                    self._leave()
+            case Call(run):
+                run()
+
+    def _receive(self, client: Client, commands: tuple[Command, ...]) -> None:
+        for command in commands:
+            if isinstance(command, Hello):
+                self._welcome(client)
+            elif client is self._client:
+                self._take(client, command)
+
+    def _welcome(self, client: Client) -> None:
+        """Only the gate's newest client gets here with a Hello; one that was replaced before we saw it is older."""
+        if self._client is not None and client.hello.epoch < self._client.hello.epoch:
+            return
+        self._leave()
+        LOG.info("serving the client of epoch %s", client.hello.epoch)
+        self._client, self._collected = client, []
+
+    def _leave(self) -> None:
+        self._client, self._collected = None, None
+        self._state.detach()
+
+    def _take(self, client: Client, command: Command) -> None:
+        try:
+            if isinstance(command, CreateInstance):
+                self._state.create_instance(command.config)
+            elif self._collected is None:
+                self._state.apply(command)
+            elif isinstance(command, InitializationComplete):
+                collected, self._collected = self._collected, None
+                self._state.reconcile(collected, client.send, lambda: client.has_room)
+            else:
+                self._collected.append(command)
+        except ProtocolError as error:
+            client.close(error)
+            self._leave()

@@ -1,0 +1,200 @@
+"""The storage family of commands: ingestions, how far shards may be compacted, deletions.
+
+    RunIngestion, DropIngestion ──► Ingestions (threads of their own)
+    AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
+    DeleteShard                 ──► a job, once the ingestion that wrote there has ended; ShardDeleted when it is gone,
+                                    also when it was gone before
+
+A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later.
+A wish that has come no nearer for IDLE_TURNS is let go of, for another replica may have deleted the shard: the client
+asks again for what it still wants. Where nobody here follows the shard, what became of the wish is told at once: the
+client would ask again for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+
+from tidemark_persist import EMPTY, ShardMismatch, ShardNotFound, delete_shard
+from tidemark_persist import ShardDeleted as ShardIsDeleted
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.messages.commands import (
+    AllowShardCompaction,
+    DeleteShard,
+    DropIngestion,
+    RunIngestion,
+    StorageCommand,
+)
+from tidemark_protocol.messages.responses import Response, ShardDeleted, ShardFrontiers
+from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.events.jobs import Failed, Jobs, Outcome
+from tidemark_replica.shards.shards import ShardHandles, ShardWatch
+
+LOG = logging.getLogger(__name__)
+SINCE_SECONDS = 10.0
+IDLE_TURNS = 10
+ENDING_SECONDS = 20.0
+"""So long a deletion waits for an ingestion that was dropped: one that is just being set up would make the table anew.
+What writes longer than that is refused by the shard."""
+
+
+@dataclass
+class _Compaction:
+    location: str
+    wanted: Frontier
+    due: float = 0.0
+    running: bool = False
+    told: ShardFrontiers | None = None
+    reached: Frontier | None = None
+    idle: int = 0
+    """Turns since it was reached."""
+
+
+class StorageState:
+    """Which ingestions run, and what is still to be done to shards."""
+
+    def __init__(
+        self,
+        ingestions: Ingestions,
+        handles: ShardHandles,
+        watch: ShardWatch,
+        jobs: Jobs,
+        send: Callable[[Response], None],
+    ) -> None:
+        self._ingestions, self._handles, self._watch, self._jobs, self._send = ingestions, handles, watch, jobs, send
+        self._running: set[GlobalId] = set()
+        self._compactions: dict[ShardId, _Compaction] = {}
+        self._deleting: set[ShardId] = set()
+        self._doomed: list[tuple[DeleteShard, float]] = []
+        """Not begun, and until when that may be."""
+
+    def apply(self, command: StorageCommand) -> None:
+        match command:
+            case RunIngestion():
+                self._run(command)
+            case DropIngestion(id):
+                self._drop(id)
+            case AllowShardCompaction():
+                self._allow_compaction(command)
+            case DeleteShard():
+                self._delete(command)
+
+    def keep_only(self, wanted: Collection[GlobalId]) -> None:
+        """A new client names all ingestions that there should be, and is told about them from the start."""
+        self._ingestions.retell()
+        for id in self._running - set(wanted):
+            self._drop(id)
+
+    def _run(self, command: RunIngestion) -> None:
+        ingestion = command.ingestion
+        self._running.add(ingestion.id)
+        self._watch.unfollow(("ingestion", ingestion.id))
+        owner = ("ingestion", ingestion.id)
+        self._watch.follow(ingestion.remap_id, ingestion.remap_location, owner)
+        for table in ingestion.tables:
+            self._watch.follow(table.shard.shard_id, table.shard.location, owner)
+        self._ingestions.run(command)
+
+    def _drop(self, id: GlobalId) -> None:
+        self._running.discard(id)
+        self._watch.unfollow(("ingestion", id))
+        self._ingestions.drop(id)
+
+    def _allow_compaction(self, command: AllowShardCompaction) -> None:
+        known = self._compactions.setdefault(command.id, _Compaction(command.location, command.frontier))
+        known.wanted = max(known.wanted, command.frontier)
+
+    def _delete(self, command: DeleteShard) -> None:
+        self._compactions.pop(command.id, None)
+        if command.id in self._deleting:
+            return
+        self._deleting.add(command.id)
+        self._handles.doom(command.id)
+        self._doomed.append((command, time.monotonic() + ENDING_SECONDS))
+        self._delete_unwritten()
+
+    def _delete_unwritten(self) -> None:
+        now, doomed, self._doomed = time.monotonic(), self._doomed, []
+        for command, until in doomed:
+            if self._ingestions.is_ending(command.location) and now < until:
+                self._doomed.append((command, until))
+                continue
+            self._forget(command.location)
+            self._jobs.submit(
+                f"delete shard {command.id}",
+                partial(delete_shard, command.location, command.id),
+                partial(self._deleted, command),
+            )
+
+    def maintain(self) -> None:
+        self._delete_unwritten()
+        for news in self._ingestions.poll():
+            if isinstance(news, ShardFrontiers):
+                self._watch.noticed(news.id, news.upper, news.since)
+            else:
+                self._send(news)
+        now = time.monotonic()
+        for id, compaction in self._compactions.items():
+            if not compaction.running and compaction.due <= now:
+                self._compact(id, compaction)
+
+    def shutdown(self) -> None:
+        self._ingestions.shutdown()
+
+    def _compact(self, id: ShardId, compaction: _Compaction) -> None:
+        compaction.running = True
+        wanted = compaction.wanted
+        self._jobs.submit(
+            f"downgrade the since of {id}",
+            lambda: downgrade(self._handles, id, compaction.location, wanted),
+            lambda outcome: self._compacted(id, compaction, wanted, outcome),
+        )
+
+    def _compacted(
+        self, id: ShardId, compaction: _Compaction, wanted: Frontier, outcome: Outcome[ShardFrontiers]
+    ) -> None:
+        compaction.running = False
+        compaction.due = time.monotonic() + SINCE_SECONDS
+        if isinstance(outcome, Failed):
+            LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
+            if isinstance(outcome.error, ShardIsDeleted | ShardNotFound | ShardMismatch):
+                self._let_go(id, compaction)
+            return
+        if compaction.told != outcome.value and not self._watch.is_followed(id):
+            compaction.told = outcome.value
+            self._send(outcome.value)
+        since = outcome.value.since
+        compaction.idle = compaction.idle + 1 if since == compaction.reached else 0
+        compaction.reached = since
+        if since >= compaction.wanted or compaction.idle >= IDLE_TURNS:
+            self._let_go(id, compaction)
+
+    def _let_go(self, id: ShardId, compaction: _Compaction) -> None:
+        if self._compactions.get(id) is compaction:
+            del self._compactions[id]
+
+    def _deleted(self, command: DeleteShard, outcome: Outcome[None]) -> None:
+        self._deleting.discard(command.id)
+        self._forget(command.location)
+        error = str(outcome.error) if isinstance(outcome, Failed) else None
+        self._send(ShardDeleted(command.id, error))
+
+    def _forget(self, location: str) -> None:
+        """Nobody here goes on with a handle of what is deleted: another shard may be made at its location."""
+        self._handles.forget(location)
+        self._ingestions.forget(location)
+
+
+def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontier) -> ShardFrontiers:
+    """Moves the shard's since to `wanted`, or as near as the upper allows now; returns where both are."""
+    shard = handles.existing_writer(location, id)
+    upper = shard.refresh().upper
+    if upper == 0:
+        return ShardFrontiers(id, Frontier.minimum(), Frontier.minimum())
+    reachable = wanted.encode() if wanted.is_empty or upper == EMPTY else min(wanted.encode(), upper - 1)
+    return ShardFrontiers(id, Frontier.decode(upper), Frontier.decode(shard.downgrade_since(reachable)))

@@ -1,0 +1,1 @@
+"""Installed dataflows: created, stepped by their drivers, reported, dropped."""

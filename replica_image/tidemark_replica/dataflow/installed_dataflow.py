@@ -1,0 +1,102 @@
+"""One installed dataflow, from CreateDataflow to its end, as a plain object without threads or Spark.
+
+    created ──► suspended ──(all exports scheduled)──► running ──(all exports dropped)──► dropped
+       └──────► refused: cannot be rendered here; stays at its as_of, says why, harms no other
+
+`processed` is the frontier up to which input has been turned into output: the as_of until the dataflow is hydrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.responses import Frontiers
+from tidemark_protocol.plan.dataflow import DataflowDescription
+from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.dataflow.frontier_report import Observed
+
+
+class InstalledDataflow:
+    """What the replica knows of a dataflow; `imports` are the exporters of the indexes it reads."""
+
+    def __init__(
+        self,
+        description: DataflowDescription,
+        imports: Mapping[GlobalId, InstalledDataflow],
+        awake: dict[InstalledDataflow, None] | None = None,
+    ) -> None:
+        """`awake`: where it enters itself when something has happened that may let it go on, or is to be told."""
+        self.description = description
+        self.imports = imports
+        self.digest = description.plan_digest
+        self.processed = Frontier.at(description.as_of)
+        self.hydrated = False
+        self._began_at = description.as_of
+        self.refusal: str | None = None
+        as_of = Frontier.at(description.as_of)
+        self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
+        self.importers: set[InstalledDataflow] = set()
+        self._awake = {} if awake is None else awake
+        self.looking = 0
+        """So many looks are under way whose outcome a Status tells; none may follow the report that it has ended."""
+        self.wake()
+
+    def wake(self) -> None:
+        """Maintenance looks at it next time, whatever else there is."""
+        self._awake[self] = None
+
+    def progress(self, reached: Frontier) -> None:
+        """A step has happened: whoever reads it may go on, and what it reads may be compacted."""
+        self.processed, self.hydrated = reached, True
+        for dataflow in (self, *self.importers, *self.imports.values()):
+            dataflow.wake()
+
+    @property
+    def as_of(self) -> Frontier:
+        return Frontier.at(self.description.as_of)
+
+    @property
+    def scheduled(self) -> bool:
+        return all(e.scheduled for e in self.exports.values())
+
+    @property
+    def dropped(self) -> bool:
+        return all(e.dropped for e in self.exports.values())
+
+    @property
+    def reads_from(self) -> Frontier:
+        """The earliest time that it still reads of what it imports: of an arrangement the contents before the next
+        step are needed, of one not yet read the contents at the as_of."""
+        if not self.hydrated:
+            return Frontier.at(self._began_at)
+        return self.processed if self.processed.time is None else Frontier.at(self.processed.time - 1)
+
+    @property
+    def sinces(self) -> dict[GlobalId, Frontier]:
+        """How far each export was compacted; empty if dropped."""
+        return {id: export.since for id, export in self.exports.items()}
+
+    @property
+    def terms(self) -> dict[GlobalId, WriterTerm]:
+        """Under which its exports may be written, of those that may."""
+        return {id: export.term for id, export in self.exports.items() if export.term is not None}
+
+    def reuse_for(self, wanted: DataflowDescription) -> None:
+        """The same computation goes on for a new client, which knows it from a later as_of on."""
+        as_of = Frontier.at(wanted.as_of)
+        self.description = wanted
+        for export in self.exports.values():
+            export.compact(as_of)
+            export.report.restart(as_of)
+
+    def reports(self, write: dict[GlobalId, Frontier]) -> Iterator[Frontiers]:
+        """What is new to the client, given each export's write frontier."""
+        for id, export in self.exports.items():
+            if export.dropped:
+                continue
+            output = min(write[id], self.processed) if export.term is not None else self.processed
+            observed = Observed(write[id], self.processed, output)
+            if news := export.report.advance(observed):
+                yield news

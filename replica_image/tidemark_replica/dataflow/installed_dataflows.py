@@ -1,0 +1,311 @@
+"""The installed dataflows: created, scheduled, compacted, dropped, reconciled, and kept moving.
+
+An index may be dropped by the controller while another dataflow still imports it. It is then reported as gone at
+once, but its dataflow goes on until the last importer is gone too.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from tidemark_protocol.errors import StageViolation
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.responses import (
+    CopyToFailed,
+    CopyToResponse,
+    DescribedCollection,
+    DescribedDataflow,
+    Response,
+    Status,
+    SubscribeBatch,
+    SubscribeResponse,
+)
+from tidemark_protocol.plan.dataflow import ClientSink, CopyToSink, DataflowDescription, SinkExport, SubscribeSink
+from tidemark_replica.dataflow.export_state import ExportState
+from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
+from tidemark_replica.dataflow.reconciliation import NO_TERMS, Candidate, Terms, Verdict, export_set, reconcile
+from tidemark_replica.errors import DataflowRefused
+
+LOG = logging.getLogger(__name__)
+FEW = 16
+"""So many dataflows are all looked at whenever anything has happened."""
+REST = 100
+"""More of them, beyond those that something has happened to, only so much more rarely than it takes."""
+Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
+
+
+class Driver(Protocol):
+    """What makes a dataflow move: its rendering, its jobs, its sinks."""
+
+    def advance(self) -> None:
+        """Starts what has become possible; called at every maintenance once all exports are scheduled."""
+
+    def write_frontier(self, id: GlobalId) -> Frontier: ...
+
+    def try_again(self) -> None:
+        """It is scheduled, perhaps once more: no pause after a failure need pass."""
+
+    def allow_writes(self, export: ExportState) -> None:
+        """The export's term has been given, or renewed."""
+
+    def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
+        """Nobody, inside or outside, reads the export before `since`."""
+
+    @property
+    def is_stepping(self) -> bool:
+        """Whether a job of it may be writing."""
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether another revision has written the table of one of its views, so that it cannot go on there."""
+
+    def drop(self, id: GlobalId) -> Response | None:
+        """A subscribe or a copy is dropped; what its client is owed for that. None: it has had its last answer."""
+
+    def retell(self) -> None:
+        """The client is a new one: whatever was said in a Status and still holds is said again."""
+
+    def stop(self) -> None:
+        """Cancels what runs and frees what is held; returns at once."""
+
+
+Start = Callable[[InstalledDataflow, Callable[[str], None]], Driver]
+
+
+class Dataflows:
+    """By export id. `start` makes a dataflow's driver, or raises DataflowRefused; later it may still call back with
+    the reason for a refusal. `peek_hold` tells from when on peeks need an index."""
+
+    def __init__(
+        self,
+        start: Start,
+        send: Callable[[Response], None],
+        peek_hold: Callable[[GlobalId], Frontier],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start, self._send, self._peek_hold = start, send, peek_hold
+        self._installed: dict[InstalledDataflow, Driver | None] = {}
+        self._by_export: dict[GlobalId, InstalledDataflow] = {}
+        self._awake: dict[InstalledDataflow, None] = {}
+        self._clock, self._rested = clock, 0.0
+
+    def __iter__(self) -> Iterator[InstalledDataflow]:
+        return iter(self._installed)
+
+    def find(self, id: GlobalId) -> InstalledDataflow | None:
+        """The dataflow that exports `id`, unless that export was dropped."""
+        dataflow = self._by_export.get(id)
+        return None if dataflow is None or dataflow.exports[id].dropped else dataflow
+
+    def create(self, description: DataflowDescription) -> None:
+        """Raises StageViolation where an id is taken; what cannot be rendered is installed as refused."""
+        taken = [id for id in description.export_ids if self.find(id) is not None]
+        if taken:
+            raise StageViolation(f"dataflow {description.name}: {taken[0]} exists already")
+        imported = {i.id: self.find(i.id) for i in description.index_imports}
+        dataflow = InstalledDataflow(description, {id: d for id, d in imported.items() if d is not None}, self._awake)
+        for exporter in dataflow.imports.values():
+            exporter.importers.add(dataflow)
+        self._by_export.update(dict.fromkeys(description.export_ids, dataflow))
+        self._installed[dataflow] = None
+        try:
+            missing = [id for id, exporter in imported.items() if exporter is None or exporter.refusal]
+            if missing:
+                raise DataflowRefused(f"index {missing[0]}, which it imports, is not here")
+            self._installed[dataflow] = self._start(dataflow, lambda reason: self._refuse(dataflow, reason))
+        except DataflowRefused as refusal:
+            self._refuse(dataflow, str(refusal))
+
+    def schedule(self, id: GlobalId) -> None:
+        if dataflow := self.find(id):
+            dataflow.exports[id].scheduled = True
+            if driver := self._installed[dataflow]:
+                driver.try_again()
+            dataflow.wake()
+
+    def allow_writes(self, id: GlobalId, term: WriterTerm) -> None:
+        if dataflow := self.find(id):
+            export = dataflow.exports[id]
+            export.allow_writes(term)
+            dataflow.wake()
+            if driver := self._installed[dataflow]:
+                driver.allow_writes(export)
+
+    def compact(self, id: GlobalId, frontier: Frontier) -> None:
+        """Lets go of times before `frontier`; empty drops the export, and its end is reported."""
+        dataflow = self.find(id)
+        if dataflow is None:
+            return
+        export = dataflow.exports[id]
+        export.compact(frontier)
+        dataflow.wake()
+        if export.dropped:
+            if answer := self._last_answer(dataflow, export):
+                self._send(answer)
+            self._collect()
+
+    def maintain(self) -> bool:
+        """Looks at those that something has happened to, and now and then at all: for what comes with time alone,
+        pauses after failures and peeks' holds. Says whether it was all."""
+        began = self._clock()
+        everything = began >= self._rested
+        for dataflow, driver in self._due(everything):
+            if driver is not None:
+                self._compact_indexes(dataflow, driver)
+                if dataflow.scheduled:
+                    driver.advance()
+            self._report(dataflow, driver)
+        if everything and len(self._installed) > FEW:
+            ended = self._clock()
+            self._rested = ended + REST * (ended - began)
+        return everything
+
+    def _due(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
+        """One after the other: what happens while one is looked at may wake others, for the next time. The end of a
+        job wakes even a dataflow that is no more."""
+        for dataflow in list(self._installed if everything else self._awake):
+            self._awake.pop(dataflow, None)
+            if dataflow in self._installed:
+                yield dataflow, self._installed[dataflow]
+
+    @property
+    def are_stepping(self) -> bool:
+        return any(driver is not None and driver.is_stepping for driver in self._installed.values())
+
+    def reconcile(
+        self,
+        wanted: Sequence[DataflowDescription],
+        allowed: Mapping[GlobalId, Frontier],
+        terms: Terms = NO_TERMS,
+    ) -> tuple[Verdict, ...]:
+        """Keeps what is the same, drops the rest silently; the caller creates what was not reused. `allowed`, `terms`:
+        how far the client says that exports may be compacted, and under which they may be written. Raises
+        StageViolation, with nothing done, where an id is created twice."""
+        ids = Counter(id for dataflow in wanted for id in dataflow.export_ids)
+        if twice := [id for id, count in ids.items() if count > 1]:
+            raise StageViolation(f"{twice[0]} is created twice")
+        kept = {export_set(d.description): d for d in self._installed if not d.dropped}
+        here = [self._candidate(dataflow) for dataflow in kept.values()]
+        verdicts = reconcile(here, wanted, allowed, terms)
+        for verdict in verdicts:
+            if verdict.reused:
+                dataflow = kept.pop(export_set(verdict.wanted))
+                dataflow.reuse_for(verdict.wanted)
+                self._retell(dataflow)
+                dataflow.wake()
+        for orphan in kept.values():
+            for export in orphan.exports.values():
+                export.compact(Frontier.empty())
+        self._collect()
+        return verdicts
+
+    def _candidate(self, dataflow: InstalledDataflow) -> Candidate:
+        driver = self._installed[dataflow]
+        overtaken = driver is not None and driver.is_overtaken
+        return Candidate(dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, overtaken)
+
+    def _retell(self, dataflow: InstalledDataflow) -> None:
+        if dataflow.refusal:
+            self._refuse(dataflow, dataflow.refusal)
+        if driver := self._installed[dataflow]:
+            driver.retell()
+
+    def described(self) -> Described:
+        alive = {d: driver for d, driver in self._installed.items() if not d.dropped}
+        dataflows = (
+            DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of, d.reads_from) for d in alive
+        )
+        collections = (
+            DescribedCollection(id, export.since, _write_frontier(dataflow, driver, id))
+            for dataflow, driver in alive.items()
+            for id, export in dataflow.exports.items()
+            if not export.dropped
+        )
+        return tuple(dataflows), tuple(collections)
+
+    def shutdown(self) -> None:
+        for driver in self._installed.values():
+            if driver is not None:
+                driver.stop()
+
+    def _last_answer(self, dataflow: InstalledDataflow, export: ExportState) -> Response | None:
+        if not is_transient(dataflow.description, export.id):
+            return export.report.finish()
+        driver = self._installed[dataflow]
+        return driver.drop(export.id) if driver is not None and dataflow.refusal is None else None
+
+    def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
+        """An index may forget what neither the controller, nor an importer, nor a peek will read again."""
+        readers = [importer.reads_from for importer in dataflow.importers]
+        for export in dataflow.description.index_exports:
+            holds = [dataflow.exports[export.id].since, *readers, self._peek_hold(export.id)]
+            since = meet(holds)
+            if not since.is_empty:
+                driver.allow_compaction(export.id, since)
+
+    def _collect(self) -> None:
+        """Ends dataflows of which no export is wanted and that no other dataflow imports, importers first."""
+        while True:
+            ended = [d for d in self._installed if d.dropped and not d.importers]
+            if not ended:
+                return
+            for dataflow in ended:
+                driver = self._installed.pop(dataflow)
+                for exporter in dataflow.imports.values():
+                    exporter.importers.discard(dataflow)
+                    exporter.wake()
+                for id in dataflow.exports:
+                    if self._by_export.get(id) is dataflow:
+                        del self._by_export[id]
+                if driver is not None:
+                    driver.stop()
+
+    def tell(self, response: Response) -> None:
+        """What a driver says. A Status is about a collection that is there and goes on, or it is not sent."""
+        if not isinstance(response, Status) or self._goes_on(response.id):
+            self._send(response)
+
+    def _goes_on(self, id: GlobalId) -> bool:
+        dataflow = self.find(id)
+        return dataflow is not None and not dataflow.exports[id].report.ended
+
+    def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
+        if dataflow.processed.is_empty and dataflow.looking:
+            return
+        write = {id: _write_frontier(dataflow, driver, id) for id in dataflow.exports}
+        for news in dataflow.reports(write):
+            if not is_transient(dataflow.description, news.id):
+                self._send(news)
+
+    def _refuse(self, dataflow: InstalledDataflow, reason: str) -> None:
+        LOG.warning("dataflow %s is refused: %s", dataflow.description.name, reason)
+        dataflow.refusal = reason
+        for id in dataflow.exports:
+            self.tell(Status(id, "refused", {"reason": reason}))
+        for sink in dataflow.description.sink_exports:
+            if answer := _failed(sink, reason):
+                self._send(answer)
+
+
+def is_transient(description: DataflowDescription, id: GlobalId) -> bool:
+    """Subscribes and copies: their own responses tell how far they are, never Frontiers."""
+    return any(e.id == id and isinstance(e.sink, ClientSink) for e in description.sink_exports)
+
+
+def _write_frontier(dataflow: InstalledDataflow, driver: Driver | None, id: GlobalId) -> Frontier:
+    return dataflow.processed if driver is None else driver.write_frontier(id)
+
+
+def _failed(sink: SinkExport, reason: str) -> Response | None:
+    """The one answer owed to the client of a subscribe or a copy that cannot run."""
+    if isinstance(sink.sink, SubscribeSink):
+        whole = SubscribeBatch(Frontier.minimum(), Frontier.empty(), error=reason)
+        return SubscribeResponse(sink.id, whole)
+    if isinstance(sink.sink, CopyToSink):
+        return CopyToResponse(sink.id, CopyToFailed(reason))
+    return None

@@ -1,0 +1,95 @@
+"""A continual task that reads its own output: how far a step may go, and where what it reads is.
+
+    watched    . . 5 . . . 9 . . 12 . .        changes at 5, 9, 12; all complete up to 20
+    written    [0 ........... 9)               the output's upper
+    a step     [6 ............... 10)          one change that is not written yet, 9, and the quiet times around it
+
+At time t the task sees its output as it was before t. So a step needs all output before its last change, and that is
+what the shard holds, if every earlier change is written: at quiet times nothing is ever added. Several changes that are
+written already, by another replica or before a restart, are one step.
+
+That nothing is added at quiet times must hold for all writers: the shard is fenced against older revisions, which may
+have watched something else, before it is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidemark_persist import TIME, Lease, Part, read_part
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, ShardMetadata
+from tidemark_replica.shards.shards import ShardHandles
+
+
+class OwnOutput:
+    """Of one dataflow; used on a pool, one call at a time."""
+
+    def __init__(
+        self, id: GlobalId, shard: ShardMetadata, watched: ShardMetadata, as_of: int, handles: ShardHandles
+    ) -> None:
+        self.id = id
+        self._shard, self._watched, self._as_of, self._handles = shard, watched, as_of, handles
+        self._fenced: WriterTerm | None = None
+        self._written = 0
+        self._times, self._known = np.empty(0, np.int64), as_of + 1
+        self.needs = Frontier.minimum()
+        """Up to where the output must be written before there can be another step."""
+
+    @staticmethod
+    def of(description: DataflowDescription, handles: ShardHandles) -> OwnOutput | None:
+        """None for a dataflow that does not read what it writes."""
+        export = description.continual_task
+        if export is None or not isinstance(export.sink, ContinualTaskSink) or export.sink.own is None:
+            return None
+        sink = export.sink
+        watched = next(s.shard for s in description.source_imports if s.id == sink.watches)
+        return OwnOutput(export.sink.own, sink.shard, watched, description.as_of, handles)
+
+    def reach(self, lower: int, upper: int, term: WriterTerm) -> int | None:
+        """How far, at most to `upper`, a step from `lower` on can go; None: not before the output is at `needs`.
+
+        Raises PersistError and OSError.
+        """
+        shard = self._handles.writer(self._shard)
+        if self._fenced != term:
+            shard.fence(term)
+            self._fenced = term
+        self._written = shard.refresh().upper
+        self._learn(upper)
+        unwritten = self._times[self._times < upper]
+        reach = upper if len(unwritten) == 0 else int(unwritten[0]) + 1
+        if reach > lower:
+            return reach
+        self.needs = Frontier.at(reach)
+        return None
+
+    def hydration(self, upper: int, leases: list[Lease]) -> list[Part]:
+        """The contents at the as_of, which are those at the last time that was written, and what a step up to `upper`
+        sees of what followed."""
+        if self._written == 0:
+            return []
+        shard = self._handles.reader(self._shard.location, self._shard.shard_id)
+        leases.append(shard.lease())
+        return [*shard.snapshot_parts(min(self._as_of, self._written - 1)), *self._listen(self._as_of + 1, upper)]
+
+    def step(self, lower: int, upper: int) -> list[Part]:
+        """What a step over [lower, upper) sees anew: what was written a millisecond earlier."""
+        return self._listen(max(lower - 1, self._as_of + 1), upper)
+
+    def _listen(self, start: int, upper: int) -> list[Part]:
+        end = min(upper - 1, self._written)
+        shard = self._handles.reader(self._shard.location, self._shard.shard_id)
+        return shard.listen(start, end) if start < end else []
+
+    def _learn(self, upper: int) -> None:
+        """When the watched shard changes, from where the output is written up to, to `upper`."""
+        found = [self._times]
+        if upper > self._known:
+            watched = self._handles.reader(self._watched.location, self._watched.shard_id)
+            for part in watched.listen(self._known, upper):
+                found += [np.unique(batch.column(0).to_numpy()) for batch in read_part(part, columns=[TIME])]
+            self._known = upper
+        times = np.unique(np.concatenate(found))
+        self._times = times[times >= self._written]

@@ -1,0 +1,75 @@
+"""Where the updates of a step are: parts of the imported shards.
+
+    hydration   snapshot_parts(as_of) ++ listen(as_of + 1, upper)     leased until the step has ended
+    afterwards  listen(lower, upper)
+
+A hydration may read for longer than vacuum's grace period, while its shards are compacted again and again; later steps
+are short, and are listed anew when they fail.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from tidemark_persist import Lease, Part, PersistError
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.dataflow import SourceImport
+from tidemark_replica.dataflow.self_read_input import OwnOutput
+from tidemark_replica.shards.shards import ShardHandles
+
+LOG = logging.getLogger(__name__)
+Parts = dict[GlobalId, list[Part]]
+
+
+class StepInputs:
+    """Of one dataflow, one step at a time; used on a pool, but for `known`."""
+
+    def __init__(self, imports: Sequence[SourceImport], handles: ShardHandles, own: OwnOutput | None = None) -> None:
+        self._imports, self._handles, self._own = tuple(imports), handles, own
+        self._leases: list[Lease] = []
+
+    def hydration(self, as_of: int, upper: int) -> Parts:
+        """The contents at `as_of`, and what follows; their files stay until the step has `ended`. Raises PersistError
+        and OSError."""
+        parts = {}
+        for source in self._imports:
+            shard = self._handles.reader(source.shard.location, source.shard.shard_id)
+            self._leases.append(shard.lease())
+            parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper)]
+        if self._own is not None:
+            parts[self._own.id] = self._own.hydration(upper, self._leases)
+        return parts
+
+    def step(self, lower: int, upper: int) -> Parts:
+        """The updates of [lower, upper). Raises PersistError and OSError."""
+        readers = {s.id: self._handles.reader(s.shard.location, s.shard.shard_id) for s in self._imports}
+        parts = {id: shard.listen(lower, upper) for id, shard in readers.items()}
+        if self._own is not None:
+            parts[self._own.id] = self._own.step(lower, upper)
+        return parts
+
+    def known(self, lower: int, upper: int) -> Parts | None:
+        """`step` without a look at any shard, so on any thread: None where not all of it is known, or it is busy."""
+        parts: Parts = {}
+        for source in self._imports:
+            shard = self._handles.known_reader(source.shard.location, source.shard.shard_id)
+            listed = None if shard is None else shard.listen_known(lower, upper)
+            if listed is None:
+                return None
+            parts[source.id] = listed
+        return None if self._own is not None else parts
+
+    def ended(self) -> list[Lease]:
+        """The step is over: what has kept its files, to be given back by `release`."""
+        leases, self._leases = self._leases, []
+        return leases
+
+
+def release(leases: Sequence[Lease]) -> None:
+    """What was listed is not read any more. A lease that cannot be given back expires."""
+    for lease in leases:
+        try:
+            lease.release()
+        except (PersistError, OSError) as error:
+            LOG.warning("a lease stays until it expires: %s", error)

@@ -1,0 +1,1 @@
+"""The kernels of groups that are evaluated again as a whole."""

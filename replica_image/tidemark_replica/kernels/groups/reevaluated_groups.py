@@ -1,0 +1,208 @@
+"""Groups evaluated again: any function of a group's whole contents, kept right at every time.
+
+    rows by key ──+ delta at 5 ──+ delta at 7──>  versions {..} {..} {..}  ──f──>  rows of each version
+                                                                                 │ differences, each at its time
+                                                                                 v
+                                                                       (a, "x,y") 5 -1, (a, "x,y,y") 5 +1, ...
+
+State: the input's rows, arranged by the key. Cost: for every group that the delta touches its size times the number of
+times at which it is touched; groups that nobody touched cost nothing. Memory: a range of groups at a time, of about
+`RANGE_ENTRIES` entries and `PIECE_BYTES`; a single larger group goes through its times piece by piece, but one version
+of it must fit.
+
+Errs rows pass through. A version with a row of negative multiplicity, or in which `f` fails or makes too much, is an
+errs row in the place of its rows. With `always` (aggregates without a key) the only group has its row also when it is
+empty, from the as_of on.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batches.key_lookup import Keys
+from tidemark_replica.arrangement.errors import MalformedUpdates
+from tidemark_replica.arrangement.rows.columns import take
+from tidemark_replica.arrangement.rows.consolidate import consolidate
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints, Updates, make_updates, rechunk
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.kernels.groups.group_versions import TooMuchAtOnce, Versions, versions_of
+from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, Piece, Touched, pieces
+from tidemark_replica.kernels.kernel_input import take_in
+from tidemark_replica.kernels.reduce.accumulator_output import first_failure
+from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
+
+RANGE_ROWS = 1 << 16
+"""How many rows of a step's delta are looked at together."""
+
+PIECE_BYTES = 1 << 28
+"""How large the rows of all versions of a piece may be, unless it is one group at one time."""
+
+TOO_LARGE = "RESULT_TOO_LARGE"
+_ROWS = "count(*)"
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """What a function makes of versions: rows, each of a version, and where which error takes their place."""
+
+    version: Ints
+    columns: list[Array]
+    diffs: Ints
+    failures: tuple[tuple[str, str, Bools], ...] = ()
+    """(code, expression, in which versions)"""
+
+
+class GroupFunction(Protocol):
+    """A function of a group's contents: the same multiset always gives the same rows."""
+
+    @property
+    def output_types(self) -> Sequence[pa.DataType]:
+        """The types of the rows it makes."""
+
+    def __call__(self, versions: Versions) -> Produced:
+        """The rows of every version; what it says of versions without entries counts with `always` only.
+
+        Raises TooMuchAtOnce if it should better be asked about fewer versions; of a single one, that is its error.
+        """
+
+
+@dataclass(frozen=True)
+class GroupsSpec:
+    """What to compute, and the arrangement (of rows, by the group's key) that holds the groups."""
+
+    state: ArrangementId
+    layout: Layout
+    function: GroupFunction
+    always: bool = False
+
+
+def reevaluate(context: StepContext, spec: GroupsSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    """Apply the function to every group."""
+    if context.manifest(spec.state).layout != spec.layout:
+        raise MalformedUpdates(f"arrangement {spec.state} does not hold the groups of this operator")
+    runs = StepRuns(context, spec.state)
+    arranged = partial(_arrange, runs, spec.layout)
+    yield from take_in(context, updates, spec.layout.types, spec.function.output_types, arranged)
+    for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
+        yield packed
+    runs.commit()
+
+
+def _arrange(runs: StepRuns, layout: Layout, oks: Updates) -> None:
+    rows = consolidate(oks)
+    if rows.num_rows:
+        runs.add(sorted_rows(rows, layout))
+
+
+def _evaluated(context: StepContext, spec: GroupsSpec, runs: StepRuns) -> Iterator[Updates]:
+    trace = context.trace(spec.state)
+    appears = spec.always and context.is_hydration and context.has_the_only_group
+    ranges = runs.consolidated(RANGE_ROWS)
+    if appears:
+        ranges = iter([pa.concat_batches([spec.layout.empty, *ranges])])
+    for rows in ranges:
+        touched = Touched.of(rows, spec.layout, context.lower if appears else None)
+        for piece in pieces(touched, trace, RANGE_ENTRIES):
+            yield from _in_parts(context, spec, piece, trace)
+
+
+def _in_parts(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:
+    """A piece's changes; if it turns out to be too large, half by half."""
+    try:
+        yield _changes(context, spec, piece, trace)
+    except TooMuchAtOnce:
+        for half in piece.halves():
+            yield from _in_parts(context, spec, half, trace)
+
+
+def _changes(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Updates:
+    """What a piece's groups show otherwise than before, time by time."""
+    columns, group, version, diffs = _contents(piece, trace)
+    versions, negative = versions_of(columns, group, version, diffs, piece.group_of_version)
+    produced = _produced(spec.function, versions, piece)
+    exists = np.full(versions.size, True) if spec.always else (versions.lengths > 0) | negative
+    if context.is_hydration and piece.begins_with_state:
+        exists &= ~piece.is_first
+    error, texts = first_failure([(NEGATIVE, _ROWS, negative), *produced.failures], versions.size)
+    error[~exists] = 0
+    shown = np.flatnonzero((exists & (error == 0))[produced.version])
+    rows = take(produced.columns, shown)
+    failing = np.flatnonzero(error)
+    nulls = [pa.nulls(len(failing), t) for t in spec.function.output_types]
+    codes = pa.array(texts, pa.string()).take(pa.array(error[failing]))
+    return consolidate(
+        pa.concat_batches(
+            [
+                *_differences(piece, produced.version[shown], rows, produced.diffs[shown], None),
+                *_differences(piece, failing, nulls, np.ones(len(failing), np.int64), codes),
+            ]
+        )
+    )
+
+
+def _produced(function: GroupFunction, versions: Versions, piece: Piece) -> Produced:
+    try:
+        return function(versions)
+    except TooMuchAtOnce:
+        if piece.halves():
+            raise
+        return _one_by_one(function, versions)
+
+
+def _one_by_one(function: GroupFunction, versions: Versions) -> Produced:
+    """What the function makes of each version on its own; where that is too much, an error."""
+    made: list[Produced] = []
+    failures: list[tuple[str, str, Bools]] = []
+    for number in range(versions.size):
+        this = np.arange(versions.size) == number
+        try:
+            one = function(versions.where(this[versions.version]))
+        except TooMuchAtOnce as cause:
+            failures.append((TOO_LARGE, cause.expression, this))
+            continue
+        rows = np.flatnonzero(one.version == number)
+        made.append(Produced(one.version[rows], take(one.columns, rows), one.diffs[rows]))
+        failures += [(code, expression, where & this) for code, expression, where in one.failures]
+    if not made:
+        nothing = np.empty(0, np.int64)
+        return Produced(nothing, [pa.array([], t) for t in function.output_types], nothing, tuple(failures))
+    columns = [pa.concat_arrays(same) for same in zip(*(m.columns for m in made), strict=True)]
+    version, diffs = (np.concatenate(same) for same in ([m.version for m in made], [m.diffs for m in made]))
+    return Produced(version, columns, diffs, tuple(failures))
+
+
+def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
+    """(columns, group, version, diff) of all that is in a piece's groups: the delta's rows and those arranged."""
+    layout, touched = piece.touched.layout, piece.touched
+    positions = [*range(1, 1 + len(layout.types)), layout.weights[0]]
+    delta = touched.rows.select(positions).take(pa.array(piece.rows))
+    parts, groups, versions = [delta], [piece.group_of_row], [piece.version_of_row]
+    first, count = piece.groups.start, piece.groups.stop - piece.groups.start
+    keys = Keys.sorted(touched.hashes[piece.groups], [k.slice(first, count) for k in touched.keys])
+    for hits in trace.probe(keys, columns=positions):
+        parts.append(hits.stored)
+        groups.append(hits.delta)
+        versions.append(piece.first_versions[hits.delta])
+    if piece.halves() and sum(p.nbytes for p in parts) * len(piece.is_first) > PIECE_BYTES * count:
+        raise TooMuchAtOnce(_ROWS)
+    *columns, diffs = (pa.concat_arrays(same) for same in zip(*(p.columns for p in parts), strict=True))
+    return columns, np.concatenate(groups), np.concatenate(versions), np.asarray(diffs.to_numpy())
+
+
+def _differences(
+    piece: Piece, version: Ints, columns: list[Array], diffs: Ints, errors: Array | None
+) -> Iterator[Updates]:
+    """Rows of versions as updates: there from the version's time on, gone with the next version of its group."""
+    begins, ends = np.flatnonzero(~piece.is_first[version]), np.flatnonzero(~piece.is_last[version])
+    for chosen, times, sign in ((begins, piece.time[version[begins]], 1), (ends, piece.time[version[ends] + 1], -1)):
+        some = None if errors is None else errors.take(pa.array(chosen))
+        yield make_updates(take(columns, chosen), times, sign * diffs[chosen], some)

@@ -1,0 +1,1 @@
+"""The kernels of joins: linear, half-join, delta join."""

@@ -1,0 +1,106 @@
+"""A half-join: a stream of one input's updates meets what came before them in another input.
+
+    path of input 1:    update (t, 1)  ──lookup in input 0──>  rows at t' <  t
+                                       ──lookup in input 2──>  rows at t' <= t
+
+Updates are ordered by time, and at one time by input, the first input's being the last; an update meets those before
+it. Of several updates that join, exactly one is the last, and on its path it meets all others: so every combination is
+met exactly once, however updates are cut into steps. The result's time is the stream's own: the latest.
+
+What the lookup reads is either kept by the join (what earlier steps left, and this step's runs) or a *shared* index,
+which may be further than the step. At hydration the past of all inputs counts as having happened at the as_of; so of
+what happened then only the first input's updates come after all others, and `delta_join` follows no others.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidemark_replica.arrangement.batches.key_lookup import Hits, Keys, probe
+from tidemark_replica.arrangement.rows.columns import any_null, take
+from tidemark_replica.arrangement.rows.updates import Array, Ints, Updates, diffs, make_updates, row_columns, times
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.joins.join import check_shared, multiply_diffs, pairs_at_once
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Which input is looked up, in which arrangement of it, by which columns of the stream."""
+
+    input: int
+    arrangement: ArrangementId
+    stream_key: tuple[int, ...]
+    """Columns of the stream, in the order of the arrangement's key."""
+    output: tuple[int, ...]
+    """Columns of the stream and, counted on, of the arrangement: the stream of the next lookup."""
+    null_safe: tuple[int, ...] = ()
+    """Key positions at which NULL meets NULL."""
+    shared: bool = False
+    """The arrangement is an index that someone else maintains; it is complete up to the step's limit."""
+
+
+class HalfJoin:
+    """One lookup during one step, by the path of the input `source`."""
+
+    def __init__(
+        self, context: StepContext, source: int, lookup: Lookup, runs: Mapping[ArrangementId, StepRuns]
+    ) -> None:
+        self._context, self._source, self._lookup = context, source, lookup
+        self._trace = context.trace(lookup.arrangement)
+        self._runs = runs.get(lookup.arrangement)
+        if lookup.shared:
+            check_shared(context, lookup.arrangement)
+
+    def feed(self, stream: Iterable[Updates]) -> Iterator[Updates]:
+        """What the stream's ok rows meet."""
+        for chunk in stream:
+            columns = row_columns(chunk)
+            keys = _keys(take_all(columns, self._lookup.stream_key), chunk.num_rows, self._lookup.null_safe)
+            own = take_all(columns, [c for c in self._lookup.output if c < len(columns)])
+            for hits in self._meet(keys, len(columns), pairs_at_once(own, chunk.num_rows, self._context)):
+                yield from self._joined(chunk, columns, hits)
+
+    def _meet(self, keys: Keys, width: int, rows: int) -> Iterator[Hits]:
+        layout = self._trace.layout
+        columns = [*(1 + c - width for c in self._lookup.output if c >= width), layout.time, layout.weights[0]]
+        before = self._context.limit if self._lookup.shared else None
+        yield from self._trace.probe(keys, columns=columns, before=before, slice_rows=rows)
+        if self._runs is not None:
+            yield from probe(keys, self._runs.segments(), layout, columns=columns, slice_rows=rows)
+
+    def _joined(self, chunk: Updates, columns: list[Array], hits: Hits) -> Iterator[Updates]:
+        *met, met_at, met_diff = hits.stored.columns
+        delta, at, met_diffs = hits.delta, times(chunk)[hits.delta], np.asarray(met_diff.to_numpy())
+        earlier = self._is_earlier(np.asarray(met_at.to_numpy()), at)
+        if not earlier.all():
+            good = np.flatnonzero(earlier)
+            if len(good) == 0:
+                return
+            met, delta, at, met_diffs = take(met, good), delta[good], at[good], met_diffs[good]
+        width = len(columns)
+        looked_up, own = iter(met), iter(take([columns[c] for c in self._lookup.output if c < width], delta))
+        out = [next(own) if c < width else next(looked_up) for c in self._lookup.output]
+        yield make_updates(out, at, multiply_diffs(diffs(chunk)[delta], met_diffs))
+
+    def _is_earlier(self, met: Ints, own: Ints) -> Any:
+        """Whether what is met comes before the stream's update: in time, or then as a later input's."""
+        return met <= own if self._lookup.input > self._source else met < own
+
+
+def take_all(columns: Sequence[Array], positions: Iterable[int]) -> list[Array]:
+    return [columns[p] for p in positions]
+
+
+def _keys(columns: list[Array], rows: int, null_safe: tuple[int, ...]) -> Keys:
+    """The keys of a chunk, without those that can meet nothing."""
+    strict = [c for position, c in enumerate(columns) if position not in null_safe]
+    barred = any_null(strict, rows)
+    if barred is None:
+        return Keys.of(columns, rows)
+    able = np.flatnonzero(~barred)
+    keys = Keys.of(take(columns, able), len(able))
+    return Keys(keys.hashes, keys.columns, able[keys.rows])

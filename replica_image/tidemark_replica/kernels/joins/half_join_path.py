@@ -1,0 +1,85 @@
+"""A delta join's first path as operators of its own: so each lookup can run where its rows are.
+
+    input 0 ─exchange by k1─┐                 ┌─exchange by k2─┐
+                            ├─ half_join ─────┘                ├─ half_join ──> the joined rows
+    input 1 ─exchange by k1─┘  (keeps input 1 by k1)   input 2 ┘
+    input 1 ─exchange by k2─── keep                                             for other paths, in later steps
+
+Right for a hydration that ends with the as_of: then everything happens at one time, of which the first input's path
+sees all (`half_join`); no other path is followed. What the join keeps is what `delta_join` keeps.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemark_replica.arrangement.rows.updates import Updates, as_error_rows, rechunk
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.kernels.joins.half_join import HalfJoin, Lookup
+from tidemark_replica.kernels.kernel_input import chunks, settled
+
+
+@dataclass(frozen=True)
+class KeepSpec:
+    """An input of a delta join, and an arrangement of it that the join keeps."""
+
+    arrangement: ArrangementId
+    types: tuple[pa.DataType, ...]
+    output_types: tuple[pa.DataType, ...]
+    errors: bool
+    """Whether the input's errs rows come out here: of its arrangements, at one."""
+
+
+@dataclass(frozen=True)
+class HalfJoinSpec:
+    """A lookup on the first path."""
+
+    lookup: Lookup
+    stream_types: tuple[pa.DataType, ...]
+    output_types: tuple[pa.DataType, ...]
+    kept: KeepSpec | None
+    """What is looked up, unless that is a shared index."""
+    errors: bool
+    """Whether the errs rows of a shared index come out here."""
+
+
+def keep(context: StepContext, spec: KeepSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    """Arrange the input's ok rows; what comes out are errs rows."""
+    runs = StepRuns(context, spec.arrangement)
+    yield from _arranged(context, spec, updates, runs)
+    runs.commit()
+
+
+def half_join(
+    context: StepContext, spec: HalfJoinSpec, met: Iterable[Updates], stream: Iterable[Updates]
+) -> Iterator[Updates]:
+    """The stream's updates with what they meet; `met` is read to its end first."""
+    runs: dict[ArrangementId, StepRuns] = {}
+    if spec.kept is not None:
+        runs[spec.kept.arrangement] = own = StepRuns(context, spec.kept.arrangement)
+        yield from _arranged(context, spec.kept, met, own)
+    elif spec.errors and context.share.index == 0:
+        errs = context.trace(spec.lookup.arrangement).errors_at(context.lower)
+        yield as_error_rows(errs, spec.output_types)
+    join = HalfJoin(context, 0, spec.lookup, runs)
+    for oks, errs in chunks(context, stream, spec.stream_types):
+        if errs.num_rows:
+            yield as_error_rows(errs, spec.output_types)
+        joined = join.feed([oks] if oks.num_rows else [])
+        yield from (packed for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows))
+    for each in runs.values():
+        each.commit()
+
+
+def _arranged(context: StepContext, spec: KeepSpec, updates: Iterable[Updates], runs: StepRuns) -> Iterator[Updates]:
+    layout = context.manifest(spec.arrangement).layout
+    for oks, errs in chunks(context, updates, spec.types, context.run_rows):
+        if errs.num_rows and spec.errors:
+            yield as_error_rows(errs, spec.output_types)
+        kept = settled(context, oks)
+        if kept.num_rows:
+            runs.add(sorted_rows(kept, layout))

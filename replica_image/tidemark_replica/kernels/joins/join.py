@@ -1,0 +1,207 @@
+"""One stage of a linear join: two arrangements with keys of the same types, symmetric and chunked.
+
+    left  chunk ──probe──> right arranged so far ──┐
+          └──────────────> then added to left      ├──> kept left columns ++ kept right columns
+    right chunk ──probe──> left arranged so far  ──┘    time = max of both, diff = product
+
+    left (1, x) 5 +1, right (1, y) 3 +1   ──>   (x, y) 5 +1
+
+Every pair is met exactly once: by the later of the two chunks when the stage maintains both arrangements. A side may
+also be a *shared* arrangement, an index that someone else maintains and that already holds this step's updates. Then no
+order is needed: the maintained side meets all of it below `upper`, and its updates meet what the other side held
+before the step. (Of two shared sides, left meets right below `upper`, right meets left before the step.)
+
+State: both inputs' rows (ok ones). Cost: the delta and its matches; output comes in slices of at most `chunk_rows`, so
+a skewed key costs time, not memory. NULL keys meet nothing, except at the key positions listed as null-safe. Errs rows
+of both inputs pass through. A product of diffs beyond 64 bits raises DiffOverflow.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batches.key_lookup import Hits, Keys, probe
+from tidemark_replica.arrangement.errors import DiffOverflow, OutOfFrontier
+from tidemark_replica.arrangement.rows.columns import any_null, canonical_rows, take
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
+from tidemark_replica.arrangement.rows.nested_columns import row_bytes
+from tidemark_replica.arrangement.rows.updates import (
+    Array,
+    Ints,
+    Updates,
+    as_error_rows,
+    check_updates,
+    make_updates,
+    rechunk,
+    rows_that_fit,
+    split_errors,
+)
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.kernels.kernel_input import settled
+
+
+class Side(Enum):
+    """Which input of the join a batch belongs to."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+    @property
+    def other(self) -> "Side":
+        return Side.RIGHT if self is Side.LEFT else Side.LEFT
+
+
+@dataclass(frozen=True)
+class JoinInput:
+    """One input of the stage, arranged by its join key."""
+
+    arrangement: ArrangementId
+    kept: tuple[int, ...]
+    """Which of its columns the output has."""
+    shared: bool = False
+    """The arrangement is maintained elsewhere and complete up to the step's limit; the stage only reads it."""
+
+
+@dataclass(frozen=True)
+class JoinSpec:
+    """A stage of a linear join."""
+
+    left: JoinInput
+    right: JoinInput
+    null_safe: tuple[int, ...] = ()
+    """Key positions at which NULL meets NULL."""
+
+    def input(self, side: Side) -> JoinInput:
+        return self.left if side is Side.LEFT else self.right
+
+
+def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[Side, Updates]]) -> Iterator[Updates]:
+    """Join both sides' updates, in any interleaving; at a hydration long stretches of one side make it cheaper."""
+    stage = _Stage(context, spec)
+    joined = (out for side, chunk in rechunk(updates, context.run_rows, stage.check) for out in stage.feed(side, chunk))
+    for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows):
+        yield packed
+    stage.commit()
+
+
+class _Stage:
+    """The stage during one step."""
+
+    def __init__(self, context: StepContext, spec: JoinSpec) -> None:
+        self._context = context
+        self._spec = spec
+        self._layouts = {side: context.manifest(spec.input(side).arrangement).layout for side in Side}
+        self._runs = {
+            side: StepRuns(context, spec.input(side).arrangement) for side in Side if not spec.input(side).shared
+        }
+        _check_keys(self._layouts)
+        for side in Side:
+            if spec.input(side).shared:
+                check_shared(context, spec.input(side).arrangement)
+        kept = [(side, c) for side in Side for c in spec.input(side).kept]
+        self._types = [self._layouts[side].types[c] for side, c in kept]
+
+    def check(self, side: Side, updates: Updates) -> None:
+        """Refuse a batch that is not this side's, or not this step's."""
+        check_updates(updates, self._layouts[side].types, self._context.lower, self._context.upper)
+
+    def feed(self, side: Side, chunk: Updates) -> Iterator[Updates]:
+        """What a chunk adds to the output; afterwards it is part of its side."""
+        oks, errs = split_errors(chunk)
+        if errs.num_rows:
+            yield as_error_rows(errs, self._types)
+        oks = settled(self._context, oks)
+        if oks.num_rows == 0:
+            return
+        rows = sorted_rows(canonical_rows(oks), self._layouts[side])
+        own = [rows.column(i) for i in self._fetched(side)]
+        for hits in self._meet(side, self._keys(side, rows), pairs_at_once(own, rows.num_rows, self._context)):
+            yield self._joined(side, rows, hits)
+        if side in self._runs:
+            self._runs[side].add(rows)
+
+    def commit(self) -> None:
+        """Hand the maintained sides' batches to the step."""
+        for runs in self._runs.values():
+            runs.commit()
+
+    def _keys(self, side: Side, rows: Any) -> Keys:
+        """The keys of a sorted chunk, without those that can meet nothing."""
+        columns = [rows.column(1 + k) for k in self._layouts[side].key]
+        strict = [c for position, c in enumerate(columns) if position not in self._spec.null_safe]
+        barred = any_null(strict, rows.num_rows)
+        if barred is None:
+            return Keys.sorted(file_hashes(rows), columns)
+        able = np.flatnonzero(~barred)
+        return Keys(file_hashes(rows)[able], take(columns, able), able)
+
+    def _meet(self, side: Side, keys: Keys, slice_rows: int) -> Iterator[Hits]:
+        """Everything of the other side that this side's updates are the ones to meet."""
+        other = self._spec.input(side.other)
+        columns = self._fetched(side.other)
+        trace = self._context.trace(other.arrangement)
+        before: int | None = None
+        if other.shared:
+            meets_all = side in self._runs or side is Side.LEFT
+            before = self._context.limit if meets_all else self._context.before
+        yield from trace.probe(keys, columns=columns, before=before, slice_rows=slice_rows)
+        if side in self._runs and side.other in self._runs:
+            segments = self._runs[side.other].segments()
+            yield from probe(keys, segments, trace.layout, columns=columns, slice_rows=slice_rows)
+
+    def _fetched(self, side: Side) -> list[int]:
+        """Positions, in the side's files, of the kept columns, the time and the diff."""
+        layout = self._layouts[side]
+        return [*(1 + c for c in self._spec.input(side).kept), layout.time, layout.weights[0]]
+
+    def _joined(self, side: Side, rows: Any, hits: Hits) -> Updates:
+        own = take([rows.column(i) for i in self._fetched(side)], hits.delta)
+        met = hits.stored.columns
+        left, right = (own, met) if side is Side.LEFT else (met, own)
+        time = np.maximum(_ints(left[-2]), _ints(right[-2]))
+        return make_updates([*left[:-2], *right[:-2]], time, multiply_diffs(_ints(left[-1]), _ints(right[-1])))
+
+
+def pairs_at_once(own: Sequence[Array], rows: int, context: StepContext) -> int:
+    """How many matches to look at together, if each may be of the widest of these rows."""
+    return rows_that_fit(1, int(row_bytes(own, rows).max(initial=0)), context.chunk_rows)
+
+
+def multiply_diffs(a: Ints, b: Ints) -> Ints:
+    """The products of diffs; raises DiffOverflow where one does not fit 64 bits (or comes within rounding of it)."""
+    largest = np.abs(a.astype(np.float64) * b.astype(np.float64)).max(initial=0.0)
+    if largest >= 2.0**63 * (1 - 1e-15):
+        raise DiffOverflow("the product of two multiplicities in a join left the range of 64 bits")
+    return a * b
+
+
+def _ints(column: Array) -> Ints:
+    return np.asarray(column.to_numpy())
+
+
+def _check_keys(layouts: dict[Side, Layout]) -> None:
+    left, right = ([layout.types[k] for k in layout.key] for layout in layouts.values())
+    if left != right:
+        raise ValueError(f"a join's keys must have the same types: left has {_names(left)}, right {_names(right)}")
+
+
+def _names(types: Sequence[pa.DataType]) -> str:
+    return "(" + ", ".join(map(str, types)) + ")"
+
+
+def check_shared(context: StepContext, arrangement: ArrangementId) -> None:
+    """A shared arrangement must hold this step's updates, each with its own time."""
+    manifest = context.manifest(arrangement)
+    since_bound = context.lower if context.is_hydration else context.lower - 1
+    if manifest.upper < context.limit or manifest.since > max(since_bound, 0):
+        raise OutOfFrontier(
+            f"a join over [{context.lower}, {context.limit}) reads arrangement {arrangement}, which is readable in "
+            f"[{manifest.since}, {manifest.upper})"
+        )

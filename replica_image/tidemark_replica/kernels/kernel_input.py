@@ -1,0 +1,57 @@
+"""What every kernel of one input does first: check it, cut it into chunks, let errs rows through."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from tidemark_replica.arrangement.rows.consolidate import consolidate
+from tidemark_replica.arrangement.rows.updates import (
+    Updates,
+    as_error_rows,
+    check_updates,
+    diffs,
+    rechunk,
+    split_errors,
+)
+from tidemark_replica.arrangement.step import StepContext
+
+
+def take_in(
+    context: StepContext,
+    updates: Iterable[Updates],
+    types: Sequence[pa.DataType],
+    output_types: Sequence[pa.DataType],
+    keep: Callable[[Updates], None],
+) -> Iterator[Updates]:
+    """Give the ok rows of each chunk to `keep`; yields the errs rows, as rows of the output."""
+    for oks, errs in chunks(context, updates, types):
+        if errs.num_rows:
+            yield as_error_rows(errs, output_types)
+        if oks.num_rows:
+            keep(oks)
+
+
+def settled(context: StepContext, oks: Updates) -> Updates:
+    """Ok rows that are to be kept: at a hydration, where all times are one, without those that were taken back."""
+    if context.is_hydration and oks.num_rows and int(diffs(oks).min()) < 0:
+        return consolidate(oks)
+    return oks
+
+
+def chunks(
+    context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType], rows: int | None = None
+) -> Iterator[tuple[Updates, Updates]]:
+    """(oks, errs) of the input, chunk by chunk (of so many `rows`); one of them may be empty."""
+    yield from map(split_errors, checked(context, updates, types, rows))
+
+
+def checked(
+    context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType], rows: int | None = None
+) -> Iterator[Updates]:
+    """The input, chunk by chunk, as it should be."""
+
+    def check(_: None, batch: Updates) -> None:
+        check_updates(batch, types, context.lower, context.upper)
+
+    for _, chunk in rechunk(((None, u) for u in updates), rows or context.chunk_rows, check):
+        yield chunk

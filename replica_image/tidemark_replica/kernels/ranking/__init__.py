@@ -1,0 +1,1 @@
+"""The kernels of ranked groups: top-k, min and max."""

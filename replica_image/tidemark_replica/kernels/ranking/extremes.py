@@ -1,0 +1,202 @@
+"""Min and max: of each group one row with its least or greatest values, by the heads of value-ordered batches.
+
+    (a, 3) 5 +1                 (a, 3) 5 +1
+    (a, 1) 7 +1     min         (a, 3) 7 -1, (a, 1) 7 +1
+    (a, 1) 9 -1     ───>        (a, 1) 9 -1, (a, 3) 9 +1
+
+State: for each value and direction the rows of key and value, sorted by value, NULL last. So the first row of a group
+is its answer, NULL only if there is no other value, and there is one as long as the group has rows. min(x) and max(x)
+keep x twice; several minima of one value share one. Cost: of each touched group about two rows of every batch, O(log n)
+of them, more only where retractions have thinned them out. A group's size does not matter, not even at hydration.
+
+A FILTER turns the value into NULL, which min and max pass over. Without a key there is always one row, also before the
+first input: hydration emits it, NULL.
+
+A row of negative multiplicity that stands before the answer, or in the place of one, is an error of the group: an errs
+row takes the place of its row. Errs rows of the input pass through.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_protocol.plan.reductions import OrderKey
+from tidemark_replica.arrangement.batches.key_lookup import Keys
+from tidemark_replica.arrangement.rows.hashing import key_hashes
+from tidemark_replica.arrangement.rows.updates import (
+    Array,
+    Bools,
+    Ints,
+    Updates,
+    as_error_rows,
+    diffs,
+    make_updates,
+    rechunk,
+    row_columns,
+    times,
+)
+from tidemark_replica.arrangement.spines.first_rows_reader import Ranked, touched
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.kernels.kernel_input import take_in
+from tidemark_replica.kernels.ranking.first_rows import groups_at_once, heads_of
+from tidemark_replica.kernels.ranking.rank_positions import Places, any_in_group, moments_of, places
+from tidemark_replica.kernels.ranking.ranking import Ranking
+from tidemark_replica.kernels.ranking.state import Kept, State, keep
+from tidemark_replica.kernels.reduce.accumulator_output import Shown, Succession, changes, first_failure
+from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
+
+_ROWS = "count(*)"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is sorted by: a column, in rows where the boolean column `filter` is true, from one end or the other."""
+
+    argument: int
+    greatest: bool
+    filter: int | None = None
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """One min or max; `expression`: its SQL text, which error rows show."""
+
+    value: Value
+    expression: str
+
+
+@dataclass(frozen=True)
+class Extremes:
+    """Which extremes of which groups of a stream with columns of these types."""
+
+    types: tuple[pa.DataType, ...]
+    key: tuple[int, ...]
+    extremes: tuple[Extreme, ...]
+
+    @cached_property
+    def values(self) -> tuple[Value, ...]:
+        """What must be kept sorted: each needs a state."""
+        return tuple(dict.fromkeys(e.value for e in self.extremes))
+
+    def ranking(self, value: Value) -> Ranking:
+        """The first row of each group, of rows of key and value."""
+        width = len(self.key)
+        order = OrderKey(width, descending=value.greatest, nulls_last=True)
+        return Ranking((*self.key_types, self.types[value.argument]), tuple(range(width)), (order,), 0, 1)
+
+    @property
+    def key_types(self) -> tuple[pa.DataType, ...]:
+        return tuple(self.types[k] for k in self.key)
+
+    @property
+    def output_types(self) -> tuple[pa.DataType, ...]:
+        return (*self.key_types, *(self.types[e.value.argument] for e in self.extremes))
+
+
+@dataclass(frozen=True)
+class ExtremesSpec:
+    """What to compute, and a state for each of `of.values`."""
+
+    of: Extremes
+    states: tuple[State, ...]
+
+
+def extremes(context: StepContext, spec: ExtremesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    """The changes of key ++ extremes."""
+    of = spec.of
+    kept = [keep(context, s, of.ranking(v)) for s, v in zip(spec.states, of.values, strict=True)]
+
+    def add(oks: Updates) -> None:
+        for each, value in zip(kept, of.values, strict=True):
+            each.add(_keys_and_values(oks, of, value))
+
+    yield from take_in(context, updates, of.types, of.output_types, add)
+    for each in kept:
+        for errs in each.finish():
+            yield as_error_rows(errs, of.output_types)
+    changed = ((None, each) for each in _changes(context, spec, kept))
+    for _, packed in rechunk(changed, context.chunk_rows):
+        yield packed
+    for each in kept:
+        each.commit()
+
+
+def _keys_and_values(oks: Updates, of: Extremes, value: Value) -> Updates:
+    columns = row_columns(oks)
+    chosen = columns[value.argument]
+    if value.filter is not None:
+        chosen = pc.if_else(pc.fill_null(columns[value.filter], False), chosen, pa.scalar(None, chosen.type))
+    return make_updates([*(columns[k] for k in of.key), chosen], times(oks), diffs(oks))
+
+
+def _changes(context: StepContext, spec: ExtremesSpec, kept: Sequence[Kept]) -> Iterator[Updates]:
+    rankings = [spec.of.ranking(v) for v in spec.of.values]
+    steps = [each.segments() for each in kept]
+    everything = [segment for step in steps for segment in step]
+    arranged = sum(len(context.manifest(s.arrangement).batches) for s in spec.states)
+    groups = touched(everything, rankings[0].layout, groups_at_once(everything, arranged, 1))
+    if not spec.of.key and context.is_hydration and context.has_the_only_group:
+        groups = iter([Keys.sorted(key_hashes([], 1), [])])
+    for keys in groups:
+        ranked = [
+            heads_of(context, state.arrangement, step, ranking, keys)
+            for state, step, ranking in zip(spec.states, steps, rankings, strict=True)
+        ]
+        for each, first in zip(kept, ranked, strict=True):
+            each.found(first)
+        yield from _of_groups(context, spec.of, ranked, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Firsts:
+    """For groups and moments, a row and a column each: the first entry, -1 for none; what is wrong before it."""
+
+    ranked: Ranked
+    entry: Ints
+    negative: Bools
+
+    @staticmethod
+    def of(ranked: Ranked, at: Places) -> "_Firsts":
+        entry = np.full((ranked.groups, at.multiplicity.shape[1]), -1)
+        here, moment = np.nonzero((at.multiplicity > 0) & (at.before == 0))
+        entry[ranked.group[here], moment] = here
+        wrong = (at.multiplicity < 0) & (at.before == 0)
+        return _Firsts(ranked, entry, any_in_group(wrong, ranked.group, ranked.groups))
+
+    def values(self) -> Array:
+        """The values, group after group, NULL where there is no entry."""
+        entry = self.entry.ravel()
+        rows = np.append(self.ranked.first, 0)[entry]
+        return self.ranked.columns[-1].take(pa.array(rows, mask=entry < 0))
+
+
+def _of_groups(context: StepContext, of: Extremes, ranked: Sequence[Ranked], keys: Keys) -> Iterator[Updates]:
+    moments = np.unique(np.concatenate([moments_of(r, context.lower) for r in ranked]))
+    begins = context.is_hydration
+    for at in zip(*(places(r, moments) for r in ranked), strict=True):
+        firsts = [_Firsts.of(r, p) for r, p in zip(ranked, at, strict=True)]
+        states = _succession(at[0].moments, len(keys.hashes))
+        exists = firsts[0].entry.ravel() >= 0
+        failures = [(NEGATIVE, e.expression, firsts[of.values.index(e.value)].negative.ravel()) for e in of.extremes]
+        failures += [(NEGATIVE, _ROWS, (f.entry.ravel() >= 0) != exists) for f in firsts[1:]]
+        error, errors = first_failure(failures, len(exists))
+        if not of.key:
+            exists = exists | ~(states.is_old & begins)
+        values = [f.values() for f in firsts]
+        shown = Shown(exists & (error == 0), error, errors, [values[of.values.index(e.value)] for e in of.extremes])
+        yield changes(states, shown, keys.columns, of.output_types)
+        begins = False
+
+
+def _succession(moments: Ints, groups: int) -> Succession:
+    """Group after group: as it was before the moments, and at each of them."""
+    columns = 1 + len(moments)
+    return Succession(
+        np.repeat(np.arange(groups), columns),
+        np.tile(np.append(0, moments), groups),
+        np.tile(np.arange(columns) == 0, groups),
+    )

@@ -1,0 +1,107 @@
+"""Who stands at which place: the multiplicities of ranked rows from one time to the next, and the places they take.
+
+    entry        at first   5   7        places of an offset of 1 and a limit of 2: the 2nd and the 3rd
+    (a, 1)              1   0   0
+    (a, 4)              1   1   3        ──>   at first: (a, 4) and one of (a, 6); from 5 on: two of (a, 6), ...
+    (a, 6)              2   2   2
+
+A row of multiplicity n takes n places, and is shown as often as they lie between offset and offset + limit. What has a
+multiplicity below zero takes none: that its group is in error can be told only where it stands before the last place.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidemark_replica.arrangement.errors import DiffOverflow
+from tidemark_replica.arrangement.rows.updates import Bools, Ints
+from tidemark_replica.arrangement.spines.first_rows_reader import Certain, Ranked
+
+MOMENTS = 16
+"""How many times are looked at side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Rows are entries; column 0 is before the first of `moments`, then comes a column for each."""
+
+    moments: Ints
+    multiplicity: Ints
+    upto: Ints
+    """How many places are taken by the group's entries up to this one, itself included."""
+
+    @property
+    def before(self) -> Ints:
+        """How many places are taken by the group's entries before this one."""
+        return self.upto - np.maximum(self.multiplicity, 0)
+
+    def shown(self, offset: int, end: int) -> Ints:
+        """How often each entry stands at a place from `offset` (counted from 0) on, and before `end`."""
+        return np.clip(self.upto, offset, end) - np.clip(self.before, offset, end)
+
+
+def moments_of(ranked: Ranked, lower: int) -> Ints:
+    """The step's first time, and every later one at which an entry changes."""
+    return np.unique(np.append(ranked.times[ranked.times > lower], lower))
+
+
+def places(ranked: Ranked, moments: Ints) -> Iterator[Places]:
+    """The places at all moments, some of them at a time; all but the first begin where the one before ended."""
+    for at in range(0, len(moments), MOMENTS):
+        yield _places(ranked, moments[at : at + MOMENTS])
+
+
+def settled(ranked: Ranked, lower: int, end: int) -> Bools:
+    """For every group, whether it is certain at every time who stands at the places before `end`."""
+    result = np.ones(ranked.groups, np.bool_)
+    for i, at in enumerate(places(ranked, moments_of(ranked, lower))):
+        result &= ranked.now.whole | (_taken(at.upto[:, 1:], ranked, ranked.now) >= end).all(axis=1)
+        if i == 0:
+            result &= ranked.before.whole | (_taken(at.upto[:, :1], ranked, ranked.before) >= end).all(axis=1)
+    return result
+
+
+def _taken(upto: Ints, ranked: Ranked, certain: Certain) -> Ints:
+    """For every group the places taken by the entries before its horizon."""
+    groups = np.arange(ranked.groups)
+    ends = np.minimum(certain.horizon, np.searchsorted(ranked.group, groups, "right"))
+    some = np.flatnonzero(ends > np.searchsorted(ranked.group, groups))
+    result = np.zeros((ranked.groups, upto.shape[1]), np.int64)
+    result[some] = upto[ends[some] - 1]
+    return result
+
+
+def _group_begins(group: Ints) -> Ints:
+    """Where each group begins, in entries ascending by group."""
+    return np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+
+
+def steps(values: Ints) -> Ints:
+    """From each column to the next, by how much it changes."""
+    return values[:, 1:] - values[:, :-1]
+
+
+def any_in_group(mask: Bools, group: Ints, groups: int) -> Bools:
+    """For every group and column, whether the mask holds in one of the group's entries."""
+    result = np.zeros((groups, mask.shape[1]), np.bool_)
+    if len(group):
+        begins = _group_begins(group)
+        result[group[begins]] = np.logical_or.reduceat(mask, begins, axis=0)
+    return result
+
+
+def _places(ranked: Ranked, moments: Ints) -> Places:
+    entries = len(ranked.group)
+    column = np.where(ranked.times < moments[0], 0, np.searchsorted(moments, ranked.times) + 1)
+    now = np.flatnonzero(column <= len(moments))
+    if float(np.abs(ranked.diffs.astype(np.float64)).sum()) >= 2.0**62:
+        raise DiffOverflow("the multiplicities of the rows of some groups add up to more than 62 bits")
+    multiplicity = np.zeros((entries, len(moments) + 1), np.int64)
+    np.add.at(multiplicity, (ranked.entry[now], column[now]), ranked.diffs[now])
+    np.cumsum(multiplicity, axis=1, out=multiplicity)
+    upto = np.cumsum(np.maximum(multiplicity, 0), axis=0)
+    begins = _group_begins(ranked.group)
+    base = np.zeros((len(begins), len(moments) + 1), np.int64)
+    base[1:] = upto[begins[1:] - 1]
+    return Places(moments, multiplicity, upto - np.repeat(base, np.diff(np.append(begins, entries)), axis=0))

@@ -1,0 +1,25 @@
+"""What is kept so that the first rows of groups can be found: all rows, or only those that can ever be first.
+
+    whole        every row, sorted by value                                   the default
+    growing      the first rows alone                                         where rows are only ever added
+    tournament   every row, in small parts; their first rows, in larger ones; and so on
+
+A kernel adds its input, asks for the errors that this brought to light, reads heads over `segments` beside the
+arrangement, reports what it `found`, and commits.
+"""
+
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.kernels.ranking.ranking import Ranking
+from tidemark_replica.kernels.ranking.state.full import Whole
+from tidemark_replica.kernels.ranking.state.interface import Kept, State
+from tidemark_replica.kernels.ranking.state.monotonic import Growing
+from tidemark_replica.kernels.ranking.state.tournament import Tournament, stage_ranking
+
+__all__ = ["Kept", "State", "keep", "stage_ranking"]
+
+
+def keep(context: StepContext, state: State, ranking: Ranking) -> Kept:
+    """The state of a ranking in this step."""
+    if state.grows:
+        return Growing(context, state, ranking)
+    return Tournament(context, state, ranking) if state.stages else Whole(context, state, ranking)

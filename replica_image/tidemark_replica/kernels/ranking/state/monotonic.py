@@ -1,0 +1,99 @@
+"""The first rows alone: all that must be kept where rows are only ever added.
+
+    chunk ──its own first rows──> scratch ─┐
+                                           ├──first rows──> what changed: to the arrangement, and out
+                        the arrangement ───┘
+
+A row that is not among the first ones, in its chunk or beside what is kept, can never become one. So a chunk is thinned
+before it is written, unless what it adds may be taken back in another chunk: where `must_consolidate` says so, and at
+hydration, since a snapshot may still hold what cancels. What is kept is offset + limit rows per group.
+
+A row that goes all the same is an error for ever, NON_MONOTONIC_INPUT: the rows that would have moved up are forgotten.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batches.batch import Segment
+from tidemark_replica.arrangement.rows.grouping import group_rows
+from tidemark_replica.arrangement.rows.layout import file_hashes
+from tidemark_replica.arrangement.rows.updates import Updates, make_updates, split_errors
+from tidemark_replica.arrangement.spines.first_rows_reader import Ranked, rank
+from tidemark_replica.arrangement.spines.spine import RANGE_ROWS
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.ranking.first_rows import changes
+from tidemark_replica.kernels.ranking.ranking import Ranking, by_value, check_state
+from tidemark_replica.kernels.ranking.state.interface import State
+from tidemark_replica.values.error_text import error_text
+
+SHRINKS = "NON_MONOTONIC_INPUT"
+
+
+class Growing:
+    """Of each group the rows down to the ranking's last place are kept."""
+
+    def __init__(self, context: StepContext, state: State, ranking: Ranking) -> None:
+        check_state(context, state.arrangement, ranking.layout)
+        self._context, self._consolidates = context, state.must_consolidate or context.is_hydration
+        self._ranking = replace(ranking, offset=0)
+        self._step = StepRuns(context, state.arrangement)
+        self._kept = StepRuns(context, state.arrangement)
+        self._gone: list[Updates] = []
+        self._pending: list[Updates] = []
+
+    def add(self, oks: Updates) -> None:
+        rows = by_value(oks, self._ranking.layout)
+        if not self._consolidates:
+            self._look_for_retractions(rows)
+            rows = self._thinned(rows)
+        self._step.add(rows)
+
+    def finish(self) -> Iterator[Updates]:
+        if self._consolidates:
+            for rows in self._step.consolidated(RANGE_ROWS):
+                self._look_for_retractions(rows)
+        yield from self._gone
+
+    def segments(self) -> list[Segment]:
+        return list(self._step.segments())
+
+    def found(self, ranked: Ranked) -> None:
+        self._pending += [split_errors(c)[0] for c in changes(ranked, self._ranking, self._context.lower)]
+        if sum(c.num_rows for c in self._pending) >= self._context.chunk_rows:
+            self._keep_pending()
+
+    def commit(self) -> None:
+        self._keep_pending()
+        self._step.discard()
+        self._kept.commit()
+
+    def _keep_pending(self) -> None:
+        if self._pending:
+            self._kept.add(by_value(pa.concat_batches(self._pending), self._ranking.layout))
+        self._pending = []
+
+    def _thinned(self, rows: Any) -> Any:
+        """Of a chunk the changes of its first rows, as if there were nothing else."""
+        layout = self._ranking.layout
+        groups = group_rows(file_hashes(rows), [rows.column(1 + k) for k in layout.key])
+        ranked = rank(rows, groups.ids(), layout, len(groups.starts))
+        parts = [split_errors(c)[0] for c in changes(ranked, self._ranking, self._context.lower)]
+        return by_value(pa.concat_batches(parts), layout) if parts else layout.empty
+
+    def _look_for_retractions(self, rows: Any) -> None:
+        """An errs row for every row that goes, consolidated rows given."""
+        layout = self._ranking.layout
+        diffs = np.asarray(rows.column(layout.weights[0]).to_numpy())
+        negative = np.flatnonzero(diffs < 0)
+        if len(negative):
+            times, which = np.unique(np.asarray(rows.column(layout.time).to_numpy())[negative], return_inverse=True)
+            counts = np.zeros(len(times), np.int64)
+            np.subtract.at(counts, which, diffs[negative])
+            texts = pa.array([error_text(SHRINKS, "top-k")] * len(times), pa.string())
+            nulls = [pa.nulls(len(times), t) for t in layout.types]
+            self._gone.append(make_updates(nulls, times, counts, texts))

@@ -1,0 +1,159 @@
+"""Any kernel inside a loop: what it gives for the iterations, as it would for times.
+
+Inside a loop a row carries the iteration from which on it is there. For one group the right output at one time is a
+function of the group's rows and their iterations: the kernel over the rows with iterations up to i, for every i. That
+is what the kernel gives on an empty state when it takes iterations for times. So a touched group is evaluated twice:
+
+    rows before   (a) i=0 +1             ──kernel──>  (a, 1) i=0 +1                        ┐
+    rows now      (a) i=0 +1, i=3 +1     ──kernel──>  (a, 1) i=0 +1, i=3 -1, (a, 2) i=3 +1 ┘  the difference goes on
+
+State: the input's rows with their iterations, arranged by group. Cost: the groups that a round touches, each read
+whole. Errs rows of the input pass through.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batches.key_lookup import Keys
+from tidemark_replica.arrangement.rows.columns import take
+from tidemark_replica.arrangement.rows.consolidate import consolidate
+from tidemark_replica.arrangement.rows.grouping import group_rows
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
+from tidemark_replica.arrangement.rows.task_share import WHOLE
+from tidemark_replica.arrangement.rows.updates import (
+    Ints,
+    Updates,
+    as_error_rows,
+    check_updates,
+    diffs,
+    errors,
+    make_updates,
+    rechunk,
+    row_columns,
+    split_errors,
+    times,
+)
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.arrange import sorted_rows
+
+RANGE_ROWS = 1 << 16
+"""How many rows of a round are looked at at a time."""
+
+END = 2**62
+"""Beyond every iteration."""
+
+Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
+
+
+@dataclass(frozen=True)
+class IteratedSpec:
+    """A kernel's spec, and in the place of its own state (`inner_layouts`) an arrangement of its input."""
+
+    state: ArrangementId
+    types: tuple[pa.DataType, ...]
+    """The inner kernel's input, without the iteration, which is the last column of this one's."""
+    key: tuple[int, ...]
+    inner: Any
+    inner_layouts: tuple[tuple[ArrangementId, Layout], ...]
+
+    @property
+    def layout(self) -> Layout:
+        """How the input is kept: by group, with its iterations."""
+        return Layout.of_rows((*self.types, pa.int64()), self.key)
+
+
+def iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates], run: Run) -> Iterator[Updates]:
+    """The inner kernel's output, the iteration its last column; `run` is the inner kernel."""
+    runs = StepRuns(context, spec.state)
+    inner = _Inner(context, spec, run)
+    for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
+        check_updates(chunk, spec.layout.types, context.lower, context.upper)
+        oks, errs = split_errors(chunk)
+        if errs.num_rows:
+            yield inner.pass_on(errs)
+        if oks.num_rows:
+            runs.add(sorted_rows(consolidate(oks), spec.layout))
+    yield from _evaluated(context, spec, runs, inner)
+    runs.commit()
+
+
+def _evaluated(context: StepContext, spec: IteratedSpec, runs: StepRuns, inner: "_Inner") -> Iterator[Updates]:
+    ranges = runs.consolidated(RANGE_ROWS)
+    if context.is_hydration:  # an aggregate without a key has a row also for an empty input
+        empty = pa.RecordBatch.from_pylist([], schema=spec.layout.schema)
+        ranges = chain([next(ranges, empty)], ranges)
+    for rows in ranges:
+        before, now = _contents(context, spec, rows)
+        # At hydration nothing has been shown yet, not even that row.
+        changed = inner.difference(None if context.is_hydration else before, now)
+        if changed.num_rows:
+            yield changed
+
+
+def _contents(context: StepContext, spec: IteratedSpec, rows: Any) -> tuple[Updates, Updates]:
+    """All that the groups in `rows` (a round's, ascending by hash) hold, before the round and with it."""
+    layout = spec.layout
+    columns = [rows.column(1 + k) for k in layout.key]
+    hashes = file_hashes(rows)
+    groups = group_rows(hashes, columns)
+    keys = Keys.sorted(hashes[groups.first], take(columns, groups.first))
+    stored = [hits.stored for hits in context.trace(spec.state).probe(keys)]
+    before = pa.concat_batches([rows.slice(0, 0), *stored])
+    return _as_updates(before, layout), _as_updates(pa.concat_batches([before, rows]), layout)
+
+
+def _as_updates(rows: Any, layout: Layout) -> Updates:
+    weights = np.asarray(rows.column(layout.weights[0]).to_numpy())
+    return make_updates(rows.columns[1 : layout.time], np.zeros(len(weights), np.int64), weights)
+
+
+class _Inner:
+    """The inner kernel, on an empty state each time it runs; what it writes on the way goes at once."""
+
+    def __init__(self, context: StepContext, spec: IteratedSpec, run: Run) -> None:
+        self._context, self._spec, self._run = context, spec, run
+        self._manifests = {a: Manifest.empty(a, layout, 0) for a, layout in spec.inner_layouts}
+
+    def pass_on(self, errs: Updates) -> Updates:
+        """Errs rows as the inner kernel passes them on: of its output's columns."""
+        made = pa.concat_batches(list(self._over(as_error_rows(errs, self._spec.types))))
+        return self._at_this_time(split_errors(made)[1])
+
+    def difference(self, before: Updates | None, now: Updates) -> Updates:
+        """What the output for `now` has more than that for `before`."""
+        made = list(self._over(_by_iteration(now)))
+        for batch in self._over(_by_iteration(before)) if before is not None else ():
+            made.append(make_updates(row_columns(batch), times(batch), -diffs(batch), errors(batch)))
+        if not made:
+            return make_updates([], np.empty(0, np.int64), np.empty(0, np.int64))
+        return self._at_this_time(consolidate(pa.concat_batches(made)))
+
+    def _over(self, updates: Updates) -> Iterator[Updates]:
+        context = self._context
+        writer = context.writer.apart()
+        inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, share=WHOLE)
+        inner = replace(inner, manifests=self._manifests, writer=writer)
+        yield from self._run(inner, self._spec.inner, [updates])
+        for refs in writer.written.values():
+            for ref in refs:
+                writer.discard(ref)
+
+    def _at_this_time(self, output: Updates) -> Updates:
+        """The inner kernel's times are iterations."""
+        errs = errors(output)
+        iteration = pa.array(times(output), mask=np.asarray(errs.is_valid()))
+        now = np.full(output.num_rows, self._context.lower)
+        return make_updates([*row_columns(output), iteration], now, diffs(output), errs)
+
+
+def _by_iteration(updates: Updates) -> Updates:
+    *columns, iteration = row_columns(updates)
+    at: Ints = np.asarray(iteration.to_numpy())
+    return make_updates(columns, at, diffs(updates))

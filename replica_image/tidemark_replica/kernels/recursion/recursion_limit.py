@@ -1,0 +1,77 @@
+"""A loop's limit: an error as long as the last iteration that is allowed still changes something.
+
+    limit 3     (a) i=1 +1, (b) i=2 +1      ──>  the input, and an error for b       what is new in iteration 2, the
+                (b) i=2 -1                  ──>  the input, and the error goes       third, would go into a fourth
+
+State: the rows of the last iteration. Cost: the delta, and a look-up of those. The input passes through as it is.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batches.key_lookup import Keys
+from tidemark_replica.arrangement.rows.columns import take
+from tidemark_replica.arrangement.rows.consolidate import consolidate
+from tidemark_replica.arrangement.rows.grouping import group_rows
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
+from tidemark_replica.arrangement.rows.updates import Ints, Updates, make_updates, rechunk, row_columns, split_errors
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.arrange import sorted_rows
+from tidemark_replica.values.error_text import error_text
+
+RECURSION_LIMIT = "RECURSION_LIMIT_EXCEEDED"
+RANGE_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class AtLimitSpec:
+    """The input's columns, of which the last is the iteration, and the last iteration that is allowed."""
+
+    state: ArrangementId
+    types: tuple[pa.DataType, ...]
+    last: int
+    expression: str
+    """What the error says of the recursion."""
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of_rows(self.types, range(len(self.types)))
+
+
+def at_limit(context: StepContext, spec: AtLimitSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    """The input, and an error for every row that is there from the last iteration on, or later."""
+    runs = StepRuns(context, spec.state)
+    for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
+        yield chunk
+        oks, _ = split_errors(chunk)
+        late = oks.filter(pa.array(np.asarray(row_columns(oks)[-1].to_numpy()) >= spec.last))
+        if late.num_rows:
+            runs.add(sorted_rows(consolidate(late), spec.layout))
+    for rows in runs.consolidated(RANGE_ROWS):
+        yield _errors(context, spec, rows)
+    runs.commit()
+
+
+def _errors(context: StepContext, spec: AtLimitSpec, rows: Any) -> Updates:
+    """An error comes with a row's first multiplicity that is not zero, and goes with its last."""
+    layout = spec.layout
+    columns = [rows.column(1 + k) for k in layout.key]
+    groups = group_rows(file_hashes(rows), columns)
+    keys = Keys.sorted(file_hashes(rows)[groups.first], take(columns, groups.first))
+    before = np.zeros(len(groups.starts), np.int64)
+    for hits in context.trace(spec.state).probe(keys, columns=[layout.weights[0]]):
+        np.add.at(before, hits.delta, np.asarray(hits.stored.column(0).to_numpy()))
+    now = before.copy()
+    np.add.at(now, groups.ids(), np.asarray(rows.column(layout.weights[0]).to_numpy()))
+    diff: Ints = (now != 0).astype(np.int64) - (before != 0).astype(np.int64)
+    changed = diff[diff != 0]
+    text = error_text(RECURSION_LIMIT, spec.expression)
+    nulls = [pa.nulls(len(changed), t) for t in spec.types]
+    error = pa.array([text] * len(changed), pa.string())
+    return make_updates(nulls, np.full(len(changed), context.lower), changed, error)

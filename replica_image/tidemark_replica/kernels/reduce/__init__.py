@@ -1,0 +1,1 @@
+"""The kernels of aggregates that are sums of contributions."""

@@ -1,0 +1,117 @@
+"""From sums to output: every touched group is read at every touched time, and emits what changed.
+
+    group a:   old state ──+ delta at 5──> state ──+ delta at 7──> state          one column of `states` each
+                   │                         │                       │
+                  (a,1)        differ?     (a,2)       differ?     (a,2)
+                               (a,1) 5 -1               no: nothing
+                               (a,2) 5 +1
+
+A state shows a row, nothing (no rows in the group), or an error: a negative count, sums that are left over without a
+row, an overflow. Errors come and go as rows do, so repaired data repairs the view.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.rows.columns import equal_at, take
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints, Updates, make_updates
+from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.aggregates import NEGATIVE, NOT_EMPTY, Floating
+from tidemark_replica.values.error_text import error_text
+
+_ROWS = "count(*)"
+
+
+@dataclass(frozen=True, slots=True)
+class Succession:
+    """Successive states of groups, side by side: each group's old one, then one per touched time."""
+
+    group: Ints
+    time: Ints
+    """When the state begins; meaningless for old ones."""
+    is_old: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class States(Succession):
+    """States that are sums."""
+
+    sums: Ints
+    """(accumulator column, state)"""
+    floats: tuple[Floating, ...]
+    """For each aggregate, its float digits in every state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What every state shows."""
+
+    row: Bools
+    error: Ints
+    """Index into `errors`; 0: none. A state in error shows no row."""
+    errors: list[str | None]
+    values: list[Array]
+
+
+def show(states: States, shape: Shape, always: Bools) -> Shown:
+    """Read the states; `always` says which show their row even when the group has none (aggregates without a key)."""
+    rows = states.sums[0]
+    failures = [(NEGATIVE, _ROWS, rows < 0), (NOT_EMPTY, _ROWS, (rows == 0) & _left_over(states))]
+    values = []
+    for i, (kept, where) in enumerate(zip(shape.accumulators, shape.columns, strict=True)):
+        state, expression = list(states.sums[where.start : where.stop]), shape.aggregates[i].expression
+        if state:
+            failures.append((NEGATIVE, expression, (state[0] < 0) | (state[0] > rows)))
+        reading = kept.read(rows, state, states.floats[i])
+        failures += [(code, expression, mask) for code, mask in reading.failures]
+        values.append(reading.values)
+    error, errors = first_failure(failures, len(rows))
+    return Shown((error == 0) & (always | (rows > 0)), error, errors, values)
+
+
+def changes(states: Succession, shown: Shown, keys: Sequence[Array], output_types: Sequence[pa.DataType]) -> Updates:
+    """Where a state shows something else than the one before it: the old taken back, the new put in."""
+    after = np.flatnonzero(~states.is_old)
+    after = after[_differ(shown, after - 1, after)]
+    state = np.concatenate([after - 1, after])
+    time = np.tile(states.time[after], 2)
+    diff = np.repeat(np.array([-1, 1]), len(after))
+    row = np.flatnonzero(shown.row[state])
+    columns = [*take(keys, states.group[state[row]]), *take(shown.values, state[row])]
+    rows = make_updates(columns, time[row], diff[row])
+    failing = np.flatnonzero(shown.error[state])
+    if len(failing) == 0:
+        return rows
+    errors = pa.array(shown.errors, pa.string()).take(pa.array(shown.error[state[failing]]))
+    nulls = [pa.nulls(len(failing), t) for t in output_types]
+    return pa.concat_batches([rows, make_updates(nulls, time[failing], diff[failing], errors)])
+
+
+def _differ(shown: Shown, before: Ints, after: Ints) -> Bools:
+    differ = (shown.row[before] != shown.row[after]) | (shown.error[before] != shown.error[after])
+    both = np.flatnonzero(~differ & shown.row[after])
+    differ[both] = ~equal_at(shown.values, before[both], shown.values, after[both])
+    return np.asarray(differ)
+
+
+def _left_over(states: States) -> Bools:
+    left = states.sums[1:].any(axis=0)
+    for floating in chain.from_iterable(states.floats):
+        if floating is not None:
+            left |= floating.digits.any(axis=0)
+    return np.asarray(left)
+
+
+def first_failure(failures: Sequence[tuple[str, str, Bools]], states: int) -> tuple[Ints, list[str | None]]:
+    """Per state the number of the first failure that applies (0: none), and their texts."""
+    error = np.zeros(states, np.int64)
+    errors: list[str | None] = [None]
+    for code, expression, mask in failures:
+        if mask.any():
+            error[mask & (error == 0)] = len(errors)
+            errors.append(error_text(code, expression))
+    return error, errors

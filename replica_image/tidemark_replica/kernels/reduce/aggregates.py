@@ -1,0 +1,259 @@
+"""Aggregates that are sums of contributions: what each row adds to a group's state, and how the state is read.
+
+    count(x), any   [k]                     k: rows where x is not NULL (and the filter is true)
+    sum, avg        [k, digits ...]         integers and decimals: exact digits (`numbers`)
+    sum, avg        [k, nan, +inf, -inf]    floats; their digits are kept sparsely, in slots of their own
+    stddev, covar   in `moments.py`
+
+Results are Spark's in ANSI mode: sum(integers) is a bigint, sum(decimal(p,s)) a decimal(p+10,s), and overflow is an
+error; avg(decimal) as in `numbers.averages`; avg(integers) is the exact sum, as a double, over the count (Spark adds up
+doubles: the same while sums stay below 2^53); float sums are correctly rounded (Spark's depend on the order).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.numbers import MAX_ROWS, averages, digits, floats, small
+from tidemark_replica.arrangement.rows.columns import fixed, validity
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
+
+NEGATIVE = "NEGATIVE_MULTIPLICITY"
+NOT_EMPTY = "ACCUMULATION_NOT_ZERO"
+TOO_MANY = "TOO_MANY_ROWS"
+OVERFLOW = "ARITHMETIC_OVERFLOW"
+OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
+
+ANY = "any"
+"""The function that says whether a row passes the filter at all."""
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """`function` (count, sum, avg, a variance, any) over a column of the input; no argument: over the rows."""
+
+    function: str
+    argument: int | None
+    expression: str
+    """Its SQL text: what an error row says."""
+    filter: int | None = None
+    """A boolean column: rows where it is not true are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatState:
+    """Digits of floats, or of their squares, in many states: row i stands at position `first` + i (numbers.floats)."""
+
+    first: int
+    digits: Ints
+
+
+Split = Callable[[Array], floats.SplitDoubles]
+Floating = Sequence[FloatState | None]
+"""For each of an accumulator's splits its digits; None: there are none but zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An aggregate's values in many states, and where which error takes their place."""
+
+    values: Array
+    failures: tuple[tuple[str, Bools], ...] = ()
+
+
+class Accumulator(Protocol):
+    """How one aggregate is kept."""
+
+    @property
+    def width(self) -> int:
+        """Its int64 columns. If there are any, the first counts the rows that take part."""
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """What digits it keeps of every value besides, in slots of their own."""
+
+    @property
+    def type(self) -> pa.DataType:
+        """The result's type."""
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        """Row by row what is added to the columns; `weights` are diffs, 0 for rows that take no part."""
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        """The values in states of `rows` rows whose columns are `state`."""
+
+
+@dataclass(frozen=True)
+class CountRows:
+    """count(*): the group's row count, which is kept anyway."""
+
+    width: int = 0
+    splits: tuple[Split, ...] = ()
+    type: pa.DataType = pa.int64()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return []
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        return Reading(pa.array(rows))
+
+
+@dataclass(frozen=True)
+class CountValues:
+    """count(x), or count(*) with a filter."""
+
+    width: int = 1
+    splits: tuple[Split, ...] = ()
+    type: pa.DataType = pa.int64()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        return Reading(pa.array(state[0]))
+
+
+@dataclass(frozen=True)
+class AnyRow:
+    """Whether there is a row that passes the filter."""
+
+    width: int = 1
+    splits: tuple[Split, ...] = ()
+    type: pa.DataType = pa.bool_()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        return Reading(pa.array(state[0] > 0))
+
+
+@dataclass(frozen=True)
+class IntegerSum:
+    """sum and avg of integers."""
+
+    average: bool
+    type: pa.DataType
+    width: int = 3
+    splits: tuple[Split, ...] = ()
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights, *(d * weights for d in digits.of_int64(fixed(column).astype(np.int64)))]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        counts, valid = state[0], state[0] != 0
+        crowded = (TOO_MANY, rows > MAX_ROWS)
+        if self.average:
+            total = floats.to_double(state[1:], 0)
+            return Reading(nullable(total / np.where(valid, counts, 1), valid), (crowded,))
+        if (sums := small.total(np.asarray(state[1:]))) is not None:
+            return Reading(nullable(sums, valid), (crowded,))
+        value, fits = digits.to_int64(digits.carry(state[1:], 3))
+        return Reading(nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
+
+
+@dataclass(frozen=True)
+class DecimalSum:
+    """sum and avg of decimal(precision, scale)."""
+
+    average: bool
+    type: pa.DataType
+    precision: int
+    scale: int
+    splits: tuple[Split, ...] = ()
+
+    @property
+    def width(self) -> int:
+        return 1 + digits.decimal_digits(self.precision)
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        return [weights, *(d * weights for d in digits.of_decimal(column))]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        crowded = rows > MAX_ROWS
+        if (reading := self._small(crowded, state)) is not None:
+            return reading
+        counts, valid = state[0], state[0] != 0
+        carried = digits.carry(state[1:], 5)
+        values, fits = digits.to_decimal(carried, min(self.precision + 10, 38), self.scale, valid)
+        failures = ((TOO_MANY, crowded), (OVERFLOW, ~fits))
+        if not self.average:
+            return Reading(values, failures)
+        valid = valid & ~crowded & (counts > 0)
+        values, fits = averages.decimal_average(
+            carried, counts, self.scale, self.type.precision, self.type.scale, valid
+        )
+        return Reading(values, (*failures, (OUT_OF_RANGE, ~fits)))
+
+    def _small(self, crowded: Bools, state: Sequence[Ints]) -> Reading | None:
+        """The same where no sum needs more than 64 bits."""
+        total, counts = small.total(np.asarray(state[1:])), state[0]
+        if total is None:
+            return None
+        if not self.average:
+            made = small.decimals(total, min(self.precision + 10, 38), self.scale, counts != 0)
+        else:
+            valid = ~crowded & (counts > 0)
+            found = small.averages(total, counts, self.scale, self.type.precision, self.type.scale, valid)
+            if found is None:
+                return None
+            made = found
+        values, fits = made
+        failures = [] if fits is None else [(OUT_OF_RANGE if self.average else OVERFLOW, ~fits)]
+        return Reading(values, ((TOO_MANY, crowded), *failures))
+
+
+def as_doubles(column: Array) -> floats.Doubles:
+    """A float column's values as doubles, a copy."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN, perhaps under a NULL
+        return np.asarray(fixed(column).astype(np.float64))
+
+
+def split_values(column: Array) -> floats.SplitDoubles:
+    """The digits of a float column's values."""
+    return floats.split(as_doubles(column))
+
+
+@dataclass(frozen=True)
+class FloatSum:
+    """sum and avg of floats and doubles."""
+
+    average: bool
+    type: pa.DataType = pa.float64()
+    width: int = 4
+    splits: tuple[Split, ...] = (split_values,)
+
+    def contributions(self, column: Array, weights: Ints) -> list[Ints]:
+        values = as_doubles(column)
+        specials = np.isnan(values), values == np.inf, values == -np.inf
+        return [weights, *(np.where(s, weights, 0) for s in specials)]
+
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+        counts, valid = state[0], state[0] != 0
+        finite = np.zeros(len(counts))
+        if (found := floating[0]) is not None:
+            finite = floats.to_double(list(found.digits), 32 * found.first + floats.LEAST_EXPONENT)
+        total = floats.with_specials(finite, *state[1:])
+        if self.average:
+            total = total / np.where(valid, counts, 1)
+        return Reading(nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
+
+
+def weights_of(aggregate: Aggregate, columns: Sequence[Array], diffs: Ints) -> Ints:
+    """The rows' diffs, 0 where the argument is NULL or the filter not true."""
+    weights = diffs
+    if aggregate.argument is not None:
+        valid = validity(columns[aggregate.argument])
+        weights = weights if valid is None else np.where(valid, weights, 0)
+    if aggregate.filter is not None:
+        mask = columns[aggregate.filter]
+        passed, valid = fixed(mask) != 0, validity(mask)
+        weights = np.where(passed if valid is None else passed & valid, weights, 0)
+    return weights
+
+
+def nullable(values: np.ndarray, valid: Bools) -> Array:
+    return pa.array(values) if valid.all() else pa.array(values, mask=~valid)

@@ -1,0 +1,72 @@
+"""Threshold: the rows of positive multiplicity, as often as they are there.
+
+    (a) 5 +2                                  (a) 5 +2
+    (b) 5 -1          multiplicity > 0        (a) 7 -2         -1 shows nothing, and so does 0
+    (a) 7 -3          ───────────────>        (a) 9 +1
+    (a) 9 +2
+
+State: one count per row. Cost: the delta, and a look-up of the rows it touches.
+
+A multiplicity below zero is no error here: it is what EXCEPT ALL leaves behind, left minus right, and showing nothing
+for it is what the operator is for. Errs rows of the input pass through.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.errors import MalformedUpdates
+from tidemark_replica.arrangement.rows.columns import take
+from tidemark_replica.arrangement.rows.updates import Array, Updates, make_updates
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.arrangement.step_runs import StepRuns
+from tidemark_replica.kernels.kernel_input import take_in
+from tidemark_replica.kernels.reduce.accumulate import Shape, accumulate
+from tidemark_replica.kernels.reduce.accumulator_output import States
+from tidemark_replica.kernels.reduce.accumulator_states import follow
+
+RANGE_ROWS = 1 << 16
+"""How many rows of counts are looked at at a time."""
+
+
+@dataclass(frozen=True)
+class ThresholdSpec:
+    """The input's columns, and the arrangement (of layout `counts_of(types).layout`) that counts its rows."""
+
+    state: ArrangementId
+    types: tuple[pa.DataType, ...]
+
+    @cached_property
+    def shape(self) -> Shape:
+        return counts_of(self.types)
+
+
+def counts_of(types: tuple[pa.DataType, ...]) -> Shape:
+    """How the state is kept: a count per distinct row."""
+    return Shape(types, tuple(range(len(types))), ())
+
+
+def threshold(context: StepContext, spec: ThresholdSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    """The changes of what is there more than zero times."""
+    if context.manifest(spec.state).layout != spec.shape.layout:
+        raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this threshold")
+    runs = StepRuns(context, spec.state)
+    yield from take_in(context, updates, spec.types, spec.types, lambda oks: runs.add(accumulate(oks, spec.shape)))
+    for rows in runs.consolidated(RANGE_ROWS):
+        changed = _changes(*follow(rows, spec.shape, context.trace(spec.state)))
+        if changed.num_rows:
+            yield changed
+    runs.commit()
+
+
+def _changes(states: States, rows: list[Array]) -> Updates:
+    """From each state of a row to the next, by how much its positive part changes."""
+    positive = np.maximum(states.sums[0], 0)
+    after = np.flatnonzero(~states.is_old)
+    diff = positive[after] - positive[after - 1]
+    after, diff = after[diff != 0], diff[diff != 0]
+    return make_updates(take(rows, states.group[after]), states.time[after], diff)

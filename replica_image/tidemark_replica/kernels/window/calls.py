@@ -1,0 +1,44 @@
+"""A call of a window function, and how values are picked from other places of a partition."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.rows.columns import validity
+from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
+from tidemark_replica.kernels.groups.group_versions import check_size
+from tidemark_replica.kernels.window.frames import Frame
+from tidemark_replica.kernels.window.partitions import Partitions
+
+
+@dataclass(frozen=True)
+class Call:
+    """One column: `function` over the row's columns `arguments`; its `parameters` are Python values."""
+
+    function: str
+    arguments: tuple[int, ...]
+    type: pa.DataType
+    expression: str
+    """Its text: what an error row says."""
+    frame: Frame | None = None
+    parameters: tuple[Any, ...] = ()
+    ignore_nulls: bool = False
+
+
+def valid_places(call: Call, partitions: Partitions) -> Bools:
+    """Where the argument counts: everywhere, unless NULLs are to be ignored."""
+    valid = validity(partitions.columns[call.arguments[0]]) if call.ignore_nulls else None
+    return np.ones(partitions.size, np.bool_) if valid is None else valid[partitions.row]
+
+
+def values_at(call: Call, partitions: Partitions, places: Ints, there: Bools) -> Array:
+    """The argument's values at other places; where there is none the default, that is the second argument or NULL."""
+    column = partitions.columns[call.arguments[0]]
+    rows = partitions.row[np.where(there, places, 0)]
+    check_size(column, rows, call.expression)
+    if len(call.arguments) == 1:
+        return column.take(pa.array(rows, mask=~there))
+    both = pa.concat_arrays([column, partitions.columns[call.arguments[1]]])
+    return both.take(pa.array(np.where(there, rows, len(column) + partitions.row)))

@@ -1,0 +1,83 @@
+"""Window functions: every row of a partition, and beside it what it sees of the others.
+
+    partition {(x, 3) twice, (y, 5)}      row_number   rank   lag(c0)   sum(c1) over the rows so far
+                                   x, 3       1          1     NULL       3
+                                   x, 3       2          1     x          6
+                                   y, 5       3          3     x          11
+
+A row that is there n times is n rows, each with its own number. Rows are in the window's order, ties broken by the
+whole row. State and cost are those of `groups/reevaluated_groups.py`: the whole partition is looked at again when one
+of its rows changes. A call that fails for a row (an overflowing sum) is an error in the place of the partition's rows.
+
+    window_places    row_number, rank, ntile, lag ...: a row's place, another place's value
+    window_frames    which places a frame has            window_values    what it shows
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.errors import UnsupportedType
+from tidemark_replica.arrangement.rows.columns import take
+from tidemark_replica.arrangement.rows.ordering import Order
+from tidemark_replica.arrangement.rows.updates import Bools
+from tidemark_replica.kernels.groups.group_versions import TooMuchAtOnce, Versions, check_size
+from tidemark_replica.kernels.groups.reevaluated_groups import Produced
+from tidemark_replica.kernels.reduce.aggregates import TOO_MANY, Reading
+from tidemark_replica.kernels.window.calls import Call
+from tidemark_replica.kernels.window.frames import frame_places
+from tidemark_replica.kernels.window.partitions import Partitions
+from tidemark_replica.kernels.window.positions import PLACED
+from tidemark_replica.kernels.window.values import framed, is_framed
+
+MAX_ROWS = 1 << 24
+"""A partition of more rows, each counted as often as it is there, is an error of the data: it must fit memory."""
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """The rows themselves, and a column per call."""
+
+    types: tuple[pa.DataType, ...]
+    order: tuple[Order, ...]
+    calls: tuple[Call, ...]
+
+    def __post_init__(self) -> None:
+        for call in self.calls:
+            if call.function not in PLACED and (call.frame is None or not is_framed(call, self.types)):
+                raise UnsupportedType(f"{call.expression}: no window function {call.function}")
+
+    @property
+    def output_types(self) -> list[pa.DataType]:
+        return [*self.types, *(c.type for c in self.calls)]
+
+    def __call__(self, versions: Versions) -> Produced:
+        rows = np.bincount(versions.version, versions.count, minlength=versions.size)
+        crowded = rows > MAX_ROWS
+        if rows[~crowded].sum() > 2 * MAX_ROWS:
+            raise TooMuchAtOnce("count(*)")
+        partitions = Partitions.of(versions.where(~crowded[versions.version]), self.order)
+        for column in partitions.columns:
+            check_size(column, partitions.row, "count(*)")
+        values, failures = [], [(TOO_MANY, "count(*)", crowded)]
+        for call in self.calls:
+            reading = _evaluate(call, partitions)
+            values.append(reading.values)
+            failures += [(c, call.expression, _of_versions(w, partitions, versions)) for c, w in reading.failures]
+        columns = [*take(partitions.columns, partitions.row), *values]
+        return Produced(partitions.version, columns, np.ones(partitions.size, np.int64), tuple(failures))
+
+
+def _evaluate(call: Call, partitions: Partitions) -> Reading:
+    if call.function in PLACED:
+        return Reading(PLACED[call.function](call, partitions))
+    assert call.frame is not None, "checked when the function was made"
+    return framed(call, partitions, *frame_places(call.frame, partitions))
+
+
+def _of_versions(places: Bools, partitions: Partitions, versions: Versions) -> Bools:
+    """The versions of which some place fails."""
+    result = np.zeros(versions.size, np.bool_)
+    result[partitions.version[places]] = True
+    return result

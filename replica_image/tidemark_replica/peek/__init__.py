@@ -1,0 +1,1 @@
+"""Peeks: from the command to the finished answer."""

@@ -1,0 +1,148 @@
+"""Peeks: waiting until their time is complete, then read on the pool, then answered exactly once.
+
+    Peek ──► waiting ──(upper > timestamp)──► reading ──► PeekRows | PeekError | PeekStashed
+                └────────── CancelPeek ──────────┴──────► PeekCanceled          client gone ──► nothing
+
+What was stashed is kept until CancelPeek, which is not answered then, or until the client goes. A target that is not
+here, or that has been compacted past the timestamp, is answered with an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tidemark_protocol.frontier import Frontier, meet
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.commands import Peek
+from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, PeekStashed, Response
+from tidemark_replica.events.jobs import Failed, Job, Outcome
+from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.result_stash import Stash, Stashed
+from tidemark_replica.render.errors import ResultTooLarge, ViewInError
+
+PEEKS_MAX = 10_000
+DEFAULT_MAX_RESULT_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Readable:
+    """What can be read of a target now: times at or beyond `since` and before `upper`."""
+
+    since: Frontier
+    upper: Frontier
+
+
+class PeekTargets(Protocol):
+    """Where peeks read."""
+
+    def readable(self, peek: Peek) -> Readable | str | None:
+        """What can be read, or why nothing can; None while that is not known yet."""
+
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
+        """Starts reading on a pool."""
+
+    def forget(self, peek: Peek) -> None:
+        """The peek has been answered or dropped."""
+
+
+@dataclass
+class _Pending:
+    """`admitted`: its time was readable when it was first looked at; since then it is held."""
+
+    peek: Peek
+    admitted: bool = False
+    job: Job | None = None
+    came: float = field(default_factory=time.monotonic)
+
+
+class Peeks:
+    """By uuid. Everything that is in here is still owed an answer."""
+
+    def __init__(
+        self,
+        send: Callable[[Response], None],
+        targets: PeekTargets,
+        stash: Stash,
+        answered: Callable[[object, float], None] = lambda result, seconds: None,
+    ) -> None:
+        """`answered` is told of every answer, and how long it took."""
+        self._send, self._targets, self._answered, self._stash = send, targets, answered, stash
+        self._pending: dict[str, _Pending] = {}
+        self.limits = Limits(DEFAULT_MAX_RESULT_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def add(self, peek: Peek) -> None:
+        if peek.uuid in self._pending:
+            return
+        pending = self._pending[peek.uuid] = _Pending(peek)
+        if len(self._pending) > PEEKS_MAX:
+            self._answer(pending, PeekError(f"more than {PEEKS_MAX} peeks wait on this replica; try again later"))
+        else:
+            self._try(pending)
+
+    def cancel(self, uuid: str) -> None:
+        if pending := self._pending.get(uuid):
+            self._answer(pending, PeekCanceled())
+        else:
+            self._stash.drop(uuid)
+
+    def drop_all(self) -> None:
+        """The client is gone: no one is owed anything."""
+        for pending in list(self._pending.values()):
+            self._end(pending)
+        self._stash.clear()
+
+    def maintain(self) -> None:
+        for pending in list(self._pending.values()):
+            if pending.job is None:
+                self._try(pending)
+
+    def hold(self, id: GlobalId) -> Frontier:
+        """The earliest time that a peek still needs of this index; empty if none does."""
+        peeks = (p.peek for p in self._pending.values() if p.admitted)
+        return meet(Frontier.at(p.timestamp) for p in peeks if p.target.id == id)
+
+    def _try(self, pending: _Pending) -> None:
+        peek, readable = pending.peek, self._targets.readable(pending.peek)
+        if isinstance(readable, str):
+            self._answer(pending, PeekError(readable))
+        elif readable is not None and not pending.admitted and not readable.since.less_equal(peek.timestamp):
+            reason = f"{peek.target.id} can be read from {readable.since} on, not at {peek.timestamp}"
+            self._answer(pending, PeekError(reason))
+        elif readable is not None:
+            pending.admitted = True
+            if not readable.upper.less_equal(peek.timestamp):
+                pending.job = self._targets.read(peek, self.limits, lambda end: self._done(pending, end))
+
+    def _done(self, pending: _Pending, outcome: Outcome[PeekRows | Stashed]) -> None:
+        """Only if the peek is still owed its answer: a later client may have asked under the same uuid again."""
+        found = _error(outcome.error) if isinstance(outcome, Failed) else outcome.value
+        if self._pending.get(pending.peek.uuid) is not pending:
+            if isinstance(found, Stashed):
+                found.spool.close()
+        elif isinstance(found, Stashed):
+            self._stash.keep(pending.peek.uuid, found)
+            self._answer(pending, PeekStashed(found.row_count, found.spool.size))
+        else:
+            self._answer(pending, found)
+
+    def _answer(self, pending: _Pending, result: PeekRows | PeekStashed | PeekError | PeekCanceled) -> None:
+        self._end(pending)
+        self._send(PeekResponse(pending.peek.uuid, result))
+        self._answered(result, time.monotonic() - pending.came)
+
+    def _end(self, pending: _Pending) -> None:
+        del self._pending[pending.peek.uuid]
+        self._targets.forget(pending.peek)
+        if pending.job is not None:
+            pending.job.cancel()
+
+
+def _error(error: Exception) -> PeekError:
+    """What the data or the question is to blame for, every replica says."""
+    return PeekError(str(error), isinstance(error, ViewInError | ResultTooLarge))

@@ -1,0 +1,94 @@
+"""Peeks read for the command loop: from an index of this replica or from a shard, as an Arrow IPC stream.
+
+batches, as they are read ──finished──► Spool ──► PeekRows, where all of them fit
+                                           └────► Stashed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.commands import Peek, ShardTarget
+from tidemark_protocol.messages.responses import PeekRows
+from tidemark_protocol.wire.frames import MAX_MESSAGE_BYTES
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.errors import ReplicaError
+from tidemark_replica.events.jobs import JobCancelled
+from tidemark_replica.peek.collection_reader import Reading, read_index, read_shard
+from tidemark_replica.peek.result_finishing import finished_batches
+from tidemark_replica.peek.result_stash import Spool, Stash, Stashed
+from tidemark_replica.render.index import IndexTrace
+from tidemark_replica.values.arrow_types import arrow_schema
+
+# an answer travels as one message: room is left for its envelope, and for what Arrow's stream adds to the rows
+ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`most_bytes`: what an answer may take; `stash_above`: what it may take as a message, if there is a stash."""
+
+    most_bytes: int
+    stash_above: int | None = None
+
+    @property
+    def spill_above(self) -> int | None:
+        return None if self.stash_above is None else min(self.stash_above, ANSWER_BYTES_MAX)
+
+
+class PeekReader:
+    """Called on a pool. The session is started only by peeks that need a job."""
+
+    def __init__(
+        self,
+        session: Callable[[], Any],
+        find: Callable[[GlobalId], IndexTrace | None],
+        batches: BatchCache,
+        stash: Stash,
+        *,
+        arrow: bool = True,
+    ) -> None:
+        self._session, self._find, self._batches, self._arrow = session, find, batches, arrow
+        self._stash = stash
+
+    def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | Stashed:
+        """The answer, finished; raises what `render.peek` raises, ReplicaError for an index that is gone, StashFull,
+        OSError, and JobCancelled where it is not wanted any more."""
+        most = limits.most_bytes if limits.stash_above is not None else min(limits.most_bytes, ANSWER_BYTES_MAX)
+        spool = Spool(self._stash, limits.spill_above)
+        with ExitStack() as on_failure:
+            on_failure.callback(spool.close)
+            with closing(self._batches_of(peek, most)) as batches:
+                rows = _written(spool, peek, batches, stopped)
+            if spool.on_disk:
+                on_failure.pop_all()
+                return Stashed(spool, rows)
+            return PeekRows(spool.in_memory(), rows)
+
+    def _batches_of(self, peek: Peek, most_bytes: int) -> Generator[Any, None, None]:
+        """Holds what it reads until it is closed, or at its end."""
+        reading = Reading(self._session, most_bytes, self._batches, self._arrow)
+        if isinstance(peek.target, ShardTarget):
+            return read_shard(reading, peek.target.shard, peek)
+        index = self._find(peek.target.id)
+        if index is None:
+            raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
+        return read_index(reading, index, peek)
+
+
+def _written(spool: Spool, peek: Peek, batches: Iterator[Any], stopped: Callable[[], bool]) -> int:
+    """How many rows there are."""
+    schema, rows = arrow_schema(peek.columns[: peek.finishing.shown]), 0
+    with pa.ipc.new_stream(spool, schema) as writer:
+        for batch in finished_batches(batches, arrow_schema(peek.columns), peek.finishing):
+            if stopped():
+                raise JobCancelled(f"peek {peek.uuid}")
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows

@@ -1,0 +1,57 @@
+"""Where peeks read: the indexes of installed dataflows, and shards.
+
+What can be read of an index is what its export promises outside, which is never more than what is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tidemark_protocol.messages.commands import Peek, ShardTarget
+from tidemark_protocol.messages.responses import PeekRows
+from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.events.jobs import Job, Jobs, Outcome
+from tidemark_replica.peek.peek_queue import Readable
+from tidemark_replica.peek.peek_reader import Limits
+from tidemark_replica.peek.result_stash import Stashed
+from tidemark_replica.shards.shards import ShardWatch
+
+Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | Stashed]
+
+
+class Targets:
+    """Asked on the worker's thread; `read` runs on the pool."""
+
+    def __init__(self, dataflows: Dataflows, watch: ShardWatch, jobs: Jobs, read: Read) -> None:
+        self._dataflows, self._watch, self._jobs, self._read = dataflows, watch, jobs, read
+        self._unwanted: dict[str, threading.Event] = {}
+
+    def readable(self, peek: Peek) -> Readable | str | None:
+        if isinstance(peek.target, ShardTarget):
+            return self._readable_shard(peek, peek.target)
+        dataflow = self._dataflows.find(peek.target.id)
+        if dataflow is None:
+            return f"{peek.target.id} is not an index of this replica, or was dropped"
+        if dataflow.refusal is not None:
+            return f"{peek.target.id} cannot be read: {dataflow.refusal}"
+        return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
+
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
+        unwanted = self._unwanted[peek.uuid] = threading.Event()
+        return self._jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
+
+    def forget(self, peek: Peek) -> None:
+        if (unwanted := self._unwanted.pop(peek.uuid, None)) is not None:
+            unwanted.set()
+        self._watch.unfollow(("peek", peek.uuid))
+
+    def _readable_shard(self, peek: Peek, target: ShardTarget) -> Readable | str | None:
+        owner = ("peek", peek.uuid)
+        self._watch.follow(target.shard.shard_id, target.shard.location, owner)
+        seen = self._watch.seen(target.shard.shard_id)
+        if seen is None:
+            return None
+        if seen.error is not None or not seen.exists:
+            return f"the shard of {target.id} cannot be read: {seen.error or 'it does not exist'}"
+        return Readable(seen.since, seen.upper)

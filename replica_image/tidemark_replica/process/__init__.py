@@ -1,0 +1,1 @@
+"""The replica process put together: scratch, watchdog, start and end."""

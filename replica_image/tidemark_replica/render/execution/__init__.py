@@ -1,0 +1,1 @@
+"""The execution of a step: runners, executor affinity, background merges."""

@@ -1,0 +1,192 @@
+"""Large merges: one at a time beside a dataflow's steps, as a Spark job, committed between two of them.
+
+    loop thread   begin ──────────────────────────────────────── settle: the manifest with the result in their place
+                    │ pins the batches, marks them as busy          ▲
+    merge queue     └──> order.json ──> job ──> result.json ────────┘ kept from sweeping until then
+
+Steps run on meanwhile: they read the old batches, and merge none of them. If the job fails, or the process dies, there
+is a file too much, which is swept away, and nothing else has happened; it is tried again after a while.
+
+Where room is scarce, those that would take much of it wait; where there is none, only little ones do, which make it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tidemark_replica.arrangement.batches.batch import BatchRef, batches_from_json
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.errors import ArrangementError
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.merge_policy import beside, bytes_of
+from tidemark_replica.arrangement.spines.spine import Merge, apply
+from tidemark_replica.arrangement.step import LITTLE_BYTES, MUCH_BYTES, BatchWriter, StepId, merge
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.render.execution.merge_queue import MergeQueue, Turn
+from tidemark_replica.render.task.description import PROPERTY
+
+LOG = logging.getLogger(__name__)
+PAUSE_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+
+
+class Merging:
+    """One dataflow's; all methods but those of its turn are the command loop's."""
+
+    def __init__(self, session: Any, store: ArrangementStore, folder: Path, queue: MergeQueue) -> None:
+        self._session, self._store, self._folder, self._queue = session, store, folder, queue
+        self._tag = f"tidemark-{folder.name}-merges"
+        self._held = ExitStack()
+        self._turn: Turn | None = None
+        self._merge: Merge | None = None
+        self._result: list[BatchRef | None] = []
+        self._number, self._not_before, self._closed = 0, 0.0, False
+        self._plan: Any = None
+
+    def begin(self, arrangements: Iterable[ArrangementId]) -> None:
+        """Start the first merge that is due in one of these, unless one is under way."""
+        if self._merge is not None or self._closed or time.monotonic() < self._not_before:
+            return
+        most_bytes = self._store.merged_at_most
+        for arrangement in arrangements:
+            found = beside(self._store.current(arrangement), most_bytes)
+            if found is not None:
+                self._start(found)
+                return
+
+    def settle(self) -> None:
+        """If it has ended: put the result in the place of what it merged."""
+        if self._merge is None or self._turn is None or not self._turn.is_over:
+            return
+        try:
+            if not self._commit(self._merge):
+                self._not_before = time.monotonic() + PAUSE_SECONDS
+        finally:
+            self._let_go()
+
+    def join(self) -> None:
+        """Wait until nothing is under way; what has ended is still to be settled."""
+        if self._turn is not None:
+            self._turn.wait()
+
+    def close(self) -> None:
+        """Nothing is merged from now on. What waits is taken out of the queue; ends what runs, and waits for that."""
+        self._closed = True
+        if self._turn is not None:
+            self._queue.withdraw(self._turn)
+            while not self._turn.is_over:
+                self._session.sparkContext.cancelJobsWithTag(self._tag)  # lost if Spark does not know the job yet
+                self._turn.wait(_LOOK_SECONDS)
+        self._let_go()
+
+    def _start(self, found: Merge) -> None:
+        self._number += 1
+        step = StepId(f"{self._folder.name}-m{self._number}")
+        manifest = self._held.enter_context(self._store.merging(found, step))
+        self._merge, self._result = found, []
+        self._turn = self._queue.submit(partial(self._run, manifest, found, step))
+
+    def _commit(self, done: Merge) -> bool:
+        if not self._result:
+            return False
+        old = self._store.current(done.arrangement)
+        try:
+            self._store.commit(old, apply(old, done, self._result[0]))
+        except ArrangementError as cause:
+            LOG.warning("merging %d batches of %s was for nothing: %s", len(done.batches), done.arrangement, cause)
+            return False
+        return True
+
+    def _let_go(self) -> None:
+        self._held.close()
+        if self._result and self._result[0] is not None:
+            self._store.discard([self._result[0]])  # it stays if it is in use
+        self._merge, self._turn, self._result = None, None, []
+
+    def _run(self, manifest: Manifest, found: Merge, step: StepId) -> None:
+        """In its turn, on the queue's thread."""
+        order = self._folder / f"{step}.json"
+        try:
+            write_order(order, self._store, manifest, found, step)
+            self._job(order)
+            self._result = [read_result(order)]
+        except Exception as cause:
+            if not self._closed:
+                LOG.warning("merging %d batches of %s failed: %s", len(found.batches), found.arrangement, cause)
+        finally:
+            order.unlink(missing_ok=True)
+            _result_of(order).unlink(missing_ok=True)
+
+    def _job(self, order: Path) -> None:
+        context = self._session.sparkContext
+        if self._plan is None:
+            frame = self._session.range(0, 1, 1, 1).mapInArrow(run_merge, "done boolean")
+            self._plan = frame._jdf.queryExecution().executedPlan()
+        context.setLocalProperty(PROPERTY, str(order))
+        context.addJobTag(self._tag)
+        try:
+            self._plan.execute().count()
+        finally:
+            context.removeJobTag(self._tag)
+            context.setLocalProperty(PROPERTY, None)
+
+
+def write_order(path: Path, store: ArrangementStore, manifest: Manifest, found: Merge, step: StepId) -> None:
+    """What a task has to merge."""
+    value = {
+        "store": str(store.directory),
+        "step": step,
+        "bytes_left": store.bytes_left,
+        "manifest": manifest.to_json(),
+        "batches": found.batches,
+        "since": found.since,
+    }
+    path.write_text(json.dumps(value))
+
+
+def read_result(order: Path) -> BatchRef | None:
+    """What the task made of it; None if everything cancelled."""
+    value = json.loads(_result_of(order).read_text())
+    return None if value is None else BatchRef(*value)
+
+
+def run_merge(rows: Iterable[Any]) -> Iterable[Any]:
+    """The task."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None, "a merge runs in a Spark task"
+    for _ in rows:
+        pass
+    carry_out(Path(task.getLocalProperty(PROPERTY)))
+    return iter(())
+
+
+def carry_out(order: Path) -> None:
+    """Do what the order says, for as long as it is there; an attempt's result is whole or not there."""
+    value = json.loads(order.read_text())
+    store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
+    found = Merge(manifest.arrangement, batches_from_json(value["batches"]), value["since"])
+    writer = _writer(store, StepId(value["step"]), bytes_of(found), value["bytes_left"], order)
+    result = merge(found, manifest.layout, BatchCache(store), writer)  # what is merged is read for the last time
+    draft = _result_of(order).with_suffix(f".{writer.name}.tmp")
+    draft.write_text(json.dumps(result))
+    draft.replace(_result_of(order))
+
+
+def _writer(store: Path, step: StepId, size: int, left: int | None, order: Path) -> BatchWriter:
+    """Of a merge that reads so much: a little one makes room where there is none, and may take its own size of it."""
+    if left is None or size > LITTLE_BYTES:
+        return BatchWriter(store, step, bytes_left=left, wanted=order, takes_much=size > MUCH_BYTES)
+    return BatchWriter(store, step, bytes_left=max(left, 2 * LITTLE_BYTES), wanted=order, makes_room=True)
+
+
+def _result_of(order: Path) -> Path:
+    return order.with_suffix(".result")

@@ -1,0 +1,113 @@
+"""Fragments as Spark jobs: run one at a time, cancelled by the dataflow's tag, and believed only by their reports.
+
+A cancel that arrives before Spark knows the job is lost, so it is repeated until the job is gone.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
+from tidemark_replica.render.execution.executor_affinity import Home
+from tidemark_replica.render.execution.runner import Work, believed
+from tidemark_replica.render.execution.step_shape import Shape, Shapes
+from tidemark_replica.render.plan.jvm_frames import pipelines_of
+from tidemark_replica.render.task.description import PROPERTY, Report
+from tidemark_replica.values.failure_text import told_of_spark
+
+_VANISHED = {
+    "Python worker exited unexpectedly": "a Python worker of Spark vanished",
+    "exit code 137": "an executor was killed",
+}
+_CRASHED = re.compile(r"Fatal Python error: (\w+(?: \w+)*)")
+_LOST_FILE = (
+    "could not read on in a file that it had mapped (SIGBUS): its storage is away or full, or the file was taken away"
+)
+# Spark looks for it among a job's properties, not in its session, where a plan is executed as it is.
+_SAYS_WHERE = ("spark.python.worker.faulthandler.enabled", "true")
+BUS_ERROR = "Bus error"
+_CANCEL_SECONDS = 0.05
+
+
+class SparkRunner:
+    """Runs prepared plans for one dataflow; see `runner.Runner`."""
+
+    def __init__(self, session: Any, tag: str, shapes: Shapes, home: Home) -> None:
+        self._context, self._tag, self._shapes, self._home = session.sparkContext, tag, shapes, home
+        self._idle = threading.Event()
+        self._idle.set()
+        self._cancelled = threading.Event()
+        self._ended = False
+        self.jobs = 0
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the step under way, or the last one, has been cancelled."""
+        return self._cancelled.is_set()
+
+    def begin(self) -> None:
+        if self._ended:
+            raise StepCancelled(f"{self._tag} has been dropped")
+        self._cancelled.clear()
+        self._idle.clear()
+
+    def end(self) -> None:
+        self._idle.set()
+
+    def run(self, work: Work) -> Report:
+        """One job."""
+        self.jobs += 1
+        shape = self._shapes.of(work)
+        work.begins(shape.stage, shape.tasks)
+        self._run(work, shape)
+        return believed(work.description.parent, pipelines_of(shape.stage), work.what, shape.tasks)
+
+    def cancel(self) -> None:
+        if not self._idle.is_set():
+            self._cancelled.set()
+            threading.Thread(target=self._keep_cancelling, name=f"cancel {self._tag}", daemon=True).start()
+
+    def close(self) -> None:
+        self._ended = True
+        self.cancel()
+
+    def _run(self, work: Work, shape: Shape) -> None:
+        what = work.what
+        if self._cancelled.is_set():
+            raise StepCancelled(f"{what} was cancelled")
+        context = self._context
+        context.setLocalProperty(PROPERTY, str(work.description))
+        context.setLocalProperty(*_SAYS_WHERE)
+        context.addJobTag(self._tag)
+        try:
+            self._home.of(shape.plan.execute(), shape.tasks).count()
+        except Exception as cause:
+            if self._cancelled.is_set():
+                raise StepCancelled(f"{what} was cancelled") from cause
+            raise failure(what, cause, self._context.master) from cause
+        finally:
+            context.removeJobTag(self._tag)
+            context.setLocalProperty(PROPERTY, None)
+
+    def _keep_cancelling(self) -> None:
+        while not self._idle.wait(_CANCEL_SECONDS) and self._cancelled.is_set():
+            self._context.cancelJobsWithTag(self._tag)
+
+
+def failure(what: str, cause: Exception, master: str) -> StepFailed:
+    """What Spark's message comes to. A Python worker that crashes says so, and where. One that is killed says nothing,
+    and where its container lives on (the system may kill one process of it alone) neither does Kubernetes."""
+    text = str(cause)
+    if crashed := _CRASHED.search(text):
+        how = f"crashed ({crashed[1]}): where, is in the replica's log"
+        return StepFailed(f"{what} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else how}")
+    vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
+    if vanished is None:
+        return StepFailed(f"{what} failed: {told_of_spark(text, type(cause).__name__)}")
+    field = "spec.resources.limits.memory" if master.startswith("local") else "spec.executors.resources"
+    return OutOfMemory(
+        f"{what} failed: {vanished}, as one does that takes more memory than there is: give the replica more "
+        f"({field}), or let the view keep less"
+    )

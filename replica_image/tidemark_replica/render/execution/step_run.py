@@ -1,0 +1,178 @@
+"""One run of one step: fragment after fragment, each fed by what earlier ones published.
+
+A fragment none of whose leaves has anything to say costs no job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from tidemark_persist import Part
+from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.arrangement.step import StepId
+from tidemark_replica.arrangement.store import ArrangementStore
+from tidemark_replica.kernels.temporal import TemporalSpec, due_rows
+from tidemark_replica.render.execution.runner import Prepared, PreparedLoop, Runner, Work
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.jvm_frames import StageFrame
+from tidemark_replica.render.stepped_dataflow import Merged, Step
+from tidemark_replica.render.task.description import Description, Published, Report
+from tidemark_replica.render.task.loop.fixpoint import Fixpoint
+from tidemark_replica.render.task.timing import MICROSECONDS
+from tidemark_replica.render.telemetry.operator_costs import Operators
+from tidemark_replica.render.telemetry.progress import HydrationProgress
+
+
+class StepRun:
+    """What a run has written so far."""
+
+    def __init__(
+        self,
+        step: Step,
+        run: StepId,
+        folder: Path,
+        runner: Runner,
+        store: ArrangementStore,
+        pinned: Mapping[ArrangementId, Manifest],
+        busy: frozenset[str],
+        cache: BatchCache,
+        operators: Operators,
+    ) -> None:
+        """`busy`: the batches that were being merged when the manifests were pinned, or just before."""
+        self._busy, self._cache = busy, cache
+        self._step, self._run, self._folder, self._runner = step, run, folder, runner
+        self._store, self._pinned = store, pinned
+        self._at_once = step.hydrates and step.limit == step.lower + 1
+        self.written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
+        self.merges: list[Merged] = []
+        self._published: dict[str, Published] = {}
+        self._jobs_before = runner.jobs
+        self._progress: HydrationProgress | None = None
+        self._operators = operators
+        self.spent: Counter[int] = Counter()
+        self.cold_reads = 0
+
+    def watch(self, progress: HydrationProgress) -> None:
+        """What becomes of it is to be told."""
+        self._progress = progress
+
+    def run(self, prepared: Prepared | PreparedLoop) -> None:
+        """Run a fragment, or see that there is nothing to run."""
+        if isinstance(prepared, PreparedLoop):
+            self._run_loop(prepared)
+        else:
+            self._run_fragment(prepared)
+
+    def _run_fragment(self, prepared: Prepared) -> None:
+        fragment = prepared.fragment
+        reads = sum(map(self.rows, prepared.speakers))
+        rows = None if self._step.hydrates else reads
+        if rows == 0:
+            return
+        path = self._folder / f"{fragment.name}.json"
+        self._describe().write(path)
+        what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
+        shape = fragment.stage
+
+        def begins(stage: StageFrame, tasks: int) -> None:
+            nonlocal shape
+            shape = stage
+            if self._progress is not None:
+                self._progress.begins(fragment.name, stage, tasks, self._folder)
+
+        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what, begins))
+        self.spent.update(self._operators.counted(shape, report.spent))
+        self.cold_reads += report.cold_reads
+        self.written |= report.written
+        self.merges += report.merges
+        self._published |= report.published
+        if self._progress is not None:
+            self._progress.ended(fragment.name)
+
+    def _run_loop(self, prepared: PreparedLoop) -> None:
+        """Rounds of jobs, to the end."""
+        loop = prepared.fragment.loop
+        entering = {name: self._absolute(self._published[name]) for name in loop.entering if name in self._published}
+        rows = None if self._step.hydrates else sum(found.rows for found in entering.values())
+        if rows == 0:
+            return
+
+        def run(at: int, description: Path) -> Report:
+            part = prepared.parts[at]
+            what = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
+            report = self._runner.run(Work(part, description, rows, 0, self._at_once, what))
+            self.cold_reads += report.cold_reads
+            return report
+
+        fixpoint = Fixpoint(loop, self._describe(), self._folder, run)
+        began = perf_counter()
+        fixpoint.settle(entering)
+        self.spent.update(self._operators.loop(loop.name, round((perf_counter() - began) * MICROSECONDS)))
+        self.written |= fixpoint.written
+        self.merges += fixpoint.merges
+        self._published |= fixpoint.leaving
+        if self._progress is not None:
+            self._progress.ended(loop.name)
+
+    @property
+    def jobs(self) -> int:
+        """How many Spark jobs it has taken."""
+        return self._runner.jobs - self._jobs_before
+
+    def published(self, name: str) -> tuple[tuple[Path, ...], int]:
+        """The files published under a name, and their rows."""
+        found = self._published.get(name)
+        return (tuple(self._folder / f for f in found.files), found.rows) if found and found.rows else ((), 0)
+
+    def _absolute(self, found: Published) -> Published:
+        return replace(found, files=tuple(str(self._folder.absolute() / file) for file in found.files))
+
+    def _describe(self) -> Description:
+        step = self._step
+        published = {name: found.files for name, found in self._published.items() if found.rows}
+        return Description(
+            step=self._run,
+            lower=step.lower,
+            upper=step.upper.encode(),
+            limit=step.limit,
+            hydrates=step.hydrates,
+            store=self._store.directory,
+            parts=step.parts,
+            manifests=self._pinned,
+            published=published,
+            bytes_left=self._store.bytes_left,
+            busy=self._busy,
+        )
+
+    def rows(self, node: p.Pipeline) -> int:
+        """How many updates a leaf, or a kernel of its own accord, has for this step, at most.
+
+        0 is a promise, except at hydration: then there are none.
+        """
+        match node:
+            case p.Source(id):
+                return sum(map(rows_at_most, self._step.parts.get(id, ())))
+            case p.IndexSource(arrangement):
+                lower, limit = 0 if self._step.hydrates else self._step.lower, self._step.limit
+                batches = self._pinned[arrangement].batches
+                return sum(b.rows for b in batches if b.last_time >= lower and b.first_time < limit)
+            case p.Published(name) | p.PublishedErrors(name):
+                found = self._published.get(name)
+                return 0 if found is None else found.rows
+            case p.Kernel(TemporalSpec(arrangement)):
+                trace = Trace(self._pinned[arrangement], self._cache)
+                return due_rows(trace, self._step.lower, self._step.limit)
+            case _:
+                return 0
+
+
+def rows_at_most(part: Part) -> int:
+    """A file that does not tell how many rows it has may have as many as bytes."""
+    return max(part.rows if part.rows >= 0 else part.size, 1)

@@ -1,0 +1,121 @@
+"""Small fragments in a step worker, everything else as Spark jobs.
+
+                       no input from Catalyst?   so few updates?   the worker has not died of it?
+    Work ──> WorkerRunner ─────── yes ──────────────── yes ──────────────── yes ─────> step worker
+                       └───────── no ───────────────── no ───────────────── no ──────> Spark, always at hydration
+
+Both run the same tree over the same description, and are believed by the same reports; a worker, which is one attempt,
+sends its report with the answer, where the attempts of a task leave theirs in files. A worker that dies in the middle
+leaves files that no report names: the work is run again as a Spark job. A dataflow that has taken two workers with it
+within an hour stays with Spark for the rest of that hour: a step may also have been slow since the machine was busy.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from tidemark_replica.render.errors import StepCancelled, StepFailed
+from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.spark_runner import SparkRunner
+from tidemark_replica.render.plan.fragments import Fragment
+from tidemark_replica.render.step_worker.pool import StepWorkers
+from tidemark_replica.render.step_worker.work_ticket import (
+    MemberCancelled,
+    MemberFailed,
+    NoWorker,
+    SentTree,
+    Ticket,
+    WorkerLost,
+)
+from tidemark_replica.render.task.description import Report
+
+LOG = logging.getLogger(__name__)
+ROWS_MOST = 10_000
+LOST_MOST = 2
+LOST_SECONDS = 3600.0
+"""So long a loss counts."""
+
+
+class WorkerRunner:
+    """Runs one dataflow's fragments; see `runner.Runner`."""
+
+    def __init__(
+        self,
+        spark: SparkRunner,
+        workers: StepWorkers,
+        name: str,
+        fragments: Iterable[Fragment],
+        *,
+        rows_most: float = ROWS_MOST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`name` is the dataflow's alone; work of more than `rows_most` updates goes to Spark."""
+        self._spark, self._workers, self._rows_most = spark, workers, rows_most
+        own = [f.stage for f in fragments if not f.stage.inputs]
+        self._trees = {s.name: SentTree(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
+        self._clock, self._name = clock, name
+        self._lost: deque[float] = deque(maxlen=LOST_MOST)
+        self._lock = threading.Lock()
+        self._ticket: Ticket | None = None
+        if self._trees:
+            workers.start()
+
+    @property
+    def jobs(self) -> int:
+        return self._spark.jobs
+
+    def begin(self) -> None:
+        self._spark.begin()
+
+    def run(self, work: Work) -> Report:
+        stage = work.prepared.fragment.stage.name
+        rows = float("inf") if work.rows is None else work.rows
+        if stage not in self._trees or rows > self._rows_most or self._kills_workers:
+            return self._spark.run(work)
+        try:
+            return self._run(Ticket(self._trees[stage], work.description), work)
+        except WorkerLost:
+            self._lost.append(self._clock())
+            if self._kills_workers:
+                LOG.warning("%s takes step workers with it: for a while Spark has its steps", self._name)
+            return self._spark.run(work)
+        except NoWorker:
+            return self._spark.run(work)
+
+    def end(self) -> None:
+        self._spark.end()
+
+    def cancel(self) -> None:
+        self._spark.cancel()
+        with self._lock:
+            ticket = self._ticket
+        if ticket is not None:
+            ticket.cancel()
+
+    def close(self) -> None:
+        self._spark.close()
+        self.cancel()
+
+    @property
+    def _kills_workers(self) -> bool:
+        return len(self._lost) == LOST_MOST and self._clock() - self._lost[0] < LOST_SECONDS
+
+    def _run(self, ticket: Ticket, work: Work) -> Report:
+        with self._lock:
+            self._ticket = ticket
+        try:
+            if self._spark.cancelled:  # a cancel from now on finds the ticket
+                raise StepCancelled(f"{work.what} was cancelled")
+            return self._workers.run(ticket)
+        except MemberCancelled as cause:
+            raise StepCancelled(f"{work.what} was cancelled") from cause
+        except MemberFailed as cause:
+            raise StepFailed(f"{work.what} failed: {cause.told}") from cause
+        finally:
+            with self._lock:
+                self._ticket = None

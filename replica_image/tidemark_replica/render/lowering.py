@@ -1,0 +1,219 @@
+"""Lowering: every kind of LIR node as streams and kernels.
+
+    lower_dataflow(description) ──> Fragments, or NotRendered naming the node
+
+Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union,
+ArrangeBy, Changes. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription
+from tidemark_protocol.plan.lir import (
+    ArrangeBy,
+    Changes,
+    Constant,
+    FlatMap,
+    Get,
+    Join,
+    Let,
+    LetRec,
+    MapFilterProject,
+    Mfp,
+    Negate,
+    Plan,
+    Reduce,
+    Threshold,
+    TopK,
+    Union,
+    Window,
+)
+from tidemark_replica.arrangement.errors import UnsupportedType
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.render.constants import constant_updates
+from tidemark_replica.render.continual_task import at_each_change, lower_changes
+from tidemark_replica.render.errors import NotRendered
+from tidemark_replica.render.flat_map import lower_flat_map
+from tidemark_replica.render.join import lower_join
+from tidemark_replica.render.plan.fragments import Fragments, ImportedIndex, Scope, count_uses, imported_flow, uses
+from tidemark_replica.render.plan.lowering_stream import Flow, Flows, arrow_types
+from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
+from tidemark_replica.render.recursion import lower_let_rec
+from tidemark_replica.render.reduce import lower_reduce
+from tidemark_replica.render.temporal import lower_temporal
+from tidemark_replica.render.threshold import lower_threshold
+from tidemark_replica.render.top_k import lower_top_k
+from tidemark_replica.render.window import lower_window
+
+
+def lower_dataflow(
+    description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str, *, arrow: bool = True
+) -> Fragments:
+    """The dataflow as fragments; raises NotRendered for what has no operator here."""
+    scope = Scope(description, imported, token, Flows(arrow=arrow))
+    try:
+        return _lower(scope)
+    except UnsupportedType as cause:
+        raise NotRendered(f"dataflow {description.name}: {cause}") from cause
+
+
+def _lower(scope: Scope) -> Fragments:
+    description, counts = scope.description, count_uses(scope.description)
+    exported = {e.on for e in description.index_exports} | {e.on for e in description.sink_exports}
+    indexes: dict[GlobalId, ArrangementId] = {}
+    sinks: dict[GlobalId, Types] = {}
+    for built in description.objects:
+        if counts[built.id] == 1 and built.id not in exported:
+            scope.inlined[built.id] = built.plan
+        elif counts[built.id] or built.id in exported:
+            flow = lower(scope, built.plan)
+            tree = scope.publish(built.id, flow, flow.tree) if counts[built.id] else flow.tree
+            scope.finish(flow, _exports(scope, built.id, flow, tree, indexes, sinks))
+    for id in sorted(exported & set(description.import_ids)):
+        flow = imported_flow(scope, id)
+        scope.finish(flow, _exports(scope, id, flow, flow.tree, indexes, sinks))
+    return Fragments(tuple(scope.fragments), scope.arrangements, indexes, sinks, scope.constants)
+
+
+def _exports(
+    scope: Scope,
+    id: GlobalId,
+    flow: Flow,
+    tree: Pipeline,
+    indexes: dict[GlobalId, ArrangementId],
+    sinks: dict[GlobalId, Types],
+) -> Pipeline:
+    """What the exports of a collection add at the end of its fragment."""
+    types = arrow_types(flow.schema)
+    for index in scope.description.index_exports:
+        if index.on == id:
+            indexes[index.id] = scope.new_arrangement("index", Layout.of_rows(types, index.key))
+            tree = ArrangeKernel(indexes[index.id], tree)
+    for position, sink in enumerate(scope.description.sink_exports):
+        if sink.on == id:
+            sinks[sink.id] = types
+            if isinstance(sink.sink, ContinualTaskSink):
+                tree = at_each_change(scope, sink.sink, tree, types)
+            tree = Publish(sink_file(position), tree, types)
+    return tree
+
+
+def sink_file(position: int) -> str:
+    """Under which name the delta of the sink export at `position` is published."""
+    return f"sink{position}"
+
+
+def lower(scope: Scope, plan: Plan) -> Flow:
+    """The stream that a plan yields."""
+    rule: Callable[[Scope, Any], Flow] | None = _RULES.get(type(plan))
+    if rule is None:
+        raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for {type(plan).__name__}")
+    return rule(scope, plan)
+
+
+def _constant(scope: Scope, plan: Constant) -> Flow:
+    name = f"constant{len(scope.constants)}.arrow"
+    scope.constants[name] = constant_updates(plan)
+    return Flow(Constants(name, arrow_types(plan.schema)), plan.schema)
+
+
+def _get(scope: Scope, plan: Get) -> Flow:
+    if plan.id in scope.shared:
+        return Flow(scope.shared[plan.id].tree, plan.schema)
+    if plan.id in scope.inlined:
+        return Flow(lower(scope, scope.inlined[plan.id]).tree, plan.schema)
+    return Flow(imported_flow(scope, GlobalId(plan.id)).tree, plan.schema)
+
+
+def _let(scope: Scope, plan: Let) -> Flow:
+    used = sum(1 for name in uses(plan.body) if name == plan.id)
+    with scope.binding(plan.id):
+        if used == 1:
+            scope.inlined[plan.id] = plan.value
+        elif used:
+            _share(scope, plan.id, plan.value)
+        return lower(scope, plan.body)
+
+
+def _let_rec(scope: Scope, plan: LetRec) -> Flow:
+    with scope.binding(*(b.id for b in plan.bindings)):
+        lower_let_rec(scope, plan, lower)
+        return lower(scope, plan.body)
+
+
+def _share(scope: Scope, name: LocalId, value: Plan) -> None:
+    flow = lower(scope, value)
+    scope.finish(flow, scope.publish(name, flow, flow.tree))
+
+
+def _mfp(scope: Scope, plan: Mfp) -> Flow:
+    return apply_mfp(scope, lower(scope, plan.input), plan.mfp)
+
+
+def apply_mfp(scope: Scope, flow: Flow, mfp: MapFilterProject) -> Flow:
+    """A MapFilterProject on a stream."""
+    return lower_temporal(scope, flow, mfp) if mfp.lower or mfp.upper else scope.flows.mfp(flow, mfp)
+
+
+def _flat_map(scope: Scope, plan: FlatMap) -> Flow:
+    return lower_flat_map(scope, plan, lower(scope, plan.input), apply_mfp)
+
+
+def _negate(scope: Scope, plan: Negate) -> Flow:
+    return scope.flows.negate(lower(scope, plan.input))
+
+
+def _threshold(scope: Scope, plan: Threshold) -> Flow:
+    return lower_threshold(scope, lower(scope, plan.input))
+
+
+def _top_k(scope: Scope, plan: TopK) -> Flow:
+    return lower_top_k(scope, plan, lower(scope, plan.input))
+
+
+def _union(scope: Scope, plan: Union) -> Flow:
+    return scope.flows.union([lower(scope, i) for i in plan.inputs], plan.schema)
+
+
+def _arrange_by(scope: Scope, plan: ArrangeBy) -> Flow:
+    return lower(scope, plan.input)
+
+
+def _changes(scope: Scope, plan: Changes) -> Flow:
+    return lower_changes(scope, plan, lower(scope, plan.input))
+
+
+def _join(scope: Scope, plan: Join) -> Flow:
+    return lower_join(scope, plan, lambda below: lower(scope, below))
+
+
+def _window(scope: Scope, plan: Window) -> Flow:
+    return lower_window(scope, plan, lower(scope, plan.input))
+
+
+def _reduce(scope: Scope, plan: Reduce) -> Flow:
+    return lower_reduce(scope, plan, lower(scope, plan.input))
+
+
+_RULES: dict[type, Callable[[Scope, Any], Flow]] = {
+    Constant: _constant,
+    Get: _get,
+    Let: _let,
+    LetRec: _let_rec,
+    Mfp: _mfp,
+    FlatMap: _flat_map,
+    Join: _join,
+    Reduce: _reduce,
+    Window: _window,
+    Negate: _negate,
+    Threshold: _threshold,
+    TopK: _top_k,
+    Union: _union,
+    ArrangeBy: _arrange_by,
+    Changes: _changes,
+}

@@ -1,0 +1,95 @@
+"""A delta join at hydration, as lookups one after the other and arrangements beside them.
+
+    DeltaKernel (a by x; b by x, y; c by y)           Together
+      path of a: b by x, c by y               ──>       HalfJoin c by y        what comes out
+                                                          met: c
+                                                          stream: HalfJoin b by x
+                                                                    met: b
+                                                                    stream: a
+                                                        keep a by x, keep b by y     for the other paths, in later steps
+
+An input that is arranged in several ways is read once for each, which it must bear: it may have no state of its own.
+Its errors come out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.kernels.flat_map import FlatMapSpec
+from tidemark_replica.kernels.joins.delta_join import DeltaSpec
+from tidemark_replica.kernels.joins.half_join import Lookup
+from tidemark_replica.kernels.joins.half_join_path import HalfJoinSpec, KeepSpec
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.jvm_frames import Frame, nodes_of
+
+_REPEATABLE = (
+    p.Slot,
+    p.Source,
+    p.IndexSource,
+    p.Published,
+    p.PublishedErrors,
+    p.Constants,
+    p.Project,
+    p.Compute,
+    p.Negated,
+    p.Together,
+)
+
+
+class InOneTask(Exception):
+    """A fragment has an operator that is in one place."""
+
+
+def first_path(tree: p.DeltaKernel, layouts: Mapping[ArrangementId, Layout], below: tuple[Frame, ...]) -> p.Pipeline:
+    """The join as lookups; `below` says what the tree's slots mean. Raises InOneTask."""
+    spec, inputs = tree.spec, tree.inputs
+    path = spec.inputs[0].path
+    met = {lookup.arrangement for lookup in path}
+    kept = [(at, a) for at, each in enumerate(spec.inputs) for a in each.arrangements]
+    for at, each in enumerate(inputs):
+        reads = sum(1 for input, _ in kept if input == at) + (at == 0)
+        if reads > 1 and not _repeatable(each, below):
+            raise InOneTask
+    stream, types = inputs[0], spec.inputs[0].types
+    for lookup in path:
+        output = _output(lookup, types, layouts[lookup.arrangement])
+        is_index = not spec.inputs[lookup.input].arrangements
+        joined = HalfJoinSpec(lookup, types, output, _kept(spec, lookup, output), is_index)
+        stream = p.HalfJoinKernel(joined, p.Together(()) if lookup.shared else inputs[lookup.input], stream)
+        types = output
+    others = [
+        p.Kernel(KeepSpec(a, spec.inputs[at].types, types, errors=_comes_out(spec, at, a)), inputs[at])
+        for at, a in kept
+        if a not in met
+    ]
+    return p.Together((stream, *others))
+
+
+def _kept(spec: DeltaSpec, lookup: Lookup, output: p.Types) -> KeepSpec | None:
+    if lookup.shared:
+        return None
+    errors = _comes_out(spec, lookup.input, lookup.arrangement)
+    return KeepSpec(lookup.arrangement, spec.inputs[lookup.input].types, output, errors)
+
+
+def _comes_out(spec: DeltaSpec, at: int, arrangement: ArrangementId) -> bool:
+    """Whether an input's errors come out where it is arranged so: the first one's come with its path."""
+    return at > 0 and arrangement == spec.inputs[at].arrangements[0]
+
+
+def _output(lookup: Lookup, types: p.Types, layout: Layout) -> p.Types:
+    width = len(types)
+    return tuple(types[c] if c < width else layout.types[c - width] for c in lookup.output)
+
+
+def _repeatable(tree: p.Pipeline, below: tuple[Frame, ...]) -> bool:
+    """Whether a stream may be read several times: it is computed anew from what does not change in a step."""
+    nodes = list(p.nodes_of(tree))
+    beneath = [n for node in nodes if isinstance(node, p.Slot) for n in nodes_of(below[node.slot])]
+    return all(
+        isinstance(node, _REPEATABLE) or (isinstance(node, p.Kernel) and isinstance(node.spec, FlatMapSpec))
+        for node in (*nodes, *beneath)
+    )

@@ -1,0 +1,174 @@
+"""LIR to fragments: what a dataflow computes, cut where a result is used more than once.
+
+    object a ─┬─> object b ──> index i1        fragment 1:  a, published to a file of the step
+              └─> sink m1                      fragment 2:  b, arranged as i1
+                                               fragment 3:  m1's delta, published for the sink
+
+A fragment is one Spark job, and no stream inside it is read twice, so every stateful operator runs exactly once per
+step. Fragments run in order: what one publishes, later ones read. Pure: nothing is built before the whole plan has been
+found to be renderable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from tidemark_protocol.ids import GlobalId, LocalId
+from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription
+from tidemark_protocol.plan.lir import Get, Plan, inputs_of
+from tidemark_replica.arrangement.rows.layout import Layout
+from tidemark_replica.arrangement.rows.updates import Updates
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of
+from tidemark_replica.render.plan.lowering_stream import Flow, Flows, arrow_types
+from tidemark_replica.render.plan.pipeline import (
+    DeltaKernel,
+    Drain,
+    IndexSource,
+    Loop,
+    Pipeline,
+    Publish,
+    Published,
+    Source,
+    Types,
+)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One job: its last stage consumes everything and yields nothing."""
+
+    name: str
+    stage: StageFrame
+
+
+@dataclass(frozen=True)
+class LoopFragment:
+    """A recursion whose body needs Catalyst: the jobs of `body` again and again."""
+
+    loop: Loop
+    body: tuple[Fragment, ...]
+
+
+@dataclass(frozen=True)
+class ImportedIndex:
+    """An index of another dataflow of this replica."""
+
+    arrangement: ArrangementId
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """A whole dataflow, ready to be prepared."""
+
+    fragments: tuple[Fragment | LoopFragment, ...]
+    arrangements: Mapping[ArrangementId, Layout]
+    indexes: Mapping[GlobalId, ArrangementId]
+    """Exported indexes."""
+    sinks: Mapping[GlobalId, Types]
+    """Exported sinks, published under their ids."""
+    constants: Mapping[str, Updates]
+
+    @property
+    def has_delta_joins(self) -> bool:
+        """Whether one is outside all loops."""
+        stages = [f.stage for f in self.fragments if isinstance(f, Fragment)]
+        return any(isinstance(node, DeltaKernel) for stage in stages for node in nodes_of(stage))
+
+
+@dataclass
+class Scope:
+    """What the names of a plan mean; a Let's binding is a shared stream like an object is."""
+
+    description: DataflowDescription
+    imported: Mapping[GlobalId, ImportedIndex]
+    token: str
+    """Unique to this rendering: it begins the names of its arrangements."""
+    flows: Flows = field(default_factory=Flows)
+    arrangements: dict[ArrangementId, Layout] = field(default_factory=dict)
+    constants: dict[str, Updates] = field(default_factory=dict)
+    fragments: list[Fragment | LoopFragment] = field(default_factory=list)
+    shared: dict[GlobalId | LocalId, Flow] = field(default_factory=dict)
+    inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
+    spools: int = 0
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
+        """Room for a stateful operator."""
+        arrangement = self.next_arrangement(kind)
+        self.arrangements[arrangement] = layout
+        return arrangement
+
+    def new_spool(self) -> str:
+        """A name for a stream that one stage reads several times."""
+        self.spools += 1
+        return f"spool{self.spools}"
+
+    def next_arrangement(self, kind: str) -> ArrangementId:
+        """An id that no arrangement of the dataflow has, nor had."""
+        return ArrangementId(f"{self.token}-{next(self.numbers)}-{kind}")
+
+    def finish(self, flow: Flow, tree: Pipeline | None) -> None:
+        """End a fragment whose stream is `flow` and whose last operators are `tree` (None: its own)."""
+        stage = self.flows.stage(Flow(Drain(flow.tree if tree is None else tree), flow.schema))
+        self.fragments.append(Fragment(f"fragment{len(self.fragments)}", stage))
+
+    @contextmanager
+    def binding(self, *names: LocalId) -> Iterator[None]:
+        """Room for the bindings of a Let. Names are an object's own: one that is inlined may bind them anew inside."""
+        kept = [(meanings, n, meanings.pop(n)) for meanings in self._meanings for n in names if n in meanings]
+        try:
+            yield
+        finally:
+            for meanings in self._meanings:
+                for name in names:
+                    meanings.pop(name, None)
+            for meanings, name, meant in kept:
+                meanings[name] = meant
+
+    @property
+    def _meanings(self) -> tuple[dict[GlobalId | LocalId, Any], ...]:
+        return self.shared, self.inlined
+
+    def publish(self, name: GlobalId | LocalId, flow: Flow, tree: Pipeline) -> Pipeline:
+        """Keep a stream for later fragments of the step."""
+        types = arrow_types(flow.schema)
+        file = f"shared{len(self.fragments)}"
+        self.shared[name] = Flow(Published(file, types), flow.schema)
+        return Publish(file, tree, types)
+
+
+def imported_flow(scope: Scope, id: GlobalId) -> Flow:
+    """The stream of an import."""
+    for source in scope.description.source_imports:
+        if source.id == id:
+            columns = tuple(source.shard.columns[c] for c in source.columns)
+            schema = tuple(source.shard.schema[c] for c in source.columns)
+            flow = Flow(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
+            return flow if source.mfp is None else scope.flows.mfp(flow, source.mfp)
+    for export in scope.description.sink_exports:
+        if isinstance(export.sink, ContinualTaskSink) and export.sink.own == id:
+            shard = export.sink.shard
+            names = tuple(c.name for c in shard.columns)
+            return Flow(Source(id, names, arrow_types(shard.schema), delayed=True), shard.schema)
+    index = next(i for i in scope.description.index_imports if i.id == id)
+    return Flow(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
+
+
+def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
+    """The names that a plan reads, as often as it reads them."""
+    if isinstance(plan, Get):
+        yield plan.id
+    for below in inputs_of(plan):
+        yield from uses(below)
+
+
+def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
+    """How often each object is read by other objects."""
+    return Counter(name for built in description.objects for name in uses(built.plan))

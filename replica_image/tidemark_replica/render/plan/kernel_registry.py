@@ -1,0 +1,61 @@
+"""Which kernel goes with which spec: a new operator of one input adds a line here.
+
+A kernel is a generator of updates over a StepContext, its spec and its input's updates; whatever it keeps is named by
+arrangements in the spec. Specs travel to the workers inside pipelines, so they are plain frozen values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from tidemark_replica.arrangement.rows.updates import Updates
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.kernels.changes import ChangesSpec, changes
+from tidemark_replica.kernels.flat_map import FlatMapSpec, flat_map
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec, reevaluate
+from tidemark_replica.kernels.joins.half_join_path import KeepSpec, keep
+from tidemark_replica.kernels.ranking.extremes import ExtremesSpec, extremes
+from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
+from tidemark_replica.kernels.recursion.iterate import IteratedSpec, iterate
+from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec, at_limit
+from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec, partial_sums
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
+from tidemark_replica.kernels.temporal import TemporalSpec, temporal
+from tidemark_replica.kernels.threshold import ThresholdSpec, threshold
+
+Spec = (
+    AtLimitSpec
+    | ChangesSpec
+    | ExtremesSpec
+    | FlatMapSpec
+    | GroupsSpec
+    | IteratedSpec
+    | KeepSpec
+    | PartialSumsSpec
+    | ReduceSpec
+    | TemporalSpec
+    | ThresholdSpec
+    | TopKSpec
+)
+Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
+
+
+def _iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+    return iterate(context, spec, updates, KERNELS[type(spec.inner)])
+
+
+KERNELS: Mapping[type, Run] = {
+    FlatMapSpec: flat_map,
+    ExtremesSpec: extremes,
+    GroupsSpec: reevaluate,
+    KeepSpec: keep,
+    PartialSumsSpec: partial_sums,
+    ReduceSpec: reduce,
+    ThresholdSpec: threshold,
+    TemporalSpec: temporal,
+    TopKSpec: top_k,
+    IteratedSpec: _iterate,
+    AtLimitSpec: at_limit,
+    ChangesSpec: changes,
+}

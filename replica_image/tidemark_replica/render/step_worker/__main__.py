@@ -1,0 +1,23 @@
+"""`python -m tidemark_replica.render.step_worker FD`: a step worker at the other end of that socket; replicas start
+it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+
+from tidemark_replica.kernels.worker import freeze
+from tidemark_replica.render.step_worker.wire import Channel
+from tidemark_replica.render.step_worker.worker_members import Members, end_with_the_driver
+
+
+def main(members: Members, fd: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver too, which ends us
+    end_with_the_driver()
+    freeze()
+    members.serve(Channel(socket.socket(fileno=fd)))
+
+
+if __name__ == "__main__":
+    main(Members(), int(sys.argv[1]))

@@ -1,0 +1,219 @@
+"""The step workers of a replica: processes, each with a thread that hands it what waits.
+
+    queue  t1 t2 t3 t4 ...        thread of process 1:  takes all that waits (its share), sends one order,
+                                                        settles ticket by ticket as answers come
+
+Nothing is started before the first ticket, or `start`: then one process, and another when tickets have had to wait for
+some time (`core_contention.py`). While none can be started, tickets fail at once (`NoWorker`) and whoever has them
+turns to Spark; it is tried again after a pause.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidemark_replica.render.step_worker.core_contention import Crowding
+from tidemark_replica.render.step_worker.wire import Answer
+from tidemark_replica.render.step_worker.work_ticket import NoWorker, Ticket, WorkerLost
+from tidemark_replica.render.step_worker.worker_process import COMMAND, WorkerGone, WorkerProcess
+from tidemark_replica.retry import Backoff
+
+if TYPE_CHECKING:
+    from tidemark_replica.render.task.description import Report
+
+LOG = logging.getLogger(__name__)
+MEMBERS_MOST = 32
+PATIENCE_SECONDS = 10.0
+GRACE_SECONDS = 0.5
+ANONYMOUS_BYTES_MOST = 512 * 1024**2
+_LOOK_SECONDS = 0.05
+_CLOSE_SECONDS = 2.0
+
+
+class StepWorkers:
+    """Threads may run tickets and cancel them as they like."""
+
+    def __init__(
+        self,
+        processes: int = 1,
+        *,
+        command: Sequence[str] = COMMAND,
+        patience: float = PATIENCE_SECONDS,
+        most_bytes: int = ANONYMOUS_BYTES_MOST,
+    ) -> None:
+        """At most so many `processes`. `patience`: seconds that one member may take. `most_bytes`: a process of more
+        memory is replaced.
+        """
+        self._processes, self._command, self._patience, self._most_bytes = processes, command, patience, most_bytes
+        self._waiting: deque[Ticket] = deque()
+        self._crowding = Crowding()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self._backoff = Backoff()
+        self.started = 0
+        """Processes that have been started so far."""
+
+    def start(self) -> None:
+        """Begin to start the first process: someone will need it soon. Harmless when repeated."""
+        with self._changed:
+            if not self._threads and not self._closed:
+                self._add_process()
+
+    def run(self, ticket: Ticket) -> Report:
+        """To its end, on whatever process is free; raises StepWorkerError."""
+        self.start()
+        with self._changed:
+            if self._closed:
+                raise NoWorker("the step workers have been closed")
+            if not self._threads:
+                raise NoWorker("no step worker could be started")
+            self._waiting.append(ticket)
+            self._crowd(1)
+            self._changed.notify()
+        try:
+            return ticket.wait()
+        finally:
+            with self._changed:
+                self._crowd(-1)
+
+    def close(self) -> None:
+        """All processes end, in the middle of what they are at."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for ticket in self._waiting:
+            ticket.fail(NoWorker("the step workers have been closed"))
+
+    def _crowd(self, more: int = 0) -> None:
+        """So many tickets are here besides; another process, if it is time for one, and the others have begun."""
+        threads = len(self._threads)
+        late = self._crowding.look(threads, more)
+        if late and threads < self._processes and threads <= self.started and not self._closed:
+            self._add_process()
+
+    def _add_process(self) -> None:
+        """With a thread of its own, if the system allows one now."""
+        if not self._backoff.over:
+            return
+        thread = threading.Thread(target=self._serve, name=f"step worker {len(self._threads) + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as cause:
+            self._backoff.failed()
+            LOG.warning("a step worker's thread cannot be started now: %s", cause)
+        else:
+            self._threads.append(thread)
+
+    def _serve(self) -> None:
+        """A process's thread."""
+        process = self._started()
+        while (tickets := self._take()) is not None:
+            process = process or self._started()
+            if process is None:
+                for ticket in tickets:
+                    ticket.fail(NoWorker("no step worker could be started"))
+            elif not self._carried_out(process, tickets):
+                process = self._started()
+            elif process.anonymous_bytes > self._most_bytes:
+                LOG.info("step worker %d has grown past %d bytes: another takes over", process.pid, self._most_bytes)
+                process.end()
+                process = self._started()
+        if process is not None:
+            process.kill()
+
+    def _started(self) -> WorkerProcess | None:
+        """A new process; None while it is of no use to try."""
+        if self._closed or not self._backoff.over:
+            return None
+        try:
+            process = WorkerProcess(self._command)
+        except WorkerGone as gone:
+            self._backoff.failed()
+            LOG.warning("%s; small steps run as Spark jobs for now", gone)
+            return None
+        self._backoff.reset()
+        self.started += 1
+        with self._changed:
+            self._crowding.forget()
+        return process
+
+    def _take(self) -> list[Ticket] | None:
+        """What waits, or this process's share of it, as soon as something does; None once closed."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            if self._closed:
+                return None
+            share = -(-len(self._waiting) // len(self._threads))
+            return [self._waiting.popleft() for _ in range(min(share, MEMBERS_MOST))]
+
+    def _carried_out(self, process: WorkerProcess, tickets: Sequence[Ticket]) -> bool:
+        """Whether the process is still of use afterwards. Tickets that it never began go back to the queue."""
+        left = {t.member.number: t for t in tickets if not t.is_over}
+        if not left:
+            return True
+        try:
+            process.order([t.member for t in left.values()], self._patience)
+        except WorkerGone as gone:
+            process.kill()
+            for ticket in left.values():
+                ticket.fail(NoWorker(str(gone)))
+            return False
+        try:
+            self._follow(process, left)
+        except WorkerGone as gone:
+            process.kill()
+            self._lost(list(left.values()), gone)
+            return False
+        return True
+
+    def _follow(self, process: WorkerProcess, left: dict[int, Ticket]) -> None:
+        """Settles what the process has been sent, as its answers come; raises WorkerGone with the others still left."""
+        while left:
+            first = next(iter(left.values()))
+            first.begin()
+            answer = self._answer(process, first)
+            ticket = left.pop(answer.number, None)
+            if ticket is None:
+                raise WorkerGone(f"step worker {process.pid} answers what it was not asked")
+            if answer.unknown:
+                left[answer.number] = ticket
+                process.forgot(ticket.member.key)
+                process.order([ticket.member], self._patience)
+            else:
+                ticket.answered(answer)
+
+    def _answer(self, process: WorkerProcess, running: Ticket) -> Answer:
+        """The next one; raises WorkerGone when it does not come in time."""
+        began = time.monotonic()
+        while (answer := process.answer(_LOOK_SECONDS)) is None:
+            with self._changed:
+                self._crowd()
+            if self._closed:
+                raise WorkerGone("step workers have been closed")
+            if running.cancelled_for > GRACE_SECONDS:
+                raise WorkerGone(f"step worker {process.pid} goes on with what was cancelled")
+            if time.monotonic() - began > self._patience:
+                raise WorkerGone(f"step worker {process.pid} has not come to an end within {self._patience} s")
+        return answer
+
+    def _lost(self, left: Sequence[Ticket], gone: WorkerGone) -> None:
+        """The process was at the first of them."""
+        running, *behind = left
+        if not self._closed:
+            LOG.warning("%s; it was at %s", gone, running.member.description)
+        running.fail(WorkerLost(str(gone)))
+        for ticket in behind:
+            ticket.put_back()
+        with self._changed:
+            self._waiting.extendleft(reversed(behind))
+            self._changed.notify()

@@ -1,0 +1,129 @@
+"""A member's way through the pool: its dataflow's thread waits for it while another thread sends it.
+
+    waiting ──> running ──> settled: done, failed, lost, cancelled
+       └── cancelled: settled at once, and the worker will find no description
+
+One that is cancelled while it runs is settled when the worker has let go of it, so that its files can be taken away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidemark_replica.errors import ReplicaError
+from tidemark_replica.render.step_worker.wire import Answer, Member
+
+if TYPE_CHECKING:
+    from tidemark_replica.render.task.description import Report
+
+# task attempts that Spark numbers stay far below
+_NUMBERS = itertools.count(1 << 40)
+UNSAID = "no reason was given"
+
+
+class StepWorkerError(ReplicaError):
+    """Root of what a ticket may end with."""
+
+
+class MemberFailed(StepWorkerError):
+    """The stage raised. The message is its own, for the log; `told` is what of it everybody may see."""
+
+    def __init__(self, error: str, told: str) -> None:
+        super().__init__(error)
+        self.told = told
+
+
+class MemberCancelled(StepWorkerError):
+    """The ticket was cancelled."""
+
+
+class WorkerLost(StepWorkerError):
+    """The process ended, or did not come to an end, while it ran the member. What it wrote does not count."""
+
+
+class NoWorker(StepWorkerError):
+    """No process could be started. The member has not been run."""
+
+
+@dataclass(frozen=True)
+class SentTree:
+    """A stage's tree as it travels: pickled once."""
+
+    stage: str
+    key: str
+    tree: bytes
+
+
+class Ticket:
+    """One attempt of one stage."""
+
+    def __init__(self, sent: SentTree, description: Path) -> None:
+        self.member = Member(next(_NUMBERS), sent.stage, str(description), sent.key, sent.tree)
+        self._description = description
+        self._settled: Future[Report] = Future()
+        self._lock = threading.Lock()
+        self._running = False
+        self._cancelled_at: float | None = None
+
+    def wait(self) -> Report:
+        """Until it is settled: what the member has written; raises a StepWorkerError."""
+        return self._settled.result()
+
+    def cancel(self) -> None:
+        """Nobody wants it any more; returns at once."""
+        with self._lock:
+            if self._cancelled_at is None:
+                self._cancelled_at = time.monotonic()
+                self._description.unlink(missing_ok=True)
+                if not self._running:
+                    self._settle(MemberCancelled("it was cancelled before it began"))
+
+    def begin(self) -> None:
+        """It is the worker's next one."""
+        with self._lock:
+            self._running = True
+
+    def put_back(self) -> None:
+        """It was sent, but not begun."""
+        with self._lock:
+            self._running = False
+            if self._cancelled_at is not None:
+                self._settle(MemberCancelled("it was cancelled before it began"))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self._settled.done()
+
+    @property
+    def cancelled_for(self) -> float:
+        """Seconds since it was cancelled; 0 if it was not."""
+        at = self._cancelled_at
+        return 0.0 if at is None else time.monotonic() - at
+
+    def answered(self, answer: Answer) -> None:
+        """The worker has ended with it."""
+        with self._lock:
+            if self._cancelled_at is not None:
+                self._settle(MemberCancelled("it was cancelled"))
+            else:
+                self._settle(answer.report or MemberFailed(answer.error or UNSAID, answer.told or UNSAID))
+
+    def fail(self, error: StepWorkerError) -> None:
+        """There is no worker any more, or none yet."""
+        with self._lock:
+            self._settle(error if self._cancelled_at is None else MemberCancelled("it was cancelled"))
+
+    def _settle(self, outcome: Report | StepWorkerError) -> None:
+        if self._settled.done():
+            return
+        if isinstance(outcome, StepWorkerError):
+            self._settled.set_exception(outcome)
+        else:
+            self._settled.set_result(outcome)

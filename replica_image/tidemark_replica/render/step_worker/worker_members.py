@@ -1,0 +1,81 @@
+"""The step worker's side: members are run one after the other, for as long as the driver is there.
+
+Whatever a member raises is its answer; only the driver's end ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import sys
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from tidemark_replica.arrangement.errors import StepGone
+from tidemark_replica.render.plan.pipeline import Pipeline
+from tidemark_replica.render.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
+from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.stage import Stage
+from tidemark_replica.values.failure_text import in_full, told_by_type
+
+LOG = logging.getLogger(__name__)
+TREES_MOST = 4096
+
+
+def end_with_the_driver() -> None:
+    """Standard input ends when the driver does: so does this process then, in the middle of whatever it is at."""
+
+    def watch() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="end with the driver", daemon=True).start()
+
+
+class Members:
+    """Trees that have been sent, the least recently used forgotten first."""
+
+    def __init__(self, stage: type[Stage] = Stage) -> None:
+        self._stage = stage
+        self._trees: OrderedDict[str, Pipeline] = OrderedDict()
+
+    def serve(self, channel: Channel) -> None:
+        """Until the driver closes its end."""
+        try:
+            channel.send(Ready())
+            while True:
+                order: Order = channel.receive()
+                for member in order.members:
+                    channel.send(self.answer(member))
+        except Closed as closed:
+            LOG.debug("the driver is gone: %s", closed)
+
+    def answer(self, member: Member) -> Answer:
+        """Run it to its end."""
+        tree = self._tree(member)
+        if tree is None:
+            return Answer(member.number, unknown=True)
+        description = Path(member.description)
+        try:
+            stage = self._stage(description, member.number, Slots((), ()))
+            for _ in stage.evaluate(tree):
+                pass
+            report = stage.finish(member.stage)
+        except StepGone as error:
+            return Answer(member.number, error=str(error), told=str(error))
+        except Exception as error:
+            LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
+            return Answer(member.number, error=in_full(error), told=told_by_type(error))
+        return Answer(member.number, report)
+
+    def _tree(self, member: Member) -> Pipeline | None:
+        if member.tree is not None:
+            self._trees[member.key] = pickle.loads(member.tree)
+            if len(self._trees) > TREES_MOST:
+                self._trees.popitem(last=False)
+        found = self._trees.get(member.key)
+        if found is not None:
+            self._trees.move_to_end(member.key)
+        return found

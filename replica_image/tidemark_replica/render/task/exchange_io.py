@@ -1,0 +1,180 @@
+"""An exchange as the tasks see it: updates are dealt out by the hash of a key, and come in again share by share.
+
+    task 0 ──deal──> its file: payload, payload ...        task 0: slot 0, slot 1, ...   <── maps what it is told of
+               └───> (share 1, slot, file, from, bytes) ── Spark's shuffle ──> task 1: slot 0, slot 1, ...
+    payload = an Arrow stream of some hundred thousand updates
+
+Spark's shuffle says whose payloads count and when all are there; the payloads themselves lie in a file of the attempt,
+in the step's folder, which every task sees: no byte of them goes through the JVM. Streams of different columns may go
+through one exchange, told apart by their slot; they arrive in any order, and where payloads of a slot lie that nobody
+reads yet is remembered.
+
+The files lie there until the step ends. So a payload takes room of the task that writes it and, in the next stage, of
+the one that reads it: `spend` is told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_replica.arrangement.batches.full_disk import full_disk_is_told
+from tidemark_replica.arrangement.rows.grouping import order_by_hash
+from tidemark_replica.arrangement.rows.hashing import bucket_edges, hashes_with_errors
+from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.updates import (
+    Hashes,
+    Updates,
+    diffs,
+    errors,
+    make_updates,
+    rechunk,
+    row_columns,
+    times,
+)
+
+DDL = "share int, slot int, file string, begin bigint, bytes bigint"
+Spend = Callable[[int, str], None]
+_SAME = (b"time", b"diff")
+_WHAT = "an exchange"
+_SCHEMA = pa.schema(
+    [("share", pa.int32()), ("slot", pa.int32()), ("file", pa.string()), ("begin", pa.int64()), ("bytes", pa.int64())]
+)
+
+
+class Dealing:
+    """One attempt's end of an exchange, as input `slot` of the next call; its payloads go to a file of `folder`."""
+
+    def __init__(self, folder: Path, attempt: int, slot: int, own: Share, spend: Spend) -> None:
+        self._path = folder / f"slot{slot}.{attempt}.exchange"  # a task ends with one exchange at most
+        self._slot, self._own, self._spend = slot, own, spend
+
+    def deal(self, updates: Iterable[Updates], key: tuple[int, ...] | None, chunk_rows: int) -> Iterator[Any]:
+        """Rows that say what goes where: to the share of the key's hash, or (without a key) to the task's own.
+
+        Errs rows have no key; they go where arrangements have them, before all others.
+        """
+        with self._created() as sink:
+            for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
+                yield self._told([(to, *self._written(sink, rows)) for to, rows in _divided(chunk, key, self._own)])
+
+    def _created(self) -> Any:
+        with full_disk_is_told(self._path.parent):
+            return pa.OSFile(str(self._path), "wb")
+
+    def _written(self, sink: Any, rows: Any) -> tuple[int, int]:
+        """At the end of the file; where, and how many bytes."""
+        begin = sink.tell()
+        with full_disk_is_told(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_batch(rows)
+        size = sink.tell() - begin
+        self._spend(size, _WHAT)
+        return begin, size
+
+    def _told(self, payloads: list[tuple[int, int, int]]) -> Any:
+        """A row for each payload."""
+        columns = zip(*((to, self._slot, self._path.name, begin, size) for to, begin, size in payloads), strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+class _Payload(NamedTuple):
+    """Where one lies."""
+
+    file: str
+    begin: int
+    bytes: int
+
+
+class Dealt:
+    """What an exchange brought to a task; `Slots` with another way of reading."""
+
+    def __init__(self, rows: Iterable[Any], folder: Path) -> None:
+        self._rows, self._folder = iter(rows), folder
+        self._waiting: dict[int, list[_Payload]] = {}
+        self._read: set[int] = set()
+
+    def read(self, slot: int, spend: Spend) -> Iterator[Updates]:
+        """The updates of one slot, once."""
+        self._read.add(slot)
+        for payload in self._waiting.pop(slot, ()):
+            yield from self._updates(payload, spend)
+        for to, payload in self._coming():
+            if to == slot:
+                yield from self._updates(payload, spend)
+            else:
+                self._wait(to, payload)
+
+    def finish(self) -> None:
+        """Everything must have been read."""
+        for to, payload in self._coming():
+            self._wait(to, payload)
+        if self._waiting:
+            raise ValueError(f"a stage ended before it had read its slots {sorted(self._waiting)}")
+
+    def _coming(self) -> Iterator[tuple[int, _Payload]]:
+        """What Spark tells of from here on, and of which slot it is."""
+        for batch in self._rows:
+            _, slots, *places = (column.to_pylist() for column in batch.columns)
+            for slot, *place in zip(slots, *places, strict=True):
+                yield slot, _Payload(*place)
+
+    def _wait(self, slot: int, payload: _Payload) -> None:
+        if slot in self._read:
+            raise ValueError(f"slot {slot} of a stage was left before it had been read to its end")
+        self._waiting.setdefault(slot, []).append(payload)
+
+    def _updates(self, payload: _Payload, spend: Spend) -> Iterator[Updates]:
+        """Mapped for as long as somebody has them."""
+        spend(payload.bytes, _WHAT)
+        with pa.memory_map(str(self._folder / payload.file), "r") as source:
+            source.seek(payload.begin)
+            rows = source.read_buffer(payload.bytes)
+        yield from map(unfolded, pa.ipc.open_stream(rows))
+
+
+def folded(updates: Updates) -> Any:
+    """Without the columns that say the same of every row, which the schema says instead: at a hydration all rows come
+    at one time, once each, and none is an error.
+    """
+    at, diff, error = times(updates), diffs(updates), errors(updates)
+    if updates.num_columns == len(_SAME) + 1 or updates.num_rows == 0 or error.null_count < len(error):
+        return updates
+    if (at != at[0]).any() or (diff != diff[0]).any():
+        return updates
+    rows = pa.RecordBatch.from_arrays(row_columns(updates), names=[f"c{i}" for i in range(updates.num_columns - 3)])
+    return rows.replace_schema_metadata(dict(zip(_SAME, (str(int(at[0])), str(int(diff[0]))), strict=True)))
+
+
+def unfolded(rows: Any) -> Updates:
+    """The updates again."""
+    same = rows.schema.metadata
+    if same is None:
+        return rows
+    at, diff = (np.full(rows.num_rows, int(same[name])) for name in _SAME)
+    return make_updates(rows.columns, at, diff)
+
+
+def _divided(chunk: Updates, key: tuple[int, ...] | None, own: Share) -> Iterator[tuple[int, Any]]:
+    """Each share's rows, ascending by hash: whoever takes them in wants them so, and merges what is in order."""
+    rows = folded(chunk)
+    if key is None or own.of == 1:
+        yield own.index, rows
+        return
+    hashes = _hashes(chunk, key)
+    order = order_by_hash(hashes)
+    rows, edges = rows.take(pa.array(order)), np.searchsorted(hashes[order], bucket_edges(own.of), "left").tolist()
+    for share, (begin, end) in enumerate(pairwise([0, *edges, len(hashes)])):
+        if end > begin:
+            yield share, rows.slice(begin, end - begin)
+
+
+def _hashes(chunk: Updates, key: tuple[int, ...]) -> Hashes:
+    columns, error = row_columns(chunk), errors(chunk)
+    ok = None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
+    return hashes_with_errors([columns[k] for k in key], ok, chunk.num_rows)

@@ -1,0 +1,43 @@
+"""What an attempt of a stage merges itself, once its operators have come to their end.
+
+At hydration all there is to merge: nobody waits for one step among many. Later only what is small beside the step;
+the rest is merged beside steps (`execution/background_merges.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tidemark_replica.arrangement.batches.batch import BatchRef
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.arrangement.spines.merge_policy import in_step
+from tidemark_replica.arrangement.spines.spine import Merge, plan_merges
+from tidemark_replica.arrangement.step import StepContext, merge
+from tidemark_replica.render.stepped_dataflow import Merged
+from tidemark_replica.render.task.timing import Clock
+
+Written = Mapping[ArrangementId, Sequence[BatchRef]]
+
+
+def own_merges(context: StepContext, busy: frozenset[str], written: Written, clock: Clock) -> Iterator[Merged]:
+    """Carried out one by one. `busy`: batches that are being merged beside the step."""
+    for task in _due(context, busy, written):
+        began = time.perf_counter()
+        result = merge(task, context.manifest(task.arrangement).layout, context.cache, context.writer)
+        clock.merged(task.arrangement, time.perf_counter() - began)
+        yield Merged(task, result)
+
+
+def _due(context: StepContext, busy: frozenset[str], written: Written) -> list[Merge]:
+    manifests = [_extended(context, context.manifest(a), refs) for a, refs in written.items()]
+    if context.is_hydration:
+        return [task for manifest in manifests for task in plan_merges(manifest)]
+    return in_step(manifests, busy, sum(b.rows for refs in written.values() for b in refs))
+
+
+def _extended(context: StepContext, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
+    """What is to be kept in shape here: of several tasks none has all of what was there before."""
+    mine = manifest if context.share.of == 1 else replace(manifest, batches=())
+    return mine.append(refs, context.lower, context.upper)

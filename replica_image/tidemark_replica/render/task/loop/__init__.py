@@ -1,0 +1,1 @@
+"""The rounds of a loop inside a task."""

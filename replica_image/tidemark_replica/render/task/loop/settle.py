@@ -1,0 +1,44 @@
+"""A loop inside one task: for bodies that need nothing of the JVM, a round is a few calls of kernels.
+
+entering published by the same task ──> rounds, each over files of its own ──> one file per binding that leaves
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tidemark_replica.render.plan.pipeline import Loop
+from tidemark_replica.render.task.description import Description, Published
+from tidemark_replica.render.task.loop.fixpoint import Fixpoint, RunPart
+from tidemark_replica.render.task.update_files import UpdatesFile, read_updates
+
+
+def settle(
+    loop: Loop, description: Description, folder: Path, attempt: int, published: Mapping[str, Published], run: RunPart
+) -> tuple[Fixpoint, dict[str, Published]]:
+    """Run the loop to its end; what it left is published in `folder`, in the attempt's name."""
+    own = folder.absolute() / f"{loop.name}.{attempt}"
+    own.mkdir()
+    entering = {name: _absolute(published[name], folder) for name in loop.entering if name in published}
+    fixpoint = Fixpoint(loop, description, own, run)
+    fixpoint.settle(entering)
+    left = {name: _gathered(name, found, folder, attempt) for name, found in fixpoint.leaving.items()}
+    shutil.rmtree(own, ignore_errors=True)
+    return fixpoint, left
+
+
+def _absolute(published: Published, folder: Path) -> Published:
+    return replace(published, files=tuple(str(folder.absolute() / file) for file in published.files))
+
+
+def _gathered(name: str, found: Published, folder: Path, attempt: int) -> Published:
+    """Many small files as one."""
+    first = next(read_updates(Path(found.files[0])))
+    with UpdatesFile(folder, f"{name}.{attempt}.arrow", first.schema.types[:-3]) as out:
+        for file in found.files:
+            for batch in read_updates(Path(file)):
+                out.write(batch)
+    return out.published()

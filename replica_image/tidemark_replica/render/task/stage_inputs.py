@@ -1,0 +1,151 @@
+"""Where a stage's updates come from: shards, indexes, earlier fragments, constants.
+
+At hydration a shard's or an index's past, up to the as_of, is read as having happened at the as_of.
+
+Every float is canonical (+0.0, one NaN) from here on, as what comes back from Catalyst is (`slots`): a plan that
+subtracts collections then cancels exactly, whichever way each side's rows came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_persist import DIFF, ERROR, TIME, Condition, Part, read_part
+from tidemark_replica.arrangement.rows.columns import canonical_rows
+from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.updates import (
+    TAIL_TYPES,
+    Updates,
+    as_error_rows,
+    diffs,
+    errors,
+    make_updates,
+    row_columns,
+    split_errors,
+    times,
+    updates_of,
+)
+from tidemark_replica.arrangement.step import StepContext
+from tidemark_replica.render.plan.pipeline import Constants, Entering, IndexSource, PublishedErrors, Source, Variable
+from tidemark_replica.render.task.description import Description
+from tidemark_replica.render.task.loop import rounds
+from tidemark_replica.render.task.small_files import SmallFiles
+from tidemark_replica.render.task.update_files import read_updates
+
+_PARTS_PER_TASK = 8
+_FILES = SmallFiles()
+
+
+def read_source(description: Description, source: Source, share: Share) -> Iterator[Updates]:
+    """A shard's updates within the step, only the columns that are used; of several tasks each reads some of them."""
+    for updates in _of_shard(description, source, share):
+        if description.hydrates:
+            updates = _advanced(updates, description.lower)
+        yield _delayed(updates, description) if source.delayed else updates
+
+
+def _of_shard(description: Description, source: Source, share: Share) -> Iterator[Updates]:
+    """As its files have them; small ones may have been read before, for another dataflow."""
+    parts = description.parts.get(source.id, ())
+    if description.hydrates or share.of > 1:
+        for part, turn in divided(parts, share):
+            yield from _read(source, part, turn, source.conditions)
+    else:
+        for part in parts:
+            yield from _FILES.updates(part, source.names, lambda part: _read(source, part))
+
+
+def _read(
+    source: Source, part: Part, turn: tuple[int, int] = (0, 1), conditions: tuple[Condition, ...] = ()
+) -> Iterator[Updates]:
+    """What is kept of a file for other dataflows is all of it: no conditions."""
+    columns, types = [*source.names, TIME, DIFF, ERROR], (*source.types, *TAIL_TYPES)
+    for batch in read_part(part, columns=columns, turn=turn, conditions=conditions):
+        yield canonical_rows(updates_of([_as(column, type) for column, type in zip(batch.columns, types, strict=True)]))
+
+
+def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterator[Updates]:
+    """An imported index's updates within the step, before `limit`."""
+    trace = context.trace(source.arrangement)
+    lower = context.lower
+    if context.is_hydration:
+        yield from trace.rows_at(lower, context.share)
+        lower += 1
+    if lower < limit:
+        yield from trace.scan(lower, limit, context.share)
+
+
+def read_published(folder: Path, description: Description, name: str, share: Share) -> Iterator[Updates]:
+    """What an earlier fragment of the step published; of several tasks each reads some of it."""
+    batches = (batch for file in description.published.get(name, ()) for batch in read_updates(folder / file))
+    return islice(batches, share.index, None, share.of)
+
+
+def read_published_errors(
+    folder: Path, description: Description, source: PublishedErrors, share: Share
+) -> Iterator[Updates]:
+    """The errors of what an earlier fragment published, as rows of another stream."""
+    for batch in read_published(folder, description, source.name, share):
+        _, errs = split_errors(batch)
+        if errs.num_rows:
+            yield as_error_rows(errs, source.types)
+
+
+def read_entering(folder: Path, description: Description, source: Entering) -> Iterator[Updates]:
+    """What enters a loop at the time of this round."""
+    for file in description.published.get(source.name, ()):
+        yield from rounds.entering(read_updates(folder / file), description.lower)
+
+
+def read_variable(folder: Path, description: Description, context: StepContext, source: Variable) -> Iterator[Updates]:
+    """What was fed back for the iteration of this round."""
+    files = description.published.get(source.name, ())
+    if description.iteration is not None and files:
+        batches = (batch for file in files for batch in read_updates(folder / file))
+        yield from rounds.variable(context, batches, description.iteration)
+
+
+def read_constants(dataflow: Path, description: Description, source: Constants, share: Share) -> Iterator[Updates]:
+    """A constant collection, once: at the as_of, by the first task."""
+    if description.hydrates and share.index == 0:
+        for batch in read_updates(dataflow / source.file):
+            yield _advanced(canonical_rows(batch), description.lower)
+
+
+def _delayed(updates: Updates, description: Description) -> Updates:
+    """Seen a millisecond later; what the as_of's snapshot holds is there from the as_of on."""
+    time = times(updates)
+    first = description.lower if description.hydrates else -1
+    return make_updates(row_columns(updates), np.where(time > first, time + 1, time), diffs(updates), errors(updates))
+
+
+def divided(parts: Sequence[Part], share: Share) -> Iterator[tuple[Part, tuple[int, int]]]:
+    """The parts that a task reads, and of each which of its row groups: (turn, of how many).
+
+    Many parts are dealt out whole, the largest first, each to the task that has least; else all share every part.
+    """
+    if len(parts) < share.of * _PARTS_PER_TASK:
+        yield from ((part, (share.index, share.of)) for part in parts)
+        return
+    load = [0] * share.of
+    for part in sorted(parts, key=lambda p: (-p.size, p.path)):
+        lightest = load.index(min(load))
+        load[lightest] += part.size
+        if lightest == share.index:
+            yield part, (0, 1)
+
+
+def _advanced(updates: Updates, since: int) -> Updates:
+    columns = updates.columns
+    diff = np.asarray(columns[-2].to_numpy())
+    return make_updates(columns[:-3], np.maximum(times(updates), since), diff, columns[-1])
+
+
+def _as(column: Any, type: pa.DataType) -> Any:
+    return column if column.type == type else column.cast(type)

@@ -1,0 +1,1 @@
+"""The operators of a dataflow as people read of them: names, costs, progress."""

@@ -1,0 +1,214 @@
+"""The operators of a dataflow, for people: what each is called, what it keeps, and how long it has worked.
+
+    fragment 1   read t        Get
+                 read u        Get
+                 join          Join      2 arrangements     <── the time of the expressions above `read t`, too
+    fragment 2   reduce        Reduce    1 arrangement
+                 index totals  ArrangeBy 1 arrangement
+
+They are listed in the order in which rows pass through them. What keeps nothing and reads nothing from outside
+(filters, expressions, flattening, what Spark computes between two calls) counts for the operator that asks for its
+rows. A step may run in another shape than the one listed here: there an operator is known by what it reads or keeps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
+from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
+from tidemark_replica.render.task.timing import Spent
+from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
+
+Place = int
+"""Of an operator among those of its dataflow."""
+_Key = tuple[str, ...]
+"""What an operator is known by in every shape: the kind of node, and the arrangements that it speaks of."""
+_Whose = dict[str, tuple[Place | None, ...]]
+"""Of each stage of a shape, whose the time of its nodes is, in the order of `nodes_of`."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`kind` is the word for it in `explain`."""
+
+    name: str
+    kind: str
+    arrangements: tuple[ArrangementId, ...]
+
+
+@dataclass(frozen=True)
+class OperatorWork:
+    """What an operator keeps now, and the microseconds that it has worked, in all tasks together."""
+
+    name: str
+    kind: str
+    records: int
+    batches: int
+    bytes: int
+    microseconds: int
+
+
+class Operators:
+    """Of one rendering. What they have worked is added up as steps are committed; all else is fixed."""
+
+    def __init__(self, fragments: Fragments, ids: Mapping[ArrangementId, GlobalId]) -> None:
+        """`ids` are those of imported and exported indexes."""
+        self._ids, self._own = ids, frozenset(fragments.arrangements)
+        self._all = self._own | ids.keys()
+        found = self._find(fragments)
+        self._places: dict[_Key, Place] = {key: place for place, key in enumerate(found)}
+        self._owners: dict[ArrangementId, Place] = {}
+        for place, (_, _, mentions) in enumerate(found.values()):
+            for arrangement in mentions:
+                self._owners.setdefault(arrangement, place)  # whoever is first keeps it: those further on read it
+        kept = [tuple(a for a, owner in self._owners.items() if owner == place) for place in range(len(found))]
+        names, kinds = numbered([name for name, _, _ in found.values()]), [kind for _, kind, _ in found.values()]
+        self.operators = tuple(map(Operator, names, kinds, kept))
+        self._shapes: dict[int, tuple[StageFrame, _Whose]] = {}
+        self._microseconds: Counter[Place] = Counter()
+
+    def counted(self, shape: StageFrame, spent: Spent) -> Counter[Place]:
+        """By operator, what tasks of that shape have spent."""
+        _, whose = self._shapes.setdefault(id(shape), (shape, {}))
+        if not whose:
+            self._stage(shape, None, whose)
+        total: Counter[Place] = Counter()
+        for stage, times in spent.stages.items():
+            for place, time in zip(whose.get(stage, ()), times, strict=False):
+                if place is not None:
+                    total[place] += time
+        for arrangement, time in spent.merges.items():
+            if arrangement in self._owners:
+                total[self._owners[arrangement]] += time
+        return total
+
+    def loop(self, name: str, microseconds: int) -> Counter[Place]:
+        """The same of a loop whose rounds are jobs."""
+        return Counter({self._places["", name]: microseconds})
+
+    def add(self, microseconds: Mapping[Place, int]) -> None:
+        """A step has been committed."""
+        self._microseconds.update(microseconds)
+
+    def work(self, manifests: Iterable[Manifest]) -> list[OperatorWork]:
+        """All of them, as they are now; `manifests` are the dataflow's own."""
+        by_id = {m.arrangement: m for m in manifests}
+        return [
+            _work(operator, [by_id[a] for a in operator.arrangements if a in by_id], self._microseconds[place])
+            for place, operator in enumerate(self.operators)
+        ]
+
+    def _find(self, fragments: Fragments) -> dict[_Key, tuple[str, str, tuple[ArrangementId, ...]]]:
+        """The name and kind of each, and the arrangements that it speaks of; in order."""
+        found: dict[_Key, tuple[str, str, tuple[ArrangementId, ...]]] = {}
+        for fragment in fragments.fragments:
+            if isinstance(fragment, LoopFragment):
+                loop = fragment.loop
+                found["", loop.name] = ("recursion", "LetRec", loop.arrangements)
+                continue
+            for node in _bottom_up(fragment.stage):
+                if (name := operator_name(node, self._ids)) is not None:
+                    mentions = tuple(_mentioned(_names(node), self._own))
+                    found.setdefault(self._key(node), (name, operator_kind(node), mentions))
+        return found
+
+    def _key(self, node: p.Pipeline) -> _Key:
+        if isinstance(node, p.Source):
+            return type(node).__name__, node.id
+        spec = node.spec if isinstance(node, p.Kernel) else node
+        return type(spec).__name__, *_mentioned(_names(node), self._all)
+
+    def _stage(self, frame: StageFrame, above: Place | None, whose: _Whose) -> None:
+        """Of this stage and of those that feed it; `above` asks for what comes out of it."""
+        if above is None:
+            above = next((place for node in p.nodes_of(frame.tree) if (place := self._place(node)) is not None), None)
+        slots: dict[int, Place | None] = {}
+        whose[frame.name] = tuple(self._walk(frame.tree, above, slots))
+        for slot, below in enumerate(frame.inputs):
+            for sender in _stages(below):
+                exchange = sender.tree
+                self._stage(sender, slots.get(exchange.slot if isinstance(exchange, p.Exchange) else slot), whose)
+
+    def _walk(self, node: p.Pipeline, above: Place | None, slots: dict[int, Place | None]) -> Iterator[Place | None]:
+        """In the order of `nodes_of`."""
+        place = self._place(node)
+        place = above if place is None else place
+        if isinstance(node, p.Slot | p.Received):
+            slots[node.slot] = place
+        yield place
+        for below in p.inputs_of(node):
+            yield from self._walk(below, place, slots)
+
+    def _place(self, node: p.Pipeline) -> Place | None:
+        """The operator that the node is or, in another shape, is a part of: the last one of whose state it speaks."""
+        found = self._places.get(self._key(node))
+        if found is not None:
+            return found
+        return max((self._owners[a] for a in _mentioned(_names(node), self._own) if a in self._owners), default=None)
+
+
+def _names(node: p.Pipeline) -> Any:
+    """Where a node speaks of what it reads or keeps."""
+    match node:
+        case p.Source(id):
+            return id
+        case p.IndexSource(arrangement) | p.ArrangeKernel(arrangement):
+            return arrangement
+        case p.Settle(loop):
+            return loop.arrangements
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel() | p.Kernel() | p.AtChanges():
+            return node.spec
+        case _:
+            return None
+
+
+def _mentioned(value: Any, among: Collection[str]) -> Iterator[ArrangementId]:
+    """The arrangements among these that it speaks of, at whatever depth."""
+    if isinstance(value, str):
+        if value in among:
+            yield ArrangementId(value)
+    elif isinstance(value, tuple | list | frozenset):
+        for each in value:
+            yield from _mentioned(each, among)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for each in fields(value):
+            yield from _mentioned(getattr(value, each.name), among)
+
+
+def _stages(frame: Frame) -> Iterator[StageFrame]:
+    """The nearest ones, at the frame or below."""
+    if isinstance(frame, StageFrame):
+        yield frame
+    else:
+        for below in inputs_of(frame):
+            yield from _stages(below)
+
+
+def _bottom_up(frame: Frame) -> Iterator[p.Pipeline]:
+    """All nodes, each behind those that it reads."""
+    if isinstance(frame, StageFrame):
+        for below in frame.inputs:
+            yield from _bottom_up(below)
+        yield from _leaves_first(frame.tree)
+    else:
+        for below in inputs_of(frame):
+            yield from _bottom_up(below)
+
+
+def _leaves_first(tree: p.Pipeline) -> Iterator[p.Pipeline]:
+    for below in p.inputs_of(tree):
+        yield from _leaves_first(below)
+    yield tree
+
+
+def _work(operator: Operator, kept: Iterable[Manifest], microseconds: int) -> OperatorWork:
+    batches = [batch for manifest in kept for batch in manifest.batches]
+    records, size = sum(b.rows for b in batches), sum(b.bytes for b in batches)
+    return OperatorWork(operator.name, operator.kind, records, len(batches), size, microseconds)

@@ -1,0 +1,96 @@
+"""What operators are called where people read of them: by what they do, and by the name of what they read or keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.kernels.changes import ChangesSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.kernels.joins.half_join_path import KeepSpec
+from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
+from tidemark_replica.kernels.ranking.top_k import TopKSpec
+from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec
+from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
+from tidemark_replica.kernels.reduce.reduce import ReduceSpec
+from tidemark_replica.kernels.temporal import TemporalSpec
+from tidemark_replica.kernels.threshold import ThresholdSpec
+from tidemark_replica.kernels.window.window import WindowFunction
+from tidemark_replica.render.plan import pipeline as p
+
+_KERNELS: Mapping[type, str] = {
+    AtLimitSpec: "limit of iterations",
+    ChangesSpec: "changes",
+    ExtremesSpec: "min/max",
+    GroupsSpec: "groups",
+    KeepSpec: "arrange",
+    PartialSumsSpec: "partial sums",
+    ReduceSpec: "reduce",
+    TemporalSpec: "temporal filter",
+    ThresholdSpec: "threshold",
+    TopKSpec: "top-k",
+}
+
+
+def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> str | None:
+    """None for what keeps nothing and reads nothing from outside: it is as far as its input. `ids` are of indexes."""
+    match node:
+        case p.Source(id):
+            return f"read {plain_name(id)}"
+        case p.IndexSource(arrangement):
+            return f"read {plain_name(ids[arrangement])}"
+        case p.ArrangeKernel(arrangement):
+            return f"index {plain_name(ids[arrangement])}" if arrangement in ids else "arrange"
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
+            return "join"
+        case p.Kernel(spec):
+            return _KERNELS.get(type(spec))
+        case p.AtChanges():
+            return "at changes"
+        case p.Settle():
+            return "recursion"
+        case _:
+            return None
+
+
+def operator_kind(node: p.Pipeline) -> str:
+    """The word that `explain` has for what `operator_name` has a name for."""
+    match node:
+        case p.Source() | p.IndexSource():
+            return "Get"
+        case p.ArrangeKernel():
+            return "ArrangeBy"
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
+            return "Join"
+        case p.Settle() | p.Kernel(AtLimitSpec()):
+            return "LetRec"
+        case p.Kernel(GroupsSpec(function=WindowFunction())):
+            return "Window"
+        case p.Kernel(TemporalSpec()):
+            return "Mfp"
+        case p.Kernel(ThresholdSpec()):
+            return "Threshold"
+        case p.Kernel(TopKSpec()):
+            return "TopK"
+        case p.AtChanges() | p.Kernel(ChangesSpec()):
+            return "Changes"
+        case _:
+            return "Reduce"
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Operators of one name are told apart by their order."""
+    often, seen = Counter(names), Counter[str]()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if often[name] == 1 else f"{name} {seen[name]}")
+    return made
+
+
+def plain_name(id: GlobalId) -> str:
+    """Of `owner/name/...` the name."""
+    parts = id.split("/")
+    return parts[1] if len(parts) > 1 else id

@@ -1,0 +1,230 @@
+"""How far a hydration is, in percent by operator, put together in the driver from what its tasks have counted.
+
+    fragment 1   read orders      rows read, of those that its snapshot has
+                 read lineitem
+                 join             as far as what it reads, 99 at most; 100 once every task has come to its end
+    fragment 2   reduce           0: not begun
+                 index totals
+                                  together: operators count for the rows that are read below them
+
+Behind an exchange an operator is as far as rows have arrived, of those that were sent. `look` reads a few small files;
+it may be asked from any thread while the step runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_replica.arrangement.spines.manifest import ArrangementId
+from tidemark_replica.render.plan import pipeline as p
+from tidemark_replica.render.plan.fragments import Fragment, LoopFragment
+from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, Frame, StageFrame, UnionFrame
+from tidemark_replica.render.task.progress_counters import Count, has_reported, read_counts
+from tidemark_replica.render.telemetry.operator_names import numbered, operator_name
+
+BUSY, DONE = 99.0, 100.0
+"""An operator that has read all may still be at work: only its end is the end."""
+Rows = Callable[[p.Pipeline], int]
+
+
+@dataclass(frozen=True)
+class OperatorProgress:
+    """`rows` are those that are read below it."""
+
+    name: str
+    percent: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of a whole hydration."""
+
+    operators: tuple[OperatorProgress, ...]
+
+    @property
+    def percent(self) -> float:
+        rows = sum(o.rows for o in self.operators)
+        return sum(o.percent * o.rows for o in self.operators) / rows if rows else 0.0
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A fragment in the shape in which it runs, or ran."""
+
+    stage: StageFrame
+    tasks: int
+    folder: Path
+    ended: bool = False
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Somewhere in a fragment: how far it is, and how many rows are read below it."""
+
+    percent: float
+    rows: int
+
+
+class HydrationProgress:
+    """Of one run of a hydration. `rows` says how many updates a leaf has for it."""
+
+    def __init__(
+        self,
+        fragments: Sequence[Fragment | LoopFragment],
+        rows: Rows,
+        ids: Mapping[ArrangementId, GlobalId],
+    ) -> None:
+        """`ids` are those of imported and exported indexes."""
+        self._fragments, self._rows, self._ids = tuple(fragments), rows, ids
+        self._begun: dict[str, _Begun] = {}
+        self._loops_ended: set[str] = set()
+
+    def begins(self, fragment: str, stage: StageFrame, tasks: int, folder: Path) -> None:
+        """A fragment runs from now on."""
+        self._begun[fragment] = _Begun(stage, tasks, folder)
+
+    def ended(self, fragment: str) -> None:
+        """It has come to its end."""
+        if fragment in self._begun:
+            self._begun[fragment] = replace(self._begun[fragment], ended=True)
+        self._loops_ended.add(fragment)
+
+    def look(self) -> Progress:
+        """How far everything is now."""
+        published: dict[str, int] = {}
+        found: list[OperatorProgress] = []
+        for fragment in self._fragments:
+            if isinstance(fragment, LoopFragment):
+                rows = sum(published.get(name, 0) for name in fragment.loop.entering)
+                published |= dict.fromkeys(fragment.loop.leaving, rows)
+                percent = DONE if fragment.loop.name in self._loops_ended else 0.0
+                found.append(OperatorProgress("recursion", percent, rows))
+                continue
+            begun = self._begun.get(fragment.name)
+            look = _Look(begun, self._rows, self._ids, published)
+            look.stage(fragment.stage if begun is None else begun.stage)
+            found += look.operators
+        names = numbered([operator.name for operator in found])
+        return Progress(tuple(replace(o, name=name) for o, name in zip(found, names, strict=True)))
+
+
+@dataclass
+class _Look:
+    """At one fragment. `published`: how many rows are read below what fragments publish."""
+
+    begun: _Begun | None
+    rows_of: Rows
+    ids: Mapping[ArrangementId, GlobalId]
+    published: dict[str, int]
+    operators: list[OperatorProgress] = field(default_factory=list)
+
+    def stage(self, frame: StageFrame) -> _Point:
+        """The stages below, then the operators of this one, each behind what it reads."""
+        return self._walked(frame, self._counted(frame))
+
+    def _walked(self, frame: StageFrame, counts: Sequence[Count]) -> _Point:
+        received: dict[int, tuple[_Point, int | None]] = {}
+        slots: list[_Point] = []
+        for below in frame.inputs:
+            if isinstance(below, ExchangeFrame):
+                received |= {_slot_of(sender): self._sent(sender) for sender in below.inputs}
+            else:
+                slots.append(self._frame(below))
+        return _Walk(self, received, slots, counts).point(frame.tree)
+
+    def _frame(self, frame: Frame) -> _Point:
+        """What Catalyst computes streams through the task."""
+        match frame:
+            case StageFrame():
+                return self.stage(frame)
+            case UnionFrame(inputs) | ExchangeFrame(inputs):
+                return _mean([self._frame(i) for i in inputs])
+            case _:
+                return self._frame(frame.input)
+
+    def _sent(self, sender: StageFrame) -> tuple[_Point, int | None]:
+        """How far a stage before an exchange is, and how many updates it has sent; None: it has not said."""
+        counts = self._counted(sender)
+        point = self._walked(sender, counts)
+        return point, counts[1].rows if point.percent == DONE and len(counts) > 1 else None
+
+    def _counted(self, frame: StageFrame) -> Sequence[Count]:
+        """What all tasks have counted, an operator being at its end when it is in all of them; empty: nothing."""
+        if self.begun is None:
+            return ()
+        shares = range(self.begun.tasks)
+        told = [read_counts(self.begun.folder, frame.name, share) for share in shares]
+        if self.begun.ended or all(has_reported(self.begun.folder, frame.name, share) for share in shares):
+            totals = _added([counts for counts in told if counts])
+            size = sum(1 for _ in p.nodes_of(frame.tree))
+            return [Count(totals[at].rows if totals else 0, True) for at in range(size)]
+        found = _added([counts for counts in told if counts])
+        return found if all(told) else [Count(each.rows) for each in found]
+
+
+@dataclass
+class _Walk:
+    """Over the tree of one stage, its counts in hand."""
+
+    look: _Look
+    received: Mapping[int, tuple[_Point, int | None]]
+    slots: Sequence[_Point]
+    counts: Sequence[Count]
+    places: Iterator[int] = field(default_factory=count)
+
+    def point(self, node: p.Pipeline) -> _Point:
+        place = next(self.places)
+        counted = self.counts[place] if place < len(self.counts) else Count()
+        point = self._reached(node, counted)
+        if counted.ended:
+            point = _Point(DONE, point.rows)
+        elif point.percent > BUSY:
+            point = _Point(BUSY, point.rows)
+        if isinstance(node, p.Publish | p.Leave):
+            self.look.published[node.name] = point.rows
+        name = operator_name(node, self.look.ids)
+        if name is not None:
+            self.look.operators.append(OperatorProgress(name, point.percent, point.rows))
+        return point
+
+    def _reached(self, node: p.Pipeline, counted: Count) -> _Point:
+        match node:
+            case p.Source() | p.IndexSource():
+                rows = self.look.rows_of(node)
+                return _Point(_percent(counted.rows, rows), rows)
+            case p.Published(name) | p.PublishedErrors(name):
+                return _Point(_percent(counted.rows, self.look.rows_of(node)), self.look.published.get(name, 0))
+            case p.Received(slot):
+                sender, sent = self.received[slot]
+                return _Point(_percent(counted.rows, sent or 0), sender.rows)
+            case p.Slot(slot):
+                return self.slots[slot]
+            case _:
+                return _mean([self.point(below) for below in p.inputs_of(node)])
+
+
+def _slot_of(sender: StageFrame) -> int:
+    assert isinstance(sender.tree, p.Exchange), f"{sender.name} does not end with an exchange"
+    return sender.tree.slot
+
+
+def _added(told: Sequence[Sequence[Count]]) -> list[Count]:
+    """The tasks' counts, operator by operator."""
+    return [Count(sum(c.rows for c in each), all(c.ended for c in each)) for each in zip(*told, strict=True)]
+
+
+def _mean(points: Sequence[_Point]) -> _Point:
+    """Several streams as one: each counts for its rows."""
+    rows = sum(point.rows for point in points)
+    if rows == 0:
+        return _Point(0.0, 0)
+    return _Point(sum(point.percent * point.rows for point in points) / rows, rows)
+
+
+def _percent(rows: int, of: int) -> float:
+    return min(DONE * rows / of, BUSY) if of else 0.0

@@ -1,0 +1,1 @@
+"""The replica's gRPC endpoint, and which client it serves."""

@@ -1,0 +1,1 @@
+"""Shards as the replica sees them, and whether their object store answers."""

@@ -1,0 +1,65 @@
+"""Whether the instance's object store answers, asked now and then and told when that changes.
+
+    Status storage of the instance   {reason: AccessDenied, message: what it said and what to do}     or {}: it answers
+
+A look is one listing of what is never there, so it asks for the right to list and leaves nothing. Whoever needs the
+store tries on meanwhile, each at its own pace: nothing waits for what is told here. On a disk there is no watch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from tidemark_persist import PersistError, StorageError, check_store
+from tidemark_protocol.ids import INSTANCE
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_replica.events.jobs import Failed, Outcome, Pool
+
+KIND = "storage"
+LOOK_SECONDS = 30.0
+AGAIN_SECONDS = 5.0
+"""While it does not answer."""
+_MESSAGE_MOST = 1000
+
+
+class StoreWatch:
+    """On the worker's thread; it looks on a pool, once at a time."""
+
+    def __init__(
+        self, jobs: Pool, respond: Callable[[Response], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._jobs, self._respond, self._clock = jobs, respond, clock
+        self._location: str | None = None
+        self._looking, self._due = False, 0.0
+        self._said: Mapping[str, str] | None = None
+
+    def begin(self, location: str) -> None:
+        """Of the instance, which is what it is for as long as the process lives."""
+        self._location = location if "://" in location and not location.startswith("file:") else None
+
+    def maintain(self) -> None:
+        location = self._location
+        if location is not None and not self._looking and self._clock() >= self._due:
+            self._looking = True
+            self._jobs.submit("look at the store", lambda: check_store(location), self._looked)
+
+    def retell(self) -> None:
+        """The client is a new one."""
+        if self._said:
+            self._respond(Status(INSTANCE, KIND, dict(self._said)))
+
+    def _looked(self, outcome: Outcome[None]) -> None:
+        self._looking = False
+        said = _told(outcome.error) if isinstance(outcome, Failed) else {}
+        self._due = self._clock() + (AGAIN_SECONDS if said else LOOK_SECONDS)
+        if said != (self._said or {}):
+            self._respond(Status(INSTANCE, KIND, said))
+        self._said = said
+
+
+def _told(error: Exception) -> dict[str, str]:
+    if not isinstance(error, PersistError):
+        return {"reason": "Failed", "message": f"{type(error).__name__} while the store was looked at"}
+    trouble = error.trouble if isinstance(error, StorageError) else None
+    return {"reason": trouble.value if trouble else "Failed", "message": str(error)[:_MESSAGE_MOST]}

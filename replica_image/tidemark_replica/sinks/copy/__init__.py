@@ -1,0 +1,1 @@
+"""The copy sink: what a collection holds at one time, as files."""

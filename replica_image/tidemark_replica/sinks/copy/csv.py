@@ -1,0 +1,68 @@
+"""CSV as Spark writes it, by Spark itself: NULL is nothing, empty text is "", a quote inside quotes is \\".
+
+rows ──► Arrow files, one per share ──► one job, a task per share ──► part-00000.csv ...   a header in each
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_protocol.types import Column
+from tidemark_replica.values.arrow_types import arrow_schema
+
+_SHARES, _WRITTEN = "shares", "written"
+Table = Any
+
+
+def write_csv(
+    folder: Path, shares: Iterator[Iterator[Table]], columns: Sequence[Column], session: Callable[[], Any]
+) -> tuple[int, list[str]]:
+    """How many rows were written to which files."""
+    place = folder / _SHARES
+    place.mkdir()
+    rows, count = 0, 0
+    for tables in shares:
+        rows += _spool(place / f"{count}.arrow", tables, arrow_schema(columns))
+        count += 1
+    if count == 0:
+        _spool(place / "0.arrow", iter(()), arrow_schema(columns))
+    leaf = session().range(0, max(count, 1), 1, max(count, 1))
+    names = ", ".join(f"`{c.name.replace('`', '``')}` {c.type}" for c in columns)
+    # Hadoop takes a path as it is: quoted, as in a URL, a blank would become another folder
+    leaf.mapInArrow(partial(_read, place), names).write.option("header", True).csv(f"file://{folder / _WRITTEN}")
+    return rows, _take_over(folder)
+
+
+def _spool(path: Path, tables: Iterable[Table], schema: pa.Schema) -> int:
+    rows = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
+
+
+def _read(place: Path, batches: Iterable[Any]) -> Iterator[Any]:
+    """In a task: the rows of the shares that are named."""
+    for batch in batches:
+        for share in batch.column(0).to_pylist():
+            with pa.memory_map(str(place / f"{share}.arrow")) as source:
+                reader = pa.ipc.open_file(source)
+                yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+
+
+def _take_over(folder: Path) -> list[str]:
+    """Spark's files under names of ours, and nothing else."""
+    files = []
+    for number, path in enumerate(sorted((folder / _WRITTEN).glob("part-*.csv"))):
+        files.append(f"part-{number:05}.csv")
+        path.rename(folder / files[-1])
+    for leftover in (_WRITTEN, _SHARES):
+        shutil.rmtree(folder / leftover)
+    return files

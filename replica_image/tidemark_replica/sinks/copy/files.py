@@ -1,0 +1,156 @@
+"""The files of a copy: what a collection holds at one time, written once, complete or absent.
+
+    files of the hydration ──divided, consolidated──► shares ──► part-00000.parquet ...  in a folder of this attempt
+                                                             └─► _manifest.json          (copy, rows, files)
+    the folder is renamed to its place, if nothing is there
+
+    killed before the rename       nothing is there; the next attempt takes the folder away
+    ... after it, before the answer the next attempt finds its own copy's manifest there, and answers with that
+    two replicas at once            one renames; the other finds the manifest of the same copy, and answers alike
+
+Memory is that of a share: a large copy is divided on disk, beside the files that it is made from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_persist import DIFF, ERROR, TIME
+from tidemark_protocol.copy_location import STAGING, folder_of
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.dataflow import CopyToSink
+from tidemark_replica.errors import ReplicaError
+from tidemark_replica.render.stepped_dataflow import SinkDelta
+from tidemark_replica.sinks.copy.csv import write_csv
+from tidemark_replica.sinks.copy.staging import attempt, settle, sync
+from tidemark_replica.sinks.table.shard_updates import Rows, consolidated
+from tidemark_replica.values.arrow_types import arrow_schema
+from tidemark_replica.values.error_text import told
+from tidemark_replica.values.row_repeat import repeated
+
+MANIFEST = "_manifest.json"
+Table = Any
+
+
+class CopyFailed(ReplicaError):
+    """The copy cannot be made as asked; the message says why."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """`id`: the same on every replica that makes it; `storage`: the instance's location, which it may not leave."""
+
+    id: GlobalId
+    sink: CopyToSink
+    as_of: int
+    storage: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self.sink.columns)
+
+
+def write_copy(copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]) -> int:
+    """How many rows are at the copy's place now. Raises CopyFailed, OSError, and what Spark raises."""
+    place, staging = _places(copy)
+    if place.exists():
+        return _rows_there(copy, place)
+    with attempt(staging) as folder:
+        told_of = write_files(copy, folder, delta, session, stopped)
+        (folder / MANIFEST).write_text(json.dumps(told_of, indent=1) + "\n")
+        check(stopped)
+        return int(told_of["rows"]) if settle(folder, place) else _rows_there(copy, place)
+
+
+def write_files(
+    copy: Copy, folder: Path, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]
+) -> dict[str, Any]:
+    """All of the copy's files, into a folder of this machine; what its manifest says. Raises as `write_copy` does."""
+    tables = _contents(copy, delta, stopped)
+    if copy.sink.format == "csv":
+        rows, files = write_csv(folder, tables, copy.sink.columns, session)
+    else:
+        rows, files = _write_parquet(folder, tables, copy.schema)
+    return {"copy": copy.id, "as_of": copy.as_of, "format": copy.sink.format, "rows": rows, "files": files}
+
+
+def _places(copy: Copy) -> tuple[Path, Path]:
+    """Where it goes, and where attempts are made; symbolic links do not lead out of the storage."""
+    try:
+        folder = Path(folder_of(copy.storage, copy.sink.location))
+    except ValueError as error:
+        raise CopyFailed(str(error)) from None
+    place = Path(copy.sink.location)
+    if not place.resolve().is_relative_to(Path(copy.storage).resolve()):
+        raise CopyFailed(f"{place} leads out of {copy.storage} by a symbolic link")
+    around = next((p for p in place.parents if p.is_relative_to(folder) and (p / MANIFEST).exists()), None)
+    if around is not None:
+        raise CopyFailed(f"{place} is inside {around}, which is a copy: nothing is added to one")
+    return place, folder / STAGING
+
+
+def _rows_there(copy: Copy, place: Path) -> int:
+    """The rows of this copy, which another attempt completed; raises CopyFailed where something else is there."""
+    try:
+        manifest = json.loads((place / MANIFEST).read_text())
+    except (OSError, ValueError):
+        manifest = {}
+    if not isinstance(manifest, dict) or manifest.get("copy") != copy.id:
+        raise CopyFailed(f"{place} exists: a copy is written to a folder that does not")
+    sync(place.parent)  # whoever put it there may have died before it did
+    return int(manifest["rows"])
+
+
+def _contents(copy: Copy, delta: SinkDelta | None, stopped: Callable[[], bool]) -> Iterator[Iterator[Table]]:
+    """The rows, each as often as it is there: the tables of one file after those of another."""
+    if delta is None or not delta.files:
+        return
+    ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
+    rows = Rows(pa.schema([*copy.schema, *ours]))
+    size = sum(file.stat().st_size for file in delta.files)
+    held = (table.filter(pc.less_equal(table.column(TIME), copy.as_of)) for table in rows.read((delta,)))
+    for share in consolidated(rows, held, size, delta.files[0].parent):
+        check(stopped)
+        _check_contents(share)
+        yield repeated(share.select(copy.schema.names), share.column(DIFF).to_numpy())
+
+
+def check(stopped: Callable[[], bool]) -> None:
+    """Raises CopyFailed where nobody wants the copy any more."""
+    if stopped():
+        raise CopyFailed("the copy was dropped")
+
+
+def _check_contents(share: Table) -> None:
+    failing = share.column(ERROR).drop_null()
+    if len(failing):
+        raise CopyFailed(f"what is to be copied is in error: {told(pc.min(failing).as_py())}")
+    if pc.min(share.column(DIFF)).as_py() < 0:
+        raise CopyFailed("what is to be copied is in error: NEGATIVE_MULTIPLICITY")
+
+
+def _write_parquet(folder: Path, shares: Iterator[Iterator[Table]], schema: pa.Schema) -> tuple[int, list[str]]:
+    """One file per share; of nothing one that tells the columns."""
+    total, files = 0, list[str]()
+    for tables in shares:
+        rows, name = _write_file(folder, len(files), tables, schema)
+        total += rows
+        files.append(name)
+    return total, files or [_write_file(folder, 0, iter(()), schema)[1]]
+
+
+def _write_file(folder: Path, number: int, tables: Iterator[Table], schema: pa.Schema) -> tuple[int, str]:
+    name, rows = f"part-{number:05}.parquet", 0
+    with pq.ParquetWriter(folder / name, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows, name

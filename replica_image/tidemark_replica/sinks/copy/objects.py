@@ -1,0 +1,173 @@
+"""A copy in an object store, where nothing can be renamed: attempts put their files there, and one of them wins.
+
+    written on disk ──► <to>/part-00000-<attempt>.parquet ...     names that no other attempt chooses
+                    ──► claim at <to>/_winner                     the first attempt's record stands, whoever asks
+                    ──► <to>/_manifest.json                       from that record: copy, rows, files; now it is there
+                    ──► files of other attempts go
+
+    killed before the claim        no manifest: there is no copy. Its files go with the next copy to that place,
+                                   or a day later with any copy of the namespace (.staging/<attempt>.json says whose)
+    ... after it                   the next attempt, or any copy to that place, writes the manifest from the record
+    two replicas at once           one claim stands; the other attempt takes its own files away, and answers alike
+    the claim's reply is lost      the record tells whose it is; while nobody can tell, the files stay
+
+Readers go by the manifest, or take `part-*` once it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tidemark_persist import IndeterminateCommit, PersistError, Storage, claim, claimed
+from tidemark_protocol.copy_location import STAGING, folder_of
+from tidemark_replica.render.stepped_dataflow import SinkDelta
+from tidemark_replica.sinks.copy.files import MANIFEST, Copy, CopyFailed, check, write_files
+
+WINNER = "_winner"
+TOO_OLD_MS = 24 * 3600 * 1000
+"""A request that is still on its way by then is refused by the store: its signature has ended long ago."""
+LONGEST_SECONDS = TOO_OLD_MS / 1000 / 2
+_PART = re.compile(r"part-\d{5,}-([0-9a-f]{32})\.(parquet|csv)")
+_PIECE = 8 * 1024 * 1024
+
+
+def is_object_store(storage: str) -> bool:
+    return "://" in storage
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the copy goes, and where it is noted which attempts are under way."""
+
+    copy: Copy
+    there: Storage
+    staging: Storage
+
+    @classmethod
+    def of(cls, copy: Copy) -> _Place:
+        """Raises CopyFailed where a copy may not be."""
+        try:
+            folder = folder_of(copy.storage, copy.sink.location)
+        except ValueError as error:
+            raise CopyFailed(str(error)) from None
+        inside = PurePosixPath(copy.sink.location.removeprefix(f"{folder}/")).parents
+        for around in [f"{folder}/{path}" for path in inside if str(path) != "."]:
+            if _winner(around) is not None:
+                raise CopyFailed(f"{copy.sink.location} is inside {around}, which is a copy: nothing is added to one")
+        return cls(copy, Storage.at(copy.sink.location), Storage.at(f"{folder}/{STAGING}"))
+
+    def rows_there(self) -> int | None:
+        """Of this very copy, if an attempt has won. Raises CopyFailed where something else is there."""
+        others = any(not _PART.fullmatch(file.path) for file in self.there.list("")) or self.there.has_folders()
+        record = _winner(self.copy.sink.location)  # after the listing: one that wins meanwhile is no stranger
+        if record is not None:
+            return self.finish(record)
+        if others:
+            raise self._taken()
+        return None
+
+    def finish(self, record: dict[str, Any]) -> int:
+        """What a winner may have died before: done again, it is the same."""
+        self.there.write(MANIFEST, (json.dumps(record, indent=1) + "\n").encode())
+        for file in self.there.list(""):
+            if _PART.fullmatch(file.path) and file.path not in record["files"]:
+                self.there.remove(file.path)
+        if record["copy"] != self.copy.id:
+            raise self._taken()
+        return int(record["rows"])
+
+    def _taken(self) -> CopyFailed:
+        return CopyFailed(f"{self.copy.sink.location} exists: a copy is written to a place where nothing is")
+
+
+def write_objects(
+    copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool], scratch: Path
+) -> int:
+    """How many rows are at the copy's place now. Raises CopyFailed, PersistError, OSError, and what Spark raises."""
+    place = _Place.of(copy)
+    if (rows := place.rows_there()) is not None:
+        return rows
+    scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="copy-", dir=scratch))
+    try:
+        told_of = write_files(copy, folder, delta, session, stopped)
+        return _put(place, folder, told_of, stopped)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put(place: _Place, folder: Path, told_of: dict[str, Any], stopped: Callable[[], bool]) -> int:
+    attempt, began = uuid.uuid4().hex, time.monotonic()
+    names = {name: f"{Path(name).stem}-{attempt}{Path(name).suffix}" for name in told_of["files"]}
+    _sweep(place.staging, place.copy.storage)
+    place.staging.write_json(f"{attempt}.json", {"place": place.copy.sink.location})
+    mine = {**told_of, "files": list(names.values()), "attempt": attempt}
+    try:
+        for name, object_name in names.items():
+            check(stopped)
+            _upload(folder / name, place.there, object_name)
+        check(stopped)
+        if time.monotonic() - began > LONGEST_SECONDS:
+            raise CopyFailed(f"{place.copy.sink.location}: it took too long to write the files there")
+        record = claim(f"{place.copy.sink.location}/{WINNER}", mine)
+    except IndeterminateCommit:
+        raise  # they may be the winner's: they stay, and are known by the note
+    except BaseException:
+        _take_back(place, names.values(), attempt)
+        raise
+    if record["attempt"] != attempt:
+        _take_back(place, names.values(), attempt)
+    rows = place.finish(record)
+    place.staging.remove(f"{attempt}.json")
+    return rows
+
+
+def _upload(path: Path, there: Storage, name: str) -> None:
+    with there.errors(f"writing {name}", writing=True), path.open("rb") as source, there.open_output(name) as sink:
+        while data := source.read(_PIECE):
+            sink.write(data)
+
+
+def _take_back(place: _Place, names: Any, attempt: str) -> None:
+    """As far as the store lets us; the rest is known by the note."""
+    with suppress(PersistError):
+        for name in names:
+            place.there.remove(name)
+        place.staging.remove(f"{attempt}.json")
+
+
+def _sweep(staging: Storage, storage: str) -> None:
+    """Takes away what attempts left that died long ago, and did not win. Harmless when cut short, or done twice."""
+    now = time.time() * 1000
+    for note in staging.list(""):
+        if now - note.modified_ms < TOO_OLD_MS or not note.path.endswith(".json"):
+            continue
+        attempt, location = note.path.removesuffix(".json"), (staging.read_json(note.path) or {}).get("place")
+        if isinstance(location, str) and _is_place(storage, location):
+            there, record = Storage.at(location), _winner(location)
+            for file in there.list("") if record is None or record["attempt"] != attempt else []:
+                if (part := _PART.fullmatch(file.path)) and part[1] == attempt:
+                    there.remove(file.path)
+        staging.remove(note.path)
+
+
+def _is_place(storage: str, location: str) -> bool:
+    """A note is a file that anybody may have written, who may write there."""
+    try:
+        return bool(folder_of(storage, location))
+    except ValueError:
+        return False
+
+
+def _winner(location: str) -> dict[str, Any] | None:
+    return claimed(Storage.at(f"{location}/{WINNER}"))

@@ -1,0 +1,1 @@
+"""The subscribe sink."""

@@ -1,0 +1,181 @@
+"""The subscribe sink: what a collection was at the as_of, then how it changes, told to one client.
+
+    steps ──staged files──► batches, made one at a time on a pool ──► the client's outbox, while there is room
+
+The batches cover all times from the minimum on, without gap or overlap. An error in the data ends the subscribe: from
+its time on nothing is known. So does `up_to`: the last batch goes up to the empty frontier. A slow way to the client
+holds the steps up, and nothing else: what waits is on disk.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+
+from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.responses import Response, SubscribeBatch, SubscribeDropped, SubscribeResponse
+from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
+from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
+from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.sinks.subscribe.subscribe_batches import Position, batches
+from tidemark_replica.values.error_text import told
+
+LOG = logging.getLogger(__name__)
+WAITING_ROWS = 4_000_000
+Batches = Generator[SubscribeBatch, None, None]
+
+
+class SubscribeSink:
+    """Lives on the worker's thread. `has_room`: whether the client takes what it is sent; `wake`: look here again."""
+
+    def __init__(
+        self,
+        id: GlobalId,
+        export: SubscribeExport,
+        as_of: Frontier,
+        jobs: Pool,
+        respond: Callable[[Response], None],
+        has_room: Callable[[], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        self._id, self._jobs, self._respond, self._has_room, self._wake = id, jobs, respond, has_room, wake
+        self._up_to = EMPTY_SENTINEL if export.up_to is None else export.up_to
+        self._shown_from = as_of.encode() + (0 if export.with_snapshot else 1)
+        self._reached = Position(0)
+        self._staged: deque[Staged] = deque()
+        self._batches: Batches | None = None
+        self._job: Job | None = None
+        self._stopped = False
+
+    @property
+    def write_frontier(self) -> Frontier:
+        return self._reached.frontier
+
+    @property
+    def term(self) -> WriterTerm | None:
+        return None
+
+    @property
+    def has_ended(self) -> bool:
+        return self._reached.time == EMPTY_SENTINEL
+
+    @property
+    def is_full(self) -> bool:
+        return self.has_ended or sum(s.delta.rows for s in self._staged if s.delta is not None) >= WAITING_ROWS
+
+    def allow_writes(self, term: WriterTerm) -> None:
+        """It writes nothing that a term protects."""
+
+    def stage(self, staged: Staged) -> None:
+        if is_quiet(staged):
+            staged.release()
+            staged = replace(staged, release=_nothing)
+            if self._staged and is_quiet(self._staged[-1]):
+                self._staged[-1] = replace(self._staged[-1], upper=staged.upper)
+                return
+        self._staged.append(staged)
+
+    def advance(self) -> None:
+        while self._job is None and self._staged and not self._stopped and not self.has_ended:
+            if not self._has_room():
+                self._wake()
+                return
+            self._go_on(self._staged[0])
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def drop(self) -> Response | None:
+        self.stop()
+        return None if self.has_ended else SubscribeResponse(self._id, SubscribeDropped(self.write_frontier))
+
+    def _go_on(self, staged: Staged) -> None:
+        """The next batch of what a step gave, or its end."""
+        goal = goal_of(staged, self._up_to)
+        if staged.delta is None or staged.delta.rows == 0 or goal.end <= self._reached:
+            self._step_told(goal)
+            return
+        if self._batches is None:
+            wanted = range(self._shown_from, goal.before)
+            self._batches = batches(staged.delta, self._reached, goal.end, wanted)
+        under_way = self._batches
+        self._job = self._jobs.submit(
+            f"batch of subscribe {self._id}",
+            lambda: next_of(under_way, goal.end),
+            lambda outcome: self._made(goal, outcome),
+        )
+
+    def _made(self, goal: Goal, outcome: Outcome[SubscribeBatch]) -> None:
+        self._job = None
+        if self._stopped:
+            return
+        if isinstance(outcome, Failed):
+            LOG.warning("subscribe %s: %s", self._id, outcome.error)
+            self._fail(f"the subscribe failed: {outcome.error}")
+            return
+        self._tell(outcome.value)
+        if self._reached == goal.end:
+            self._step_told(goal)
+
+    def _step_told(self, goal: Goal) -> None:
+        """All rows that the step gave have been told, or there are none; then how far that is, and what ends it."""
+        self._staged.popleft().release()
+        self._batches = None
+        if goal.end > self._reached:
+            lower = self._reached
+            self._tell(SubscribeBatch(lower.frontier, goal.end.frontier, lower_part=lower.part))
+        if goal.error is not None:
+            self._fail(goal.error)
+
+    def _fail(self, why: str) -> None:
+        lower = self._reached
+        self._tell(SubscribeBatch(lower.frontier, Frontier.empty(), b"", why, lower.part))
+        self._batches = None
+        while self._staged:
+            self._staged.popleft().release()
+
+    def _tell(self, batch: SubscribeBatch) -> None:
+        self._reached = position_of(batch)
+        self._respond(SubscribeResponse(self._id, batch))
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is told of a step: updates at times before `before`, as batches up to `end`, then the error, if any."""
+
+    before: int
+    end: Position
+    error: str | None
+
+
+def goal_of(staged: Staged, up_to: int) -> Goal:
+    before = min(staged.upper, up_to)
+    failing = min((time for time, errors in staged.errors.items() if any(errors.values())), default=before)
+    if failing < before:
+        first = min(error for error, count in staged.errors[failing].items() if count)
+        return Goal(failing, Position(failing), f"the subscribe is in error: {told(first)}")
+    return Goal(before, Position(EMPTY_SENTINEL if before == up_to else before), None)
+
+
+def _nothing() -> None:
+    """It has been released."""
+
+
+def is_quiet(staged: Staged) -> bool:
+    no_rows = staged.delta is None or staged.delta.rows == 0
+    return no_rows and not any(any(errors.values()) for errors in staged.errors.values())
+
+
+def position_of(batch: SubscribeBatch) -> Position:
+    return Position(batch.upper.encode(), batch.upper_part)
+
+
+def next_of(under_way: Batches, end: Position) -> SubscribeBatch:
+    """On the pool. With the last one the files go that the batches were made from."""
+    batch = next(under_way)
+    if position_of(batch) == end:
+        under_way.close()
+    return batch

@@ -1,0 +1,1 @@
+"""Sinks that write shards: materialized views and continual tasks."""

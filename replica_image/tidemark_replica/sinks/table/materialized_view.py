@@ -1,0 +1,318 @@
+"""The materialized-view sink: keeps a shard equal to the view, whoever else writes to it.
+
+    steps ──staged files──► progress ──► append on a pool ──► Appended       the shard moved; files go
+                                                          ├─► UpperMismatch  another replica was faster: look again
+                                                          ├─► Fenced         a newer term took over: stop for good
+                                                          └─► unknown        again, with the same commit id and term
+
+Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays,
+put together where much of it gathers (staged_compaction.py). Who writes meanwhile may be another revision, with other
+contents, so nothing is compared before the shard has been written under this very term. If another revision has
+written after this sink let go of what it had staged, as that was in the shard, it cannot correct that: it stops. If
+the process dies at any point, the shard holds the whole append or nothing of it, and the next process begins by
+comparing.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidemark_persist import (
+    Appended,
+    CommitForgotten,
+    Fenced,
+    Shard,
+    ShardDeleted,
+    ShardMismatch,
+    ShardNotFound,
+)
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.messages.responses import DescribedShard, Response, Status
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool
+from tidemark_replica.retry import Backoff
+from tidemark_replica.shards.shards import ShardHandles, ShardWatch
+from tidemark_replica.sinks.sink_progress import Append, Comparison, Gathered, SinkProgress, Staged
+from tidemark_replica.sinks.table.shard_updates import equal, stage, take_back
+from tidemark_replica.sinks.table.staged_compaction import Folded, fold
+from tidemark_replica.values.failure_text import in_full, told_of
+
+LOG = logging.getLogger(__name__)
+WAITING_ROWS = 4_000_000
+"""Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
+LOST = (
+    "another revision has written the table since this one had; what it holds is not known here, and nothing is "
+    "appended to it. The view is computed anew once the replica is restarted"
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of an append, and how far the shard is since, under which term: both of one version of its table."""
+
+    won: bool
+    upper: int
+    term: int
+
+
+class MaterializedViewSink:
+    """Lives on the worker's thread; appends on a pool, one at a time."""
+
+    def __init__(
+        self,
+        id: GlobalId,
+        shard: ShardMetadata,
+        as_of: Frontier,
+        handles: ShardHandles,
+        watch: ShardWatch,
+        jobs: Pool,
+        respond: Callable[[Response], None],
+        moved: Callable[[], None] | None = None,
+        progress: SinkProgress | None = None,
+    ) -> None:
+        """`moved` is called when the shard has."""
+        self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
+        self._jobs, self._respond = jobs, respond
+        self._as_of = as_of.encode()
+        self._progress = progress or SinkProgress(self._as_of, new_commit_id)
+        self._term: WriterTerm | None = None
+        self._job: Job | None = None
+        self._tidying: Job | None = None
+        self._stopped = self._dropped = False
+        self._trouble: Status | None = None
+        self._written = False
+        self._backoff, self._compare_backoff, self._fold_backoff = Backoff(), Backoff(), Backoff()
+        watch.follow(shard.shard_id, shard.location, self, moved)
+
+    @property
+    def write_frontier(self) -> Frontier:
+        return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
+
+    def inputs_at(self, upper: Frontier) -> Frontier:
+        """All inputs of the dataflow are complete so far. Up to where the view needs it to step."""
+        return Frontier.decode(self._progress.inputs_at(upper.encode()))
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether it is known how far the shard is, or that there is none yet."""
+        return self._progress.upper is not None
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether it cannot go on with what another revision has made of the shard."""
+        return self._progress.is_overtaken
+
+    @property
+    def term(self) -> WriterTerm | None:
+        """Under which it may write; None: not yet, or no more."""
+        return None if self._stopped else self._term
+
+    @property
+    def is_full(self) -> bool:
+        """So much waits to be appended, beyond what the view itself is, that the dataflow should make no more."""
+        base = self._progress.base_rows
+        return self._progress.waiting_rows - base >= max(WAITING_ROWS, 2 * base)
+
+    def allow_writes(self, term: WriterTerm) -> None:
+        """A newer term than the one that was fenced may write again."""
+        if self._term is None or term > self._term:
+            self._term, self._stopped, self._trouble = term, False, None
+            self._progress.term = term
+
+    def stage(self, staged: Staged) -> None:
+        """A committed step's output; the files are the sink's from now on."""
+        self._progress.stage(staged)
+
+    def advance(self) -> None:
+        """Called at every maintenance."""
+        seen = self._watch.seen(self._shard.shard_id)
+        if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
+            self._progress.observe(seen.upper.encode(), seen.term)
+        if self._job is not None or self._stopped:
+            return
+        if self._progress.is_lost:
+            self._give_up()
+            LOG.warning("the sink of %s: %s", self._id, LOST)
+            self._tell("sink_failed", LOST)
+            return
+        _release(self._progress.release())
+        if (whole := self._to_fold(WAITING_ROWS)) is not None:  # else appends of nothing but uppers may never let it
+            self._submit_fold(whole)
+            return
+        append = None if self._term is None else self._progress.next()
+        if append is not None:
+            if self._backoff.over:
+                self._submit_append(append)
+        elif (whole := self._to_fold(WAITING_ROWS // 2)) is not None:
+            self._submit_fold(whole)
+        elif self._is_ours(seen) and self._compare_backoff.over and (comparison := self._progress.comparison()):
+            self._submit_comparison(comparison)
+
+    def _to_fold(self, rows: int) -> Gathered | None:
+        """Not beside an append whose files it would take."""
+        if self._progress.is_pending or not self._fold_backoff.over:
+            return None
+        return self._progress.to_fold(rows)
+
+    def _is_ours(self, seen: DescribedShard | None) -> bool:
+        """Whether all who can still write to the shard compute what this sink does."""
+        return seen is not None and self._term is not None and seen.term == self._term
+
+    def stop(self) -> None:
+        """Appends nothing more, and says nothing: there may be another export of its id. What runs may still land."""
+        self._give_up()
+        self._dropped = True
+
+    def _give_up(self) -> None:
+        self._stopped = True
+        self._watch.unfollow(self)
+
+    def retell(self) -> None:
+        """The client is a new one: what keeps it from writing is said again."""
+        if self._trouble is not None:
+            self._respond(self._trouble)
+
+    def _submit_append(self, append: Append) -> None:
+        self._job = self._jobs.submit(
+            f"append to {self._id}", lambda: self._append(append), lambda outcome: self._appended(append, outcome)
+        )
+
+    def _submit_comparison(self, comparison: Comparison) -> None:
+        term = self._term or 0
+        self._job = self._jobs.submit(
+            f"compare {self._id}",
+            lambda: equal(self._existing(), comparison),
+            lambda outcome: self._compared(comparison, term, outcome),
+        )
+
+    def _submit_fold(self, whole: Gathered) -> None:
+        self._job = self._jobs.submit(f"fold {self._id}", lambda: fold(self._existing(), whole), self._folded)
+
+    def _folded(self, outcome: Outcome[Folded]) -> None:
+        """Without it the dataflow may have to wait, so it is tried again."""
+        self._job = None
+        if isinstance(outcome, Failed):
+            LOG.warning("the sink of %s: what it has staged is not put together for now: %s", self._id, outcome.error)
+            self._fold_backoff.failed()
+        else:
+            self._fold_backoff.reset()
+            self._progress.folded(outcome.value.whole, outcome.value.staged)
+            _release(outcome.value.gone)
+
+    def _compared(self, comparison: Comparison, term: int, outcome: Outcome[bool]) -> None:
+        """Where there is a difference, or no answer, whoever writes may put it right: look again later."""
+        self._job = None
+        if isinstance(outcome, Done) and outcome.value:
+            self._progress.found_equal(term)
+            self._compare_backoff.reset()
+            return
+        if isinstance(outcome, Done):
+            self._progress.found_different(comparison)
+        self._compare_backoff.failed()
+
+    def _append(self, append: Append) -> Verdict:
+        """On the pool. Raises PersistError and OSError."""
+        shard = self._existing() if self._written else self._handles.writer(self._shard)
+        try:
+            return append_to(shard, append)
+        except ShardDeleted as deleted:
+            return append_to(self._made_anew(deleted), append)
+
+    def _made_anew(self, deleted: ShardDeleted) -> Shard:
+        """The handle may be of a table of before. One that is gone is not made again here: nobody may want it."""
+        self._handles.forget(self._shard.location)
+        try:
+            return self._existing()
+        except ShardDeleted:
+            raise deleted from None
+
+    def _existing(self) -> Shard:
+        """The shard, which this sink or another has made: where it is gone it is not made anew."""
+        try:
+            return self._handles.existing_writer(self._shard.location, self._shard.shard_id)
+        except (ShardNotFound, ShardMismatch) as gone:
+            raise ShardDeleted(f"the sink's shard was deleted: {gone}") from gone
+
+    def _tidy(self) -> None:
+        """On the pool: what keeps the shard small; may be done twice, or be cut short."""
+        shard = self._existing()
+        for work in shard.maintenance_due():
+            shard.run_maintenance(work)
+
+    def _tidied(self, outcome: Outcome[None]) -> None:
+        self._tidying = None
+        if isinstance(outcome, Failed):
+            LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
+
+    def _appended(self, append: Append, outcome: Outcome[Verdict]) -> None:
+        self._job = None
+        if isinstance(outcome, Failed):
+            if isinstance(outcome.error, Fenced) and self._term is not None and self._term > append.term:
+                self._progress.given_up()
+            else:
+                self._failed(outcome.error)
+            return
+        self._backoff.reset()
+        self._trouble = None
+        self._written = True
+        now = outcome.value
+        self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
+        _release(self._progress.release())
+        since = None if append.since is None or not now.won else Frontier.at(append.since)
+        self._watch.noticed(self._shard.shard_id, Frontier.decode(now.upper), since, WriterTerm(now.term))
+        if now.won and self._tidying is None and not self._stopped:
+            self._tidying = self._jobs.submit(f"tidy the shard of {self._id}", self._tidy, self._tidied)
+
+    def _failed(self, error: Exception) -> None:
+        """Fenced and deleted shards are final; all else is tried again, under the same commit id."""
+        if isinstance(error, Fenced | ShardDeleted):
+            self._stopped = True
+        else:
+            self._backoff.failed()
+        kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
+        LOG.warning("the sink of %s: %s", self._id, in_full(error))
+        self._tell(kind, told_of(error))
+
+    def _tell(self, kind: str, message: str) -> None:
+        self._trouble = Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()})
+        if not self._dropped:
+            self._respond(self._trouble)
+
+
+def append_to(shard: Shard, append: Append) -> Verdict:
+    """On the pool. Raises PersistError and OSError."""
+    upper = shard.refresh().upper
+    # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
+    files = stage(shard, append) if upper == append.expected_upper else []
+    try:
+        ended = shard.compare_and_append(
+            files,
+            expected_upper=append.expected_upper,
+            new_upper=append.new_upper,
+            term=append.term,
+            commit_id=append.commit_id,
+            since=append.since,
+        )
+    except CommitForgotten:
+        ended = None
+    except (Fenced, ShardDeleted):
+        take_back(shard, files)
+        raise
+    # after Appended, what is not live may have been compacted since: it is for vacuum, for somebody may be reading it
+    if not isinstance(ended, Appended):  # another replica was faster, as at every other tick
+        take_back(shard, files)
+    now = shard.state()
+    return Verdict(isinstance(ended, Appended), now.upper, now.term)
+
+
+def new_commit_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _release(gone: tuple[Staged, ...]) -> None:
+    for staged in gone:
+        staged.release()

@@ -1,0 +1,141 @@
+"""What a view that is refreshed now and then still has to append to its shard.
+
+    refreshes   ······R1··········R2·········R3······          the schedule
+    changes     ··x·x····y··x··y·······x···z·│                 staged up to the dataflow's frontier
+    written     ──────┴──────[U                                the shard's upper, between two refreshes
+    an append                [U ──┴──────────│)                x, y, y, x at R2; z waits for R3
+
+The upper follows the inputs: up to the next refresh nothing can change, so the shard is complete as far as they are,
+and no step is needed for it (`inputs_at`). What changes at a time is written at the first refresh at or after it.
+
+A revision's first write is a refresh too: when the shard was last written under an older term, or never. Else an edit
+would show at its first planned refresh, and a new view be empty until then. Whether it is so is the table's own word,
+of one version: its upper and its term. A term comes with an append and moves the upper, so who appends at an upper
+that is as expected has seen the term that goes with it, and all replicas of a revision agree.
+
+That refresh is at a time which only its writer knows. Another replica that never wins finds the shard to be what it
+should only after a planned one: so it compares what the view was then with what the shard holds since. Once for each:
+what differs then stays as it is up to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_protocol.frontier import EMPTY_SENTINEL
+from tidemark_replica.sinks.sink_progress import Append, Comparison, Gathered, SinkProgress, Staged
+from tidemark_replica.sinks.table.refresh_times import NEVER, Refreshes
+
+
+class RefreshProgress(SinkProgress):
+    """Times here are encoded frontiers: 2^63-1 is the empty one."""
+
+    def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: Refreshes) -> None:
+        super().__init__(as_of, new_commit_id)
+        self._refreshes, self._inputs = refreshes, as_of
+        self._unplanned = self._different_at = -1
+
+    def inputs_at(self, upper: int) -> int:
+        """To the last refresh before, and over it. Before the shard is the revision's own anything may be needed."""
+        self._inputs = max(self._inputs, upper)
+        if not self.is_own or upper == EMPTY_SENTINEL:
+            return upper
+        return self._refreshes.last(upper - 1) + 1
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the shard was written under the present term."""
+        return bool(self.upper) and self.term is not None and self._seen_term == self.term
+
+    def _is_overwritten(self, seen: int, term: int) -> bool:
+        """Also where one of this revision has corrected it since: at which refresh, is not known here."""
+        return self._synced_term < min(seen, term)
+
+    def stage(self, staged: Staged) -> None:
+        """What changes nothing need not be kept until the next refresh."""
+        super().stage(staged)
+        if staged.delta is None or not staged.delta.files:
+            self._staged.pop()
+            staged.release()
+
+    @property
+    def reach(self) -> int:
+        """Up to where it is known what the shard is to hold: until the next refresh that is not staged."""
+        ahead = self._refreshes.next(self.frontier) if self.frontier != EMPTY_SENTINEL else NEVER
+        if ahead != NEVER:
+            return max(self.frontier, min(self._inputs, ahead))
+        until, is_last = self._refreshes.until, self._refreshes.schedule.next(self.frontier) is None
+        is_over = is_last or until is None or self._inputs >= until
+        return EMPTY_SENTINEL if is_over else max(self.frontier, self._inputs)
+
+    def _next(self, upper: int) -> Append | None:
+        start, refreshes = self._begin(upper)
+        first = refreshes.next(start)
+        planned = refreshes.unplanned is None and start == upper
+        if (self.reach if planned else self.frontier) <= (upper if planned else first):
+            return None
+        staged = tuple(self._staged) if first < self.reach else ()
+        since = first if start > upper else None
+        commit = self._new_commit_id()
+        return Append(
+            upper,
+            self.reach,
+            start,
+            not self.synced,
+            staged,
+            commit,
+            self.term or 0,
+            since,
+            refreshes,
+            self._written if self.synced else 0,
+        )
+
+    def _begin(self, upper: int) -> tuple[int, Refreshes]:
+        """From when on it knows what to write, and at which refreshes. Where the one that is due is before the as_of,
+        what would have been written then is not known: the times up to the next one are left out."""
+        start = max(upper, self._as_of)
+        if not self.is_own:
+            return start, self._refreshes.and_at(start)
+        if self._refreshes.next(upper) >= self._as_of:
+            return upper, self._refreshes
+        known = self._refreshes.next(start) != NEVER
+        return start, self._refreshes if known else self._refreshes.and_at(start)
+
+    def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
+        if won and append.refreshes is not None and append.refreshes.unplanned is not None:
+            self._unplanned = append.first
+        super().resolved(append, won=won, upper=upper, term=term)
+
+    def comparison(self) -> Comparison | None:
+        """Of the last refresh, with what the shard has held since."""
+        if self.synced or not self.upper or not self.is_own or self.upper == EMPTY_SENTINEL:
+            return None
+        last = self._refreshes.last(self.upper - 1)
+        if last == self._different_at or not self._as_of <= last < self.frontier:
+            return None
+        return Comparison(last, self.upper - 1, tuple(self._staged))
+
+    def found_different(self, comparison: Comparison) -> None:
+        """The shard shows an unplanned refresh after that one, up to the next."""
+        self._different_at = comparison.at
+
+    def gathered(self) -> Gathered | None:
+        """Also of what it waits with for the next refresh. What was before the last one is told apart, to be
+        compared."""
+        if not self.upper or min(self.frontier, self.upper) <= self._as_of:
+            return None
+        at, last = min(self.frontier, self.upper) - 1, self._refreshes.last(self.upper - 1)
+        return Gathered(at, tuple(self._staged), last, self._written if self.synced else 0)
+
+    def to_fold(self, rows: int) -> Gathered | None:
+        """Also what it hydrated with, once the most of that is in the shard: as large as the view, and the next refresh
+        may be far."""
+        begun = self._staged[0] if self.synced and self._staged else None
+        if begun is not None and begun.lower == self._as_of < self._written < begun.upper:
+            return self.gathered()
+        return super().to_fold(rows)
+
+    @property
+    def _written(self) -> int:
+        """What changed up to the last refresh."""
+        return max(self._refreshes.last((self.upper or 0) - 1), self._unplanned) + 1

@@ -1,0 +1,173 @@
+"""The rows that an append consists of: read from staged files, compared with the shard, written beside it.
+
+Nothing is held in memory but one piece at a time: a large correction is divided by a hash of the row, spilled to
+disk, and consolidated share by share. Cost: a correction reads the staged snapshot and the persisted contents once,
+and sorts nothing; afterwards an append reads its own deltas alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import (
+    DIFF,
+    ERROR,
+    TIME,
+    Part,
+    PersistError,
+    Shard,
+    StagedFile,
+    consolidate,
+    read_part,
+    write_staged,
+)
+from tidemark_persist.files.spill import divide
+from tidemark_replica.render.stepped_dataflow import SinkDelta
+from tidemark_replica.sinks.sink_progress import Append, Comparison, Gathered
+from tidemark_replica.sinks.table.refresh_times import Refreshes
+
+SHARE_BYTES = 64 * 1024 * 1024
+Table = Any
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The updates of an append: `schema` are the shard's user columns, and the three of ours."""
+
+    schema: pa.Schema
+
+    @staticmethod
+    def of(shard: Shard) -> Rows:
+        ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
+        return Rows(pa.schema([*shard.schema, *ours]))
+
+    def read(self, deltas: Iterable[SinkDelta]) -> Iterator[Table]:
+        """Staged updates under the shard's column names."""
+        for delta in deltas:
+            for batch in delta.batches():
+                yield pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
+
+
+def stage(shard: Shard, append: Append) -> list[StagedFile]:
+    """Files beside the shard that hold what is to be appended; none if that is nothing."""
+    rows = Rows.of(shard)
+    if not append.settles:
+        return []
+    wanted = (moved(table, append) for table in rows.read(append.deltas))
+    if append.correct and append.expected_upper > 0:
+        return corrected(shard, rows, wanted, append)
+    return written(shard, rows, wanted, staged_bytes(append))
+
+
+def staged_bytes(append: Append | Comparison | Gathered) -> int:
+    return sum(file.stat().st_size for delta in append.deltas for file in delta.files)
+
+
+def moved(table: Table, append: Append) -> Table:
+    """Only what is still to be written, at times that may still be written."""
+    if append.refreshes is not None:
+        return refreshed(table, append, append.refreshes)
+    if not append.correct:
+        time = table.column(TIME)
+        wanted = pc.and_(pc.greater_equal(time, append.expected_upper), pc.less(time, append.new_upper))
+        return table.filter(wanted)
+    return at_least(table, append.no_earlier)
+
+
+def refreshed(table: Table, append: Append, refreshes: Refreshes) -> Table:
+    """At the refreshes before the new upper."""
+    times = table.column(TIME).to_numpy()
+    when = refreshes.round_up(np.maximum(times, append.no_earlier))
+    return with_times(table, when).filter(pa.array((times >= append.written) & (when < append.new_upper)))
+
+
+def gathered(table: Table, whole: Gathered) -> Table:
+    """At two times at most of those before `whole.at`."""
+    times = table.column(TIME).to_numpy()
+    apart = min(whole.apart, whole.at)
+    when = np.where(times <= apart, apart, np.maximum(times, whole.at))
+    return with_times(table, when).filter(pa.array(times >= whole.written))
+
+
+def with_times(table: Table, times: np.ndarray) -> Table:
+    index = table.schema.get_field_index(TIME)
+    return table.set_column(index, table.schema.field(index), pa.chunked_array([pa.array(times, pa.int64())]))
+
+
+def at_least(table: Table, time: int) -> Table:
+    index = table.schema.get_field_index(TIME)
+    times = pc.max_element_wise(table.column(TIME), pa.scalar(time, pa.int64()))
+    return table.set_column(index, table.schema.field(index), times)
+
+
+def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: Append) -> list[StagedFile]:
+    """`wanted` minus what the shard holds just before the expected upper."""
+    with shard.lease():
+        parts = shard.snapshot_parts(append.expected_upper - 1)
+        size = sum(part.size for part in parts) + staged_bytes(append)
+        return written(shard, rows, chain(wanted, persisted(rows, parts, append.first)), size)
+
+
+def equal(shard: Shard, comparison: Comparison) -> bool:
+    """Whether the shard holds what was staged, at those times. Raises NotReadable."""
+    rows, at = Rows.of(shard), comparison.at
+    with shard.lease():
+        parts = shard.snapshot_parts(comparison.read_at)
+        size = sum(part.size for part in parts) + staged_bytes(comparison)
+        until = (t.filter(pc.less_equal(t.column(TIME), at)) for t in rows.read(comparison.deltas))
+        wanted = (at_least(table, at) for table in until)
+        shares = consolidated(rows, chain(wanted, persisted(rows, parts, at)), size)
+        return all(table.num_rows == 0 for table in shares)
+
+
+def persisted(rows: Rows, parts: Iterable[Part], time: int) -> Iterator[Table]:
+    """What the parts hold, to be subtracted at `time`."""
+    for part in parts:
+        for batch in read_part(part):
+            yield negated(pa.Table.from_batches([batch]), time).select(rows.schema.names)
+
+
+def negated(table: Table, time: int) -> Table:
+    index = table.schema.get_field_index(DIFF)
+    negative = table.set_column(index, table.schema.field(index), pc.negate_checked(table.column(DIFF)))
+    index = table.schema.get_field_index(TIME)
+    times = pa.chunked_array([pa.repeat(pa.scalar(time, pa.int64()), table.num_rows)])
+    return negative.set_column(index, table.schema.field(index), times)
+
+
+def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> list[StagedFile]:
+    """The tables' consolidation as files beside the shard; none where they cannot all be written."""
+    files: list[StagedFile] = []
+    try:
+        for table in consolidated(rows, tables, size):
+            file = write_staged(shard.location, table, schema=shard.schema)
+            files += [] if file is None else [file]
+    except BaseException:
+        take_back(shard, files)
+        raise
+    return files
+
+
+def take_back(shard: Shard, files: Sequence[StagedFile]) -> None:
+    """What certainly will not be appended, as far as the store lets us: vacuum would take it a day later."""
+    if files:
+        with suppress(PersistError, OSError):
+            shard.discard(files)
+
+
+def consolidated(rows: Rows, tables: Iterable[Table], size: int, folder: Path | None = None) -> Iterator[Table]:
+    """Share by share, equal rows in the same one; `size` is about how many bytes the tables are. What does not fit in
+    memory waits on disk below `folder`, by default the process's own."""
+    for share in divide(tables, rows.schema, 1 + size // SHARE_BYTES, folder=folder):
+        pieces = list(share)
+        if pieces:
+            yield consolidate(pa.concat_tables(pieces))

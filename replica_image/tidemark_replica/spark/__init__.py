@@ -1,0 +1,1 @@
+"""The Spark session of the replica, and the pods of its executors."""

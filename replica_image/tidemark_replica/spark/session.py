@@ -1,0 +1,133 @@
+"""The Spark session of a replica: started when the first dataflow comes, or with the process where executors are to
+come; watched, and ended with the process.
+
+No orphans: the driver's JVM reads its standard input and exits when this process is gone, however it died, and the
+Python workers exit with the JVM. The other way round, `died` tells when the JVM is gone and this process must end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tidemark_replica.allocator_env import TASKS_KEEP, allocation
+from tidemark_replica.errors import SparkNotStarted
+from tidemark_replica.retry import Backoff
+from tidemark_replica.spark.settings import SETTINGS
+
+LOG = logging.getLogger(__name__)
+
+# for start-up too: code is compiled once, and not twice
+END_SECONDS = 10.0
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def start_spark(
+    master: str,
+    driver_memory: str,
+    scratch: Path,
+    conf: Iterable[tuple[str, str]] = (),
+    files: Path | None = None,
+    sockets: Path | None = None,
+) -> Any:
+    """A new session with its temporary files under `files`, or `scratch`; blocks for seconds. `conf`: of executors
+    elsewhere; `sockets`: a folder with a short path, which those would have to have, too."""
+    from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        # read before any setting is: whatever is not told where to listen does so on loopback only, too
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName("tidemark-replica")
+    for name, value in (*conf, *SETTINGS.items()):
+        builder = builder.config(name, value)
+    for name, value in allocation(TASKS_KEEP).items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    builder = builder.config("spark.driver.memory", driver_memory)
+    temporary = (files or scratch) / "spark"
+    temporary.mkdir(parents=True, exist_ok=True)
+    builder = builder.config("spark.local.dir", str(temporary))
+    builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+    builder = builder.config("spark.driver.extraJavaOptions", f'{JVM} -Djava.io.tmpdir="{temporary}"')
+    builder = builder.config("spark.python.unix.domain.socket.dir", str(sockets or tempfile.gettempdir()))
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+class SparkHolder:
+    """One session per process, started on the thread that first needs it.
+
+    A start that failed is tried again after a pause, ever longer ones. Whoever asks meanwhile hears why at once: a
+    thousand dataflows that try again are one start, and one line in the log.
+    """
+
+    def __init__(self, start: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
+        self._start = start
+        self._lock = threading.Lock()
+        self._session: Any = None
+        self._stillborn = False
+        self._backoff, self._failure = Backoff(clock), ""
+
+    @property
+    def session(self) -> Any:
+        """None before it has started; does not wait."""
+        return self._session
+
+    def get(self) -> Any:
+        """Raises SparkNotStarted."""
+        with self._lock:
+            if self._session is None:
+                self._session = self._started()
+            return self._session
+
+    def _started(self) -> Any:
+        if not self._backoff.over:
+            raise SparkNotStarted(self._failure)
+        LOG.log(logging.DEBUG if self._failure else logging.INFO, "starting Spark")
+        try:
+            return self._start()
+        except Exception as error:
+            self._stillborn = _jvm_is_gone()
+            self._backoff.failed()
+            before, self._failure = self._failure, f"Spark does not start: {error}"
+            LOG.log(logging.DEBUG if self._failure == before else logging.WARNING, "%s", self._failure)
+            raise SparkNotStarted(self._failure) from error
+
+    def died(self) -> bool:
+        """Whether the JVM that a session was started in is gone: also where that came before the session was there. A
+        process has one JVM, and no other after it."""
+        return self._stillborn or (self._session is not None and _jvm_is_gone())
+
+    def stop(self) -> None:
+        """Ends the session, if one was started, and its JVM."""
+        session = self._session
+        if session is None:
+            return
+        gateway = session.sparkContext._gateway
+        if not self.died():
+            session.stop()
+        gateway.shutdown()
+        if gateway.proc is not None:
+            gateway.proc.stdin.close()
+            try:
+                gateway.proc.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                gateway.proc.kill()  # what it leaves goes with scratch
+
+
+def _jvm_is_gone() -> bool:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None

@@ -1,0 +1,1 @@
+"""What the replica counts and reports of itself: metrics, costs, errors."""

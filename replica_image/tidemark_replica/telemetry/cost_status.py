@@ -1,0 +1,100 @@
+"""What a dataflow has cost and what it keeps, told now and then: introspection that nothing depends on.
+
+    Status steps           how many there were, how long they took in all, the longest, and the one that hydrated
+    Status arrangements    how many, and their rows, batches and bytes
+    Status operators       [name, kind, rows, batches, bytes, milliseconds of work] of each; see MOST_OPERATORS
+
+Told of a dataflow's first export, at most every TELL_SECONDS, and only what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_replica.arrangement.spines.manifest import Manifest
+from tidemark_replica.render.telemetry.operator_costs import OperatorWork
+
+TELL_SECONDS = 10.0
+MOST_OPERATORS = 64
+"""Of a dataflow that has more, those that worked longest are told, and the others together as one."""
+MOST_NAME = 128
+
+
+class Working:
+    """On the worker's thread."""
+
+    def __init__(
+        self, id: GlobalId, respond: Callable[[Response], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._id, self._respond, self._clock = id, respond, clock
+        self._steps, self._seconds, self._longest, self._first = 0, 0.0, 0.0, 0.0
+        self._told_at = -TELL_SECONDS
+        self._told: dict[str, dict[str, str]] = {}
+
+    def step(self, seconds: float) -> None:
+        """One was committed, that long after it was found to be possible."""
+        if not self._steps:
+            self._first = seconds
+        self._steps += 1
+        self._seconds += seconds
+        self._longest = max(self._longest, seconds)
+
+    def tell(
+        self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorWork]] = tuple
+    ) -> None:
+        """If it is time to."""
+        now = self._clock()
+        if self._steps and now - self._told_at >= TELL_SECONDS:
+            self._told_at = now
+            seconds = {"elapsed_ms": self._seconds, "max_ms": self._longest, "hydration_ms": self._first}
+            self._say("steps", _numbers({"steps": self._steps} | {of: each * 1e3 for of, each in seconds.items()}))
+            self._say("arrangements", _numbers(sizes(keeps())))
+            self._say("operators", {"operators": listed(operators())})
+
+    def retell(self) -> None:
+        """The client is a new one."""
+        self._told, self._told_at = {}, -TELL_SECONDS
+
+    def _say(self, kind: str, fields: dict[str, str]) -> None:
+        if self._told.get(kind) != fields:
+            self._told[kind] = fields
+            self._respond(Status(self._id, kind, fields))
+
+
+def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
+    """Of arrangements together."""
+    kept = list(manifests)
+    batches = [batch for manifest in kept for batch in manifest.batches]
+    return {
+        "arrangements": len(kept),
+        "records": sum(batch.rows for batch in batches),
+        "batches": len(batches),
+        "bytes": sum(batch.bytes for batch in batches),
+    }
+
+
+def listed(operators: Sequence[OperatorWork]) -> str:
+    """In their order, as JSON; beyond MOST_OPERATORS what worked least comes last, as one."""
+    shown, others = operators, tuple[OperatorWork, ...]()
+    if len(operators) > MOST_OPERATORS:
+        longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: MOST_OPERATORS - 1]
+        shown = [operators[at] for at in sorted(longest)]
+        others = tuple(o for at, o in enumerate(operators) if at not in set(longest))
+    rows = [[o.name[:MOST_NAME], o.kind, *_measured([o])] for o in shown]
+    if others:
+        rows.append([f"{len(others)} others", "", *_measured(others)])
+    return json.dumps(rows)
+
+
+def _measured(operators: Sequence[OperatorWork]) -> list[int]:
+    measures = ([o.records, o.batches, o.bytes, o.microseconds] for o in operators)
+    *kept, microseconds = map(sum, zip(*measures, strict=True))
+    return [*kept, microseconds // 1000]
+
+
+def _numbers(numbers: Mapping[str, float]) -> dict[str, str]:
+    return {name: str(int(number)) for name, number in numbers.items()}

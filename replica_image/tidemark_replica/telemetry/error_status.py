@@ -1,0 +1,118 @@
+"""Which errors stand in an export now, told whenever their number changes.
+
+A materialized view's are the sum of its deltas' error rows; an index's are looked up in its files, where errors come
+first. Either is a handful of rows: an error is a code and an expression, never data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_replica.arrangement.batches.batch_cache import BatchCache
+from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, times
+from tidemark_replica.arrangement.spines.trace import Trace
+from tidemark_replica.render import IndexTrace, SinkDelta
+
+Errors = Counter[str]
+
+
+def changes(delta: SinkDelta) -> dict[int, Errors]:
+    """By how much each error's multiplicity changes, at each time."""
+    total: dict[int, Errors] = {}
+    for batch in delta.batches():
+        for time, error, weight in _error_rows(batch):
+            total.setdefault(time, Counter())[error] += weight
+    return total
+
+
+def total(by_time: Mapping[int, Errors]) -> Errors:
+    """The changes of all times together."""
+    found: Errors = Counter()
+    for change in by_time.values():
+        found.update(change)
+    return found
+
+
+def errors_in(updates: Updates) -> Errors:
+    """The error rows of a batch; none costs a look at a count."""
+    total: Errors = Counter()
+    for _, error, weight in _error_rows(updates):
+        total[error] += weight
+    return total
+
+
+def _error_rows(updates: Updates) -> Iterator[tuple[int, str, int]]:
+    column = errors(updates)
+    if column.null_count < len(column):
+        positions = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        rows = (times(updates)[positions].tolist(), column.take(positions).to_pylist(), diffs(updates)[positions])
+        yield from ((time, error, int(weight)) for time, error, weight in zip(*rows, strict=True))
+
+
+def may_be_in_error(index: IndexTrace) -> bool:
+    return any(batch.errors for batch in index.manifest.batches)
+
+
+def standing(index: IndexTrace) -> tuple[int, Errors]:
+    """On a pool: the index's upper, and the errors in it just before."""
+    with index.store.pin(index.arrangement) as pinned:
+        manifest = pinned[index.arrangement]
+        trace = Trace(manifest, BatchCache(index.store.directory))
+        return manifest.upper, errors_in(trace.errors_at(manifest.upper - 1))
+
+
+class Erroring:
+    """What is told of one export."""
+
+    def __init__(self, id: GlobalId, respond: Callable[[Response], None]) -> None:
+        self._id, self._respond = id, respond
+        self._errors: Errors = Counter()
+        self._upper = 0
+        self._told: dict[str, str] | None = None
+
+    @property
+    def any(self) -> bool:
+        return bool(self._errors)
+
+    def change(self, by: Errors) -> None:
+        if by:
+            total = Counter(self._errors)
+            total.update(by)
+            self.stand(total)
+
+    def found(self, upper: int, errors: Errors) -> None:
+        """These are all before `upper`; what was found of an earlier one comes too late."""
+        if upper >= self._upper:
+            self._upper = upper
+            self.stand(errors)
+
+    def stand(self, errors: Errors) -> None:
+        """These are all."""
+        self._errors = Counter({error: count for error, count in errors.items() if count})
+        fields = _fields(self._errors)
+        if self._told != fields and (self._errors or self._told is not None):
+            self._told = fields
+            self._respond(Status(self._id, "erroring", fields))
+
+    def retell(self) -> None:
+        """The client is a new one."""
+        self._told = None
+        self.stand(self._errors)
+
+
+def _fields(errors: Errors) -> dict[str, str]:
+    """How many, and the first of them."""
+    if not errors:
+        return {"errors": "0"}
+    fields = {"errors": str(sum(errors.values()))}
+    try:
+        first = json.loads(min(errors))
+        return {**fields, "code": str(first["code"]), "expression": str(first["expression"])}
+    except (ValueError, KeyError, TypeError):
+        return {**fields, "code": min(errors)}

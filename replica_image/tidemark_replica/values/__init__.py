@@ -1,0 +1,1 @@
+"""Values of rows: their types in Arrow, literals, error texts."""

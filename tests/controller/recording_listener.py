@@ -1,0 +1,43 @@
+"""Whom an instance tells what happens on it, where there is no operator: all may hydrate, and all is written down."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages.responses import Description
+
+
+class Heard:
+    """A `fleet.listener.Listener`. `notices`: what it was told."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+
+    def restore(self, instance: RunningInstance, description: Description) -> None: ...
+
+    def standing(self, instance: RunningInstance, owner: str) -> Standing:
+        return Standing.CLEAR
+
+    def outwaited(self, instance: RunningInstance, owner: str) -> int:
+        return 0
+
+    def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
+        return ()
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        if (occupied := instance.unrecorded(replica)) is not None:
+            instance.recorded(replica, occupied)
+
+    def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None: ...
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        self.notices.append(notice)
+
+    async def outranked(self, by: int) -> None:
+        raise AssertionError(f"a replica serves term {by}")
+
+    def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None: ...

@@ -1,0 +1,239 @@
+"""A replica that was away: what it is told when it is there again, and what was kept for it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
+from tests.controller.test_index_imports import reader
+from tests.controller.worlds import INDEX, INPUT, LAG, R2, TERM, VIEW, World, at
+from tests.model.questions import peek
+from tests.protocol.samples import dataflow
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.replicas.disconnected_replicas import GRACE_MS
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.responses import (
+    DescribedCollection,
+    DescribedDataflow,
+    Description,
+    Frontiers,
+    ShardFrontiers,
+)
+
+__all__ = ["play"]
+
+
+def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable[..., None]) -> None:
+    """It says from when on it reads: its dataflow is created as of then, its exports are compacted as everywhere."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        plan = dataflow("d", 300)
+        instance.core.create(Dataflow("ns/d", plan, LAG), TERM)
+        replica.say(Frontiers(INDEX, at(480), at(360), at(360)), Frontiers(VIEW, at(480), at(360), at(360)))
+        await replica.until(lambda: all(c.write == at(480) for c in instance.core.dataflows.collections()))
+        instance.maintain()
+        assert {c.id: c.since for c in instance.core.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
+
+        replica.dataflows = (DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(359)),)
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        told = [m for m in replica.streams[1] if isinstance(m, c.CreateDataflow | c.AllowCompaction)]
+        compacted = [c.AllowCompaction(INDEX, at(380)), c.AllowCompaction(VIEW, at(479))]
+        assert told == [c.CreateDataflow(dataflow("d", 359)), *compacted]
+        instance.maintain()
+        shard = instance.core.shards.get(INPUT)
+        assert shard is not None
+        assert set(shard.holds.values()) == {at(359)}
+
+    play(scenario)
+
+
+def test_a_replica_that_comes_nowhere_is_not_waited_for_anew_at_each_address(
+    play: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that dies before it listens does, and one that was there and moves."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        clock = now_ms()
+        monkeypatch.setattr("tidemark_operator.fleet.running_instance.now_ms", lambda: clock)
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
+        instance.attach(R2, f"unix://{tmp_path}/0")
+        shard = instance.core.shards.get(INPUT)
+        assert shard is not None
+        assert set(shard.holds.values()) == {at(0)}, "it may be there"
+
+        replica.say(Frontiers(INDEX, at(480), at(400), at(400)), Frontiers(VIEW, at(480), at(400), at(400)))
+        await replica.until(lambda: all(c.write == at(480) for c in instance.core.dataflows.collections()))
+        for n in (1, 2, 3, 4):
+            clock += GRACE_MS // 4
+            for name in (R1, R2):
+                instance.attach(name, f"unix://{tmp_path}/{n}")
+            instance.maintain()
+        instance.maintain()
+        assert set(shard.holds.values()) == {at(380), at(399)}, "what the first read when it was there"
+        clock += GRACE_MS
+        instance.maintain()
+        assert set(shard.holds.values()) == {at(380), at(479)}
+
+    play(scenario)
+
+
+def holds(world: World) -> set[Frontier]:
+    shard = world.shards.get(INPUT)
+    assert shard is not None
+    return set(shard.holds.values())
+
+
+def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
+    world = World(upper=900)
+    world.connect(R1)
+    world.install(as_of=300)
+    world.report(R1, at(400))
+    world.instance.disconnect(R1, world.now)
+    world.maintain()
+    assert holds(world) == {at(300), at(399)}, "the index goes back so far itself"
+    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    world.now += GRACE_MS - 1
+    world.maintain()
+    assert holds(world) == {at(399)}
+    world.now += 1
+    world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+    world.connect(R1)
+    world.instance.disconnect(R1)
+    world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+
+def test_what_imports_an_index_goes_on_where_it_is_on_a_slow_replica_that_was_lost() -> None:
+    """The index is kept for it too, though all others have long let go of what it reads."""
+    world = World(upper=900)
+    world.connect(R1, R2)
+    world.install(as_of=300)
+    plans, exports = (dataflow("d", 300), reader(as_of=300)), (INDEX, VIEW, GlobalId("b/i"))
+    world.instance.create(Dataflow("ns/b", plans[1], LAG), TERM)
+    world.report(R1, at(800), *exports)
+    world.report(R2, at(400), *exports)
+    world.instance.disconnect(R2, world.now)
+    for _ in range(2):  # what an importer lets go of, its index does next
+        world.maintain()
+    has = tuple(DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(399)) for plan in plans)
+    world.instance.connect(R2, 9, world.now, has=Description("", None, 0, has, (), ()))
+    link = world.instance.link(R2, 9)
+    assert link is not None
+    created = [m.dataflow for m in link.drain() if isinstance(m, c.CreateDataflow)]
+    assert {(d.name, d.as_of) for d in created} == {("d", 399), ("b", 399)}
+
+
+def test_what_does_not_come_is_not_waited_for_anew_with_each_attempt() -> None:
+    """It was lost once; that it is not there when it is tried at another address is no news."""
+    world = World(upper=900)
+    world.connect(R1)
+    world.install(as_of=300)
+    world.report(R1, at(400))
+    world.instance.disconnect(R1, world.now)
+    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    for _ in range(4):
+        world.maintain()
+        assert holds(world) <= {at(300), at(399)}
+        world.now += GRACE_MS // 4
+        world.instance.disconnect(R1, world.now)
+    for _ in range(2):
+        world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+
+def test_must_what_one_replica_has_compacted_is_no_more_to_be_read_anywhere() -> None:
+    """An earlier operator had told it, and not the one that connects first. So both go on."""
+    world = World(upper=900)
+    world.connect(R2)
+    world.install(as_of=300)
+    world.sent(R2)
+    said = (DescribedCollection(INDEX, at(340), at(480)), DescribedCollection(VIEW, at(479), at(480)))
+    world.instance.connect(R1, 2, world.now, has=Description("", None, 0, (), said, ()))
+    compacted = [c.AllowCompaction(VIEW, at(479)), c.AllowCompaction(INDEX, at(340))]
+    assert world.sent(R2) == compacted
+    told = world.sent(R1)
+    assert c.CreateDataflow(dataflow("d", 340)) in told
+    assert compacted[0] in told
+
+
+def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:
+    """One that lies takes from nobody what the policy keeps, or what a peek is to read."""
+    world = World(upper=900)
+    world.connect(R2)
+    world.install(as_of=300)
+    world.report(R2, at(480))
+    world.instance.peek(peek("p", INDEX, 350))
+    lies = tuple(DescribedCollection(id, at(world.now), at(480)) for id in (INDEX, VIEW))
+    world.instance.connect(R1, 2, world.now, has=Description("", None, 0, (), lies, ()))
+    assert {c.id: c.since for c in world.instance.dataflows.collections()} == {INDEX: at(350), VIEW: at(479)}
+    world.instance.cancel_peek("p")
+    world.instance.connect(R1, 3, world.now, has=Description("", None, 0, (), lies, ()))
+    assert {c.id: c.since for c in world.instance.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
+
+
+def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known() -> None:
+    """An operator has just begun. What is dropped meanwhile is waited for by nobody."""
+    world = World(upper=900)
+    world.instance.absences.expect(R1, world.now)
+    world.install(as_of=300)
+    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    for _ in range(2):
+        world.maintain()
+        assert holds(world) == {at(0)}
+    world.now += GRACE_MS
+    world.maintain()
+    assert holds(world) == {at(700), at(799)}
+
+    world.instance.absences.expect(R1, world.now)
+    assert holds(world) == {at(0)}
+    world.instance.drop("ns/d")
+    assert world.instance.dataflows.owners() == []
+
+
+@pytest.mark.parametrize(
+    ("digest", "began", "reads_from", "since"),
+    [("", 300, at(359), 0), ("same", 360, at(359), 0), ("same", 300, None, 0), ("same", 300, at(359), 360)],
+    ids=["another plan", "it began later", "it does not say", "it cannot be read"],
+)
+def test_what_cannot_go_on_begins_where_all_others_do(
+    digest: str, began: int, reads_from: Frontier | None, since: int
+) -> None:
+    world = World(upper=900, since=since)
+    world.install(as_of=380)
+    plan = dataflow("d", 380)
+    has = DescribedDataflow(plan.export_ids, digest and plan.plan_digest, Time(began), reads_from)
+    world.instance.connect(R1, 1, world.now, has=Description("", None, 0, (has,), (), ()))
+    assert c.CreateDataflow(plan) in world.sent(R1)
+
+
+def test_must_what_another_says_is_compacted_takes_nothing_from_one_that_goes_on() -> None:
+    """It reads the table itself, and says what it finds. Only then is its connection ended, to begin anew."""
+    world = World(upper=900)
+    world.install(as_of=380)
+    plan = dataflow("d", 380)
+    has = DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(359))
+    world.instance.connect(R1, 1, world.now, has=Description("", None, 0, (has,), (), ()))
+    world.connect(R2)
+    world.hear(R2, ShardFrontiers(INPUT, at(900), at(890)))
+    world.maintain()
+    link = world.instance.link(R1, 1)
+    assert link is not None
+    assert link.refused is None
+
+    world.hear(R1, ShardFrontiers(INPUT, at(900), at(359)))
+    world.maintain()
+    assert link.refused is None
+    world.hear(R1, ShardFrontiers(INPUT, at(900), at(370)))
+    world.maintain()
+    assert "was compacted to" in str(link.refused)

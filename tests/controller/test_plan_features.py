@@ -1,0 +1,306 @@
+"""A replica that does not understand a plan is not told of it, and all else of it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.test_excluded_dataflows import collection, held, view
+from tests.controller.worlds import EMPTY, INDEX, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.protocol.samples import ROW, dataflow
+from tidemark_operator.controller.controller_events import DataflowGone
+from tidemark_operator.controller.frontiers.collection import failures
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.frontiers.succession import Succession
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.reconcile.replica_processes import PATIENCE_MS, is_level
+from tidemark_operator.handlers.revisions.takeover import _failure
+from tidemark_operator.handlers.revisions.takeover import _too_old as _nobody_knows
+from tidemark_operator.handlers.status.replica_statuses import hydrated_on, lacking_on
+from tidemark_operator.handlers.status.statuses import _errors, _too_old
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.planning import Finishing
+from tidemark_protocol.messages.responses import (
+    DescribedShard,
+    Description,
+    Frontiers,
+    PeekResponse,
+    PeekRows,
+    ShardFrontiers,
+    Status,
+)
+from tidemark_protocol.plan.dataflow import DataflowDescription, IndexImport
+from tidemark_protocol.plan.lir import MapFilterProject
+from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.refresh import RefreshSchedule
+
+OWNER, PLAIN = "ns/d", "ns/plain"
+REFRESHED = view(None, RefreshSchedule(every_ms=1000))
+ABOUT = (c.CreateDataflow, c.Schedule, c.AllowWrites, c.AllowCompaction, c.Peek)
+
+
+def connect(world: World, replica: ReplicaId, *words: str, table: Frontier | None = None) -> None:
+    """A replica that has nothing, and understands these words."""
+    found = [] if table is None else [DescribedShard(VIEW_SHARD, True, table, at(0), WriterTerm(0), None)]
+    world.connections += 1
+    has = Description("incarnation", None, 0, (), (), tuple(found), words)
+    world.instance.shard_reports.described(replica, has.shards, world.now)
+    world.instance.connect(replica, world.connections, world.now, has=has)
+
+
+def plain(id: str = "plain") -> DataflowDescription:
+    """A table alone, of another Dataflow, which everybody understands."""
+    other = replace(view(None), name=id)
+    (export,) = other.sink_exports
+    shard = replace(export.sink.shard, shard_id=ShardId(id), location=f"file:///data/{id}")  # type: ignore[union-attr]
+    return replace(other, sink_exports=(replace(export, id=GlobalId(id), sink=replace(export.sink, shard=shard)),))  # type: ignore[call-arg]
+
+
+def installed(*descriptions: DataflowDescription) -> World:
+    """A refreshed view, and others."""
+    world = World(upper=500)
+    world.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
+    for each in descriptions:
+        world.instance.create(Dataflow(f"ns/{each.name}", each, LAG, stays=True), TERM)
+    return world
+
+
+def told(world: World, replica: ReplicaId) -> list[tuple[str, str]]:
+    """What a replica is told of dataflows: the kind of each command, and the export."""
+    said = [command for command in world.sent(replica) if isinstance(command, ABOUT)]
+    return [(type(each).__name__, _of(each)) for each in said]
+
+
+def _of(command: c.Command) -> str:
+    if isinstance(command, c.CreateDataflow):
+        return command.dataflow.export_ids[0]
+    return command.target.id if isinstance(command, c.Peek) else command.id  # type: ignore[union-attr]
+
+
+def of(*ids: str) -> list[tuple[str, str]]:
+    """All of a dataflow that is told from the beginning."""
+    return [(kind, id) for id in ids for kind in ("CreateDataflow", "Schedule", "AllowWrites")]
+
+
+@pytest.mark.parametrize("words", [(), ("of tomorrow",)], ids=["an older image", "another word"])
+def test_must_not_tell_a_replica_of_what_it_does_not_understand(words: tuple[str, ...]) -> None:
+    """All else is told, whether it connects before or after; the inputs are kept, and are not for it."""
+    world = installed(plain())
+    connect(world, R1, *words)
+    assert told(world, R1) == of("plain")
+
+    world.instance.drop(OWNER)
+    assert told(world, R1) == []
+    world.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
+    assert told(world, R1) == []
+    (on,) = collection(world).replicas.values()
+    assert (on.lacks, on.left_out, on.hydrated, on.reads_from) == ({"refresh"}, True, False, EMPTY.encode())
+    assert (collection(world).hydrated, collection(world).computing) == (False, [])
+    assert collection(world).lacking == [(R1, {"refresh"})]
+    assert held(world) == at(300)
+
+
+def test_who_understands_computes_it_beside_one_that_does_not() -> None:
+    """It goes on, is compacted and takes over by the word of the former alone."""
+    world = installed(plain())
+    connect(world, R1)
+    connect(world, R2, *UNDERSTOOD)
+    assert sorted(told(world, R2)) == sorted(of(VIEW, "plain"))
+    world.report(R2, at(450), VIEW)
+    world.report(R1, at(450), GlobalId("plain"))
+    world.report(R2, at(450), GlobalId("plain"))
+    world.maintain()
+
+    found = collection(world)
+    assert (found.hydrated, found.write, found.since) == (True, at(450), at(449))
+    assert [name for name, _ in found.computing] == [R2]
+    assert _errors(found) == []
+    assert _failure([found]) == _too_old(running(world, R1, R2), [found], NOW) == ""
+    world.instance.disconnect(R2)
+    assert not collection(world).hydrated
+
+
+def test_who_was_upgraded_is_told_with_its_next_connection() -> None:
+    world = installed()
+    connect(world, R1)
+    assert told(world, R1) == []
+    connect(world, R1, *UNDERSTOOD)
+    assert told(world, R1) == of(VIEW)
+    assert collection(world).lacking == []
+    connect(world, R1)
+    assert collection(world).lacking == [(R1, {"refresh"})]
+
+
+def test_what_no_replica_understands_says_so() -> None:
+    """It is not as if it were to come, nor a failure of the data."""
+    world = installed(plain())
+    connect(world, R1)
+    world.report(R1, at(450), GlobalId("plain"))
+    exports, instance = [collection(world)], running(world, R1)
+
+    assert _too_old(instance, exports, NOW).startswith("the image of replica r1 does not know refresh")
+    assert _failure(exports) == "", "it is not of those that fail at it"
+    assert _nobody_knows(instance, exports).startswith("the image of replica r1 does not know refresh")
+    assert hydrated_on(instance, R1) == (2, 1)
+    assert lacking_on(instance, R1) == "its image does not know refresh, and computes nothing of d"
+    connect(world, R2, *UNDERSTOOD)
+    assert _too_old(running(world, R1, R2), exports, NOW) == _nobody_knows(running(world, R1, R2), exports) == ""
+    assert hydrated_on(instance, R2) == (2, 0)
+    assert lacking_on(instance, R2) == ""
+
+
+def test_who_fails_fails_everywhere_though_others_are_not_told() -> None:
+    """Who is not told of it cannot mend it; whom it is finished for needs nothing."""
+    world = installed()
+    connect(world, R1)
+    connect(world, R2, *UNDERSTOOD)
+    world.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
+    assert _failure([collection(world)]) == "step failed: no room (on replica r2)"
+
+
+def test_must_not_believe_what_such_a_replica_says_of_it() -> None:
+    """It was never told of it."""
+    world = installed()
+    connect(world, R1)
+    world.report(R1, at(450), VIEW)
+    world.hear(R1, Status(VIEW, "hydration", {"state": "hydrated"}))
+    world.hear(R1, Status(VIEW, "refused", {"reason": "a lie"}))
+
+    found = collection(world)
+    assert (found.write, found.hydrated, found.replicas[R1].refused_reports) == (None, False, 1)
+    assert failures(found.replicas[R1]) == ["refused: its image does not know refresh"]
+
+
+def test_it_is_dropped_without_a_word() -> None:
+    """Who has nothing of it is not waited for."""
+    world = installed()
+    connect(world, R1)
+    assert world.instance.drop(OWNER) == [DataflowGone(OWNER)]
+    assert world.instance.dataflows.get(OWNER) is None
+    assert told(world, R1) == []
+
+
+def test_a_lost_one_keeps_nothing_for_it() -> None:
+    """It reads nothing, so nothing is to be kept for when it is back."""
+    world = installed()
+    connect(world, R1)
+    world.instance.disconnect(R1, lost_ms=world.now)
+    assert collection(world).away == {R1: EMPTY.encode()}
+    assert held(world) == at(300)
+
+
+def test_a_finished_table_needs_nobody_who_understands_it() -> None:
+    """Its word counts that the table is finished."""
+    world = World(upper=500)
+    once = view(None, RefreshSchedule(at=(Time(5),)))
+    world.instance.create(Dataflow(OWNER, once, LAG, stays=True), TERM)
+    connect(world, R1, table=EMPTY)
+    assert told(world, R1) == []
+    assert (collection(world).hydrated, collection(world).lacking) == (True, [])
+    connect(world, R1, table=at(4))
+    assert (collection(world).hydrated, collection(world).lacking) == (False, [(R1, {"refresh"})])
+
+
+def test_an_edit_that_is_not_understood_leaves_what_serves() -> None:
+    """The predecessor goes on there. On who understands both run; then the successor writes, and there alone."""
+    world = World(upper=500)
+    world.instance.create(Dataflow(OWNER, view(None), LAG, stays=True), TERM)
+    connect(world, R1)
+    connect(world, R2, *UNDERSTOOD)
+    (export,) = REFRESHED.sink_exports
+    coming = replace(REFRESHED, sink_exports=(replace(export, id=GlobalId("d/v2")),))
+    beside = Succession({GlobalId("d/v2"): VIEW}, frozenset({GlobalId("d/v2")}))
+    world.sent(R1), world.sent(R2)
+    world.instance.create(Dataflow("ns/d/2", coming, LAG, beside, stays=True), TERM)
+    assert told(world, R1) == []
+    assert told(world, R2) == [("CreateDataflow", "d/v2"), ("Schedule", "d/v2")]
+
+    world.instance.take_over("ns/d/2", TERM)
+    world.instance.drop(OWNER)
+    assert told(world, R1) == [("AllowCompaction", VIEW)]
+    assert told(world, R2) == [("AllowWrites", "d/v2"), ("AllowCompaction", VIEW)]
+
+
+def importing(name: str, id: GlobalId, exports: str | None = None) -> DataflowDescription:
+    """A Dataflow over an index, with one itself."""
+    whole = replace(dataflow(name, 300), source_imports=(), index_imports=(IndexImport(id, id, (), ROW),))
+    (index,) = whole.index_exports
+    return replace(whole, index_exports=(replace(index, id=GlobalId(exports or f"{name}/i")),), sink_exports=())
+
+
+def test_who_imports_an_index_of_it_is_left_out_too() -> None:
+    """And who imports an index of that one. A lookup is asked of those alone that have it."""
+    world = World(upper=500)
+    whole = replace(dataflow("d", 300), sink_exports=REFRESHED.sink_exports)
+    for owner, each in (
+        (OWNER, whole),
+        ("ns/e", importing("e", INDEX)),
+        ("ns/f", importing("f", GlobalId("e/i"))),
+        (PLAIN, plain()),
+    ):
+        world.instance.create(Dataflow(owner, each, LAG, stays=True), TERM)
+    connect(world, R1)
+    assert told(world, R1) == of("plain")
+    assert lacking_on(running(world, R1), R1).endswith("computes nothing of d, e, f")
+
+    peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
+    assert world.instance.peek(peek) == []
+    assert told(world, R1) == []
+    assert world.instance.peeks.asked_of(R1) == []
+    assert not world.instance.dataflows.is_beginning(OWNER, R1)
+    connect(world, R2, *UNDERSTOOD)
+    connect(world, R1)
+    assert world.instance.peeks.asked_of(R1) == []
+    assert world.instance.peeks.asked_of(R2) == [peek]
+    (answer,) = world.hear(R2, PeekResponse("u", PeekRows(b"", 0)))
+    assert answer.uuid == "u"  # type: ignore[union-attr]
+    assert "CancelPeek" not in [type(each).__name__ for each in world.sent(R1)]
+
+
+def running(world: World, *online: ReplicaId, **states: ReplicaState) -> RunningInstance:
+    """What looks at replicas sees of an instance."""
+    found = {ReplicaId(name.replace("_", ".")): state for name, state in states.items()}
+    return type("Running", (), {"core": world.instance, "online": list(online), "replicas": found})()  # type: ignore[no-any-return]
+
+
+OLD, NEW = ReplicaId("r1.old"), ReplicaId("r1.new")
+
+
+def test_a_new_image_takes_the_place_of_one_that_does_not_understand() -> None:
+    """The old one has nothing of the view, and nobody waits until it has. The other way round it does not: what is
+    served by the one would be by nobody."""
+    world = installed()
+    connect(world, OLD)
+    connect(world, NEW, *UNDERSTOOD)
+    world.report(NEW, at(450), VIEW)
+    there = ReplicaState(None, None, None, online=True, first_greeted_ms=NOW)  # type: ignore[arg-type]
+    both = running(world, OLD, NEW, r1_old=there, r1_new=there)
+
+    assert is_level(both, OLD, NEW, NOW)
+    assert not is_level(both, NEW, OLD, NOW + 2 * PATIENCE_MS)
+
+
+def test_must_believe_no_description_that_a_table_is_finished_which_is_being_written() -> None:
+    """As little as a report: who reads that table alone would be taken for finished, and its inputs be let go."""
+    until = NOW + 10**9
+    world = World(upper=500)
+    world.instance.create(Dataflow(OWNER, view(until=until), LAG, stays=True), TERM)
+    connect(world, R1, table=EMPTY)
+    known = world.shards.frontiers(VIEW_SHARD)
+    assert known is not None
+    assert known.upper == at(0)
+    nothing_left = DescribedShard(VIEW_SHARD, True, EMPTY, EMPTY, TERM)
+    world.instance.shard_reports.described(R1, [nothing_left], world.now)
+    world.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, EMPTY))
+    assert world.shards.frontiers(VIEW_SHARD) == known
+
+    world.now = until
+    connect(world, R1, table=EMPTY)
+    known = world.shards.frontiers(VIEW_SHARD)
+    assert known is not None
+    assert known.upper == EMPTY, "now it can be"
+    assert world.hear(R1, Frontiers(VIEW, EMPTY, EMPTY, EMPTY)) is not None

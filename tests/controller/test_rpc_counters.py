@@ -1,0 +1,33 @@
+"""What is counted of the connections of an instance's replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.controller.scripted import Listening, ScriptedReplica, complete, play
+from tests.controller.worlds import INDEX, at
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_protocol.messages.responses import Frontiers
+from tidemark_protocol.wire.frames import pack_responses
+
+__all__ = ["play"]
+
+
+def test_what_went_over_a_connection_and_how_long_it_took_to_make_it_is_counted(play: Callable[..., None]) -> None:
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        traffic = instance.traffic
+        first, waited = traffic.sent_bytes, traffic.connect_seconds
+        assert (first > 0, waited > 0, traffic.received_bytes) == (True, True, 0)
+
+        said = Frontiers(INDEX, at(480), at(360), at(360))
+        replica.say(said)
+        await replica.until(lambda: traffic.received_bytes > 0)
+        assert traffic.received_bytes == sum(frame.ByteSize() for frame in pack_responses([said]))
+
+        replica.hang_up()
+        await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
+        assert traffic.sent_bytes > first
+        assert traffic.connect_seconds > waited
+
+    play(scenario)

@@ -1,0 +1,61 @@
+"""What goes wrong reaches callers as a gRPC status of its own, with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from tidemark_operator import errors
+from tidemark_operator.errors import OperatorError
+from tidemark_operator.gateway.auth.access import Forbidden, Unauthenticated, Unreviewed
+from tidemark_operator.gateway.server.grpc_status import refusals
+
+STATUS = grpc.StatusCode
+
+
+class Aborted(Exception):
+    pass
+
+
+class Context:
+    async def abort(self, status: STATUS, details: str) -> None:
+        self.ended = (status, details)
+        raise Aborted
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (errors.QueryRefused("why"), STATUS.INVALID_ARGUMENT),
+        (errors.TimeNotReadable("why"), STATUS.OUT_OF_RANGE),
+        (errors.TooMany("why"), STATUS.RESOURCE_EXHAUSTED),
+        (errors.NothingComplete("why"), STATUS.FAILED_PRECONDITION),
+        (errors.NobodyAnswers("why"), STATUS.FAILED_PRECONDITION),
+        (errors.SubscribeBehind("why"), STATUS.RESOURCE_EXHAUSTED),
+        (errors.SubscribeEnded("why"), STATUS.FAILED_PRECONDITION),
+        (errors.SubscribeRevoked("why"), STATUS.PERMISSION_DENIED),
+        (errors.AnswerLost("why"), STATUS.ABORTED),
+        (errors.NotTaken("why"), STATUS.RESOURCE_EXHAUSTED),
+        (errors.TookTooLong("why"), STATUS.DEADLINE_EXCEEDED),
+        (errors.PlannerUnavailable("why"), STATUS.FAILED_PRECONDITION),
+        (Forbidden("why"), STATUS.PERMISSION_DENIED),
+        (Unauthenticated("why"), STATUS.UNAUTHENTICATED),
+        (Unreviewed("why"), STATUS.FAILED_PRECONDITION),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, OperatorError) else None,
+)
+def test_every_refusal_has_its_status(error: OperatorError, status: STATUS) -> None:
+    """Never UNKNOWN, which says nothing to a program."""
+    context: Any = Context()
+
+    async def call() -> None:
+        async with refusals(context):
+            raise error
+
+    with pytest.raises(Aborted):
+        asyncio.run(call())
+    assert context.ended[0] is status
+    assert context.ended[1].startswith("why")

@@ -1,0 +1,190 @@
+"""Places of subscribes and copies: who waits for a replica that is away takes none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.controller.worlds import R1, at
+from tests.gateway.registries import registry, shard_of
+from tests.gateway.test_metrics import Deaf
+from tests.gateway.test_rights import LISTS, Caller
+from tests.waiting import BOUND
+from tidemark_operator.errors import QueryRefused, TooMany
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance, now_ms
+from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.admission.fair_planner_queue import Turns
+from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.query.read_time import Span, When, choose_time
+from tidemark_operator.gateway.streams import copy, subscribe
+from tidemark_operator.gateway.streams.copy import COPIES, Copies
+from tidemark_operator.gateway.streams.subscribe import SUBSCRIBES, Subscribes
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
+from tidemark_protocol.pb.gateway_pb2 import CopyRequest, SubscribeRequest
+from tidemark_protocol.plan.dataflow import SourceImport
+from tidemark_protocol.types import BIGINT, Column
+
+Serve = Callable[[str], Awaitable[Any]]
+
+
+class Planner:
+    """Plans whatever it is asked as something that reads nothing, or table `s.a`."""
+
+    async def plan(self, request: PlanRequest, *, patient: bool) -> Planned:
+        export = PlannedExport("result", "materializedView", GlobalId("o"), (Column("a", BIGINT),), (0,))
+        reads = (SourceImport(GlobalId("s.a"), shard_of("s.a"), (0,)),) if "FROM" in request.views[0].sql else ()
+        return Planned(reads, (), (export,), tuple(source.id for source in reads), "")
+
+
+class Client:
+    async def write(self, message: Any) -> None:
+        pass
+
+
+def instances() -> Fleet:
+    """One whose replica is away, and one whose replica answers."""
+    fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
+    fleet.listener = cast(Listener, Deaf())
+    for name in ("away", "there"):
+        state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
+        state.online = name == "there"
+        fleet.ensure("ns", InstanceConfig(name, "/data")).replicas[R1] = state
+    return fleet
+
+
+def there(fleet: Fleet) -> RunningInstance:
+    running = fleet.get("ns", "there")
+    assert running is not None
+    return running
+
+
+def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
+    """A call of anne's, on an instance."""
+    namespace = {"registry": registry(), "fleet": fleet, "running": fleet.get, "planner": Planner()}
+    world, asking = cast(World, SimpleNamespace(**namespace)), Asking(Turns())
+    caller = Caller(*LISTS, "create dataflows/copies in namespace ns", "get datasources/data s in namespace ns")
+    if what == "copies":
+        all_copies = Copies(world, asking)
+        return lambda place: all_copies.serve(
+            caller, CopyRequest(namespace="ns", subject=subject, instance=place, to="x", format="csv")
+        )
+
+    async def admit() -> Caller:
+        return caller
+
+    all_subscribes = Subscribes(world, asking)
+    return lambda place: all_subscribes.serve(
+        caller, admit, SubscribeRequest(namespace="ns", subject=subject, instance=place), Client()
+    )
+
+
+@pytest.mark.parametrize(("what", "most"), [("copies", COPIES), ("subscribes", SUBSCRIBES)])
+def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instances(
+    what: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as if nothing waited; one more is refused, also of those that wait once their replica is there."""
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    looked = asyncio.Semaphore(0)
+    must_answer = wait_policy.must_answer
+
+    def look(running: RunningInstance, why: str) -> None:
+        looked.release()
+        must_answer(running, why)
+
+    monkeypatch.setattr("tidemark_operator.gateway.query.query.must_answer", look)
+
+    async def play() -> None:
+        fleet = instances()
+        serve, running = serving(what, fleet), there(fleet)
+        waiting = [asyncio.ensure_future(serve("away")) for _ in range(most)]
+        for _ in waiting:
+            await looked.acquire()
+        begun = []
+        for number in range(most // 2):
+            begun.append(asyncio.ensure_future(serve("there")))
+            async with asyncio.timeout(BOUND):
+                while running.clients.copies + running.clients.subscribes <= number:
+                    assert not begun[-1].done(), begun[-1].exception()
+                    await asyncio.sleep(0.001)
+        with pytest.raises(TooMany, match=f"{most // 2} {what} of anne run already"):
+            await serve("there")
+
+        away = fleet.get("ns", "away")
+        assert away is not None
+        away.replicas[R1].online = True
+        for call in waiting:
+            with pytest.raises(TooMany, match=f"{most // 2} {what} of anne run already"):
+                await call
+        for call in begun:
+            call.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+        assert (running.clients.copies, running.clients.subscribes) == (0, 0)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("what", "most"), [("copies", copy.BEGINNINGS), ("subscribes", subscribe.BEGINNINGS)])
+def test_who_waits_for_a_replica_that_is_away_has_an_end(what: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waiting one is a call, and calls are for everybody; another instance is not asked then either."""
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
+
+    async def play() -> None:
+        serve = serving(what, instances())
+        waiting = [asyncio.ensure_future(serve("away")) for _ in range(most // 2)]
+        await asyncio.sleep(0)
+        for place in ("away", "there"):
+            with pytest.raises(TooMany, match=f"{most // 2} beginnings of {what} of anne run already"):
+                await serve(place)
+        for call in waiting:
+            call.cancel()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(each, asyncio.CancelledError) for each in ended)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("made_anew", [False, True], ids=["deleted", "made anew"])
+@pytest.mark.parametrize("what", ["copies", "subscribes"])
+def test_crash_who_waits_for_a_time_while_the_instance_goes_is_told(
+    what: str, made_anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On what is gone it would never come to an end, and keep its place."""
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    looked = asyncio.Event()
+
+    def look(spans: Sequence[Span], when: When) -> Time:
+        looked.set()
+        return choose_time(spans, when)
+
+    monkeypatch.setattr("tidemark_operator.gateway.streams.stream_dataflow.choose_time", look)
+
+    async def play() -> None:
+        fleet, table = instances(), shard_of("s.a")
+        book = fleet.book("ns")
+        book.register(table.shard_id, table.location)
+        book.observe(table.shard_id, at(0), at(0), now_ms())
+        calling = asyncio.ensure_future(serving(what, fleet, "SELECT * FROM s.a")("there"))
+        await looked.wait()
+        assert not calling.done()
+        there(fleet).replicas.clear()
+        fleet.remove("ns", "there")
+        if made_anew:
+            fleet.ensure("ns", InstanceConfig("there", "/other"))
+        book.observe(table.shard_id, at(500), at(0), now_ms())
+        async with asyncio.timeout(BOUND):
+            with pytest.raises(QueryRefused, match="ComputeInstance there was deleted, or its storage is another"):
+                await calling
+
+    asyncio.run(play())

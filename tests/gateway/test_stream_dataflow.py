@@ -1,0 +1,78 @@
+"""What subscribes and copies are asked for, and in which messages a batch goes to its client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tests.controller.worlds import EMPTY, at
+from tests.gateway.test_rights import LISTS, Caller
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.auth.access import Forbidden
+from tidemark_operator.gateway.streams.copy import Copies, _check_format
+from tidemark_operator.gateway.streams.stream_dataflow import sql_of
+from tidemark_operator.gateway.streams.subscribe import CHUNK_BYTES, _check, _messages
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.responses import SubscribeBatch
+from tidemark_protocol.pb.gateway_pb2 import CopyRequest
+from tidemark_protocol.types import BIGINT, Column, SqlType
+
+
+@pytest.mark.parametrize(
+    ("subject", "sql"),
+    [
+        ("delays", "SELECT * FROM `delays`"),
+        ("tpch.line-items", "SELECT * FROM `tpch`.`line-items`"),
+        ("`by-nation`", "SELECT * FROM `by-nation`"),
+        ("SELECT 1", "SELECT 1"),
+        ("a`; DROP", "a`; DROP"),
+    ],
+)
+def test_a_name_means_all_of_its_rows(subject: str, sql: str) -> None:
+    """Names may have dashes; what has blanks is SQL, for the planner to judge."""
+    assert sql_of(subject) == sql
+
+
+@pytest.mark.parametrize(
+    ("type", "format"), [(SqlType.array(BIGINT), "csv"), (SqlType("binary"), "csv"), (BIGINT, "xls")]
+)
+def test_what_a_format_has_no_form_for_is_refused_before_anything_runs(type: SqlType, format: str) -> None:
+    """With the column, or the formats that there are."""
+    with pytest.raises(QueryRefused, match=r"copy it as parquet|choose one of parquet, csv"):
+        _check_format(format, (Column("x", type),))
+    _check_format("parquet", (Column("x", type),))
+
+
+def test_who_may_make_no_copies_is_refused_before_anything_is_planned() -> None:
+    """Whatever it may read; and a place is free again then."""
+    copies = Copies(cast(Any, None), cast(Any, None))
+    request = CopyRequest(namespace="ns", subject="s.a", to="x", format="csv")
+    caller = Caller(*LISTS, "get datasources/data s in namespace ns")
+    for _ in range(20):
+        with pytest.raises(Forbidden, match="may not create dataflows/copies in namespace ns"):
+            asyncio.run(copies.serve(caller, request))
+
+
+@pytest.mark.parametrize("up_to", [0, 10, 2**63 - 1])
+def test_an_end_before_the_beginning_is_refused(up_to: int) -> None:
+    """And one that is no time."""
+    with pytest.raises(QueryRefused, match="end it later"):
+        _check(10, up_to)
+    _check(10, 11)
+    _check(10, None)
+
+
+def test_a_batch_goes_in_messages_that_fit() -> None:
+    """All with its bounds: the lower is where the client is, which may be within the batch."""
+    data = bytes(2 * CHUNK_BYTES + 1)
+    news = SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(0), EMPTY, data), (at(7), 5))
+    messages = list(_messages(news))
+
+    assert b"".join(m.arrow for m in messages) == data
+    assert [m.more for m in messages] == [True, True, False]
+    assert {(m.lower, m.lower_part, m.upper) for m in messages} == {(7, 5, 2**63 - 1)}
+    (empty,) = _messages(SubscribeAdvanced(GlobalId("s"), SubscribeBatch(at(7), at(8)), (at(7), 5)))
+    assert (empty.arrow, empty.more) == (b"", False)

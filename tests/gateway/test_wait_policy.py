@@ -1,0 +1,252 @@
+"""A query while no replica answers: it waits for one that is to run, and for nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.controller.worlds import R1, at
+from tests.gateway.registries import registry, shard_of
+from tests.gateway.test_metrics import fleet
+from tests.waiting import BOUND
+from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong, TooMany
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.replica_state import ReplicaState
+from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.admission.answer_memory import Places, Room
+from tidemark_operator.gateway.query.query import running_on
+from tidemark_operator.gateway.query.read_time import Span, When, choose_time
+from tidemark_operator.gateway.query.readable_relations import find
+from tidemark_operator.gateway.query.strict_read import ingested
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_operator.kube.leadership import Leadership
+from tidemark_operator.planning.revision import Parent
+from tidemark_protocol.ids import GlobalId
+
+SOURCE = Parent(DATA_SOURCES.kind, "s")
+READS = GlobalId("s.a")
+
+
+def world_of(instances: Fleet) -> World:
+    return cast(World, SimpleNamespace(registry=registry(), fleet=instances, running=instances.get))
+
+
+def lost(instances: Fleet) -> ReplicaState:
+    """R1 of the instance is to run, and does not answer."""
+    state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
+    instance(instances).replicas[R1] = state
+    return state
+
+
+def instance(instances: Fleet) -> RunningInstance:
+    running = instances.get("ns", "default")
+    assert running is not None
+    return running
+
+
+def asks(world: World) -> dict[str, Callable[[], object]]:
+    """Every way in which a query looks for somebody who answers."""
+    return {
+        "a relation": lambda: find(world, "ns", READS, SOURCE),
+        "operators": lambda: running_on(world, "ns", "default"),
+    }
+
+
+@pytest.mark.parametrize("way", ["a relation", "operators"])
+def test_a_query_waits_for_a_replica_that_is_to_run(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes back at the third look; whatever it has to say of what is read, it has said by then."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
+    instances = fleet()
+    state, looks = lost(instances), iter([False, False, True])
+    ask = asks(world_of(instances))[way]
+
+    def look() -> object:
+        state.online = next(looks)
+        if state.online:
+            told_of_the_table(instances)
+        return ask()
+
+    assert asyncio.run(wait_policy.when_possible(look)) is not None
+    assert list(looks) == []
+
+
+def told_of_the_table(instances: Fleet) -> None:
+    shard, book = shard_of("s.a"), instances.book("ns")
+    book.register(shard.shard_id, shard.location)
+    book.observe(shard.shard_id, at(500), at(0), now_ms())
+
+
+@pytest.mark.parametrize("way", ["a relation", "operators"])
+def test_a_replica_that_does_not_come_back_is_waited_for_only_for_a_while(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the refusal says whose replicas do not answer, and where that is explained."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
+    instances = fleet()
+    lost(instances)
+    with pytest.raises(NobodyAnswers, match=r"no replica of ComputeInstance default answers \(`kubectl describe"):
+        asyncio.run(wait_policy.when_possible(asks(world_of(instances))[way]))
+
+
+@pytest.mark.parametrize("way", ["a relation", "operators"])
+def test_an_instance_without_replicas_is_refused_at_once(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is on the way."""
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
+    with pytest.raises(QueryRefused, match="ComputeInstance default has no replica that is to run"):
+        asyncio.run(wait_policy.when_possible(asks(world_of(fleet()))[way]))
+
+
+def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any instance of the namespace can; one that is silent is waited for, and without any it is refused."""
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
+    instances = fleet()
+    with pytest.raises(QueryRefused, match=r"nobody can say what has been ingested: .* has no replica"):
+        asyncio.run(ingested(world_of(instances), "ns", [READS]))
+    lost(instances)
+    with pytest.raises(NobodyAnswers, match="nobody can say what has been ingested"):
+        asyncio.run(ingested(world_of(instances), "ns", [READS]))
+    with pytest.raises(QueryRefused, match="no ComputeInstance in namespace ns has the storage of /data/s"):
+        asyncio.run(ingested(world_of(Fleet(cast(Leadership, None))), "ns", [READS]))
+
+
+def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is complete is not known while nobody says so: the wait for a time begins when somebody does."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
+    monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))
+    answers = iter([NobodyAnswers("r1"), NothingComplete("yet"), NobodyAnswers("r1"), NothingComplete("yet"), None])
+
+    def look() -> int:
+        if (why := next(answers)) is not None:
+            raise why
+        return choose_time([Span("t", at(0), at(90))], When())
+
+    assert asyncio.run(wait_policy.when_possible(look)) == 89
+    assert next(answers, "no more") == "no more"
+
+
+def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its place is another's until it can be answered; then it has one again, and what it holds is of that moment."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
+
+    async def play() -> None:
+        room, answers, lost_one = Room(100), asyncio.Event(), asyncio.Event()
+
+        def look() -> int:
+            if not answers.is_set():
+                lost_one.set()
+                raise NobodyAnswers("r1")
+            return room.free
+
+        async def ask() -> int:
+            async with wait_policy.inside(room, 100, "anne", look) as (free, _):
+                return free
+
+        waiting = asyncio.create_task(ask())
+        await lost_one.wait()
+        async with asyncio.timeout(BOUND), wait_policy.inside(room, 100, "anne", lambda: room.free) as (free, held):
+            assert free == 50
+            answers.set()
+            held.shrink(0)
+            assert await waiting == 50
+        assert room.free == 100
+
+    asyncio.run(play())
+
+
+def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it came in: the wait is one."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
+    room, looks = Room(100), itertools.count()
+
+    def look() -> None:
+        if next(looks) % 2 == 0:  # within the room alone
+            raise NobodyAnswers("r1")
+
+    async def ask() -> None:
+        async with asyncio.timeout(BOUND), wait_policy.inside(room, 100, "anne", look):
+            raise AssertionError("nobody answered")
+
+    with pytest.raises(NobodyAnswers, match="r1"):
+        asyncio.run(ask())
+    assert room.free == 100
+
+
+def test_what_is_computed_for_too_long_is_ended() -> None:
+    """As if its asker had gone; what ends in time, or fails, is not touched."""
+    gone = []
+
+    async def compute(seconds: float) -> str:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            gone.append(seconds)
+            raise
+        return "rows"
+
+    async def play() -> None:
+        async with wait_policy.at_most(BOUND):
+            assert await compute(0) == "rows"
+        with pytest.raises(NobodyAnswers):
+            async with wait_policy.at_most(BOUND):
+                raise NobodyAnswers("r1")
+        with pytest.raises(TookTooLong, match=r"computed for 0\.01 s, which is as long as any may be"):
+            async with wait_policy.at_most(0.01):
+                await compute(BOUND)
+
+    asyncio.run(play())
+    assert gone == [BOUND]
+
+
+def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each caller so many may wait, outside the room and before they come to it; who waits for a time is not one of
+    them. Those who wait keep their places until they go on."""
+    monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
+
+    async def play() -> None:
+        places, answers = Places(4, "queries that wait for a replica", "try again"), asyncio.Event()
+
+        def look() -> str:
+            if not answers.is_set():
+                raise NobodyAnswers("r1")
+            return "rows"
+
+        async def ask(caller: str) -> str:
+            place = partial(places.taken, caller)
+            await wait_policy.when_possible(look, place=place)
+            async with wait_policy.inside(Room(100), 1, caller, look, place) as (rows, _):
+                return rows
+
+        async def come(caller: str) -> str:
+            async with wait_policy.inside(Room(100), 1, caller, look, partial(places.taken, caller)) as (rows, _):
+                return rows
+
+        waiting = [asyncio.create_task(each) for each in (ask("anne"), come("anne"), ask("bob"))]
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+            with pytest.raises(TooMany, match="2 queries that wait for a replica of anne run already"):
+                await ask("anne")
+        with pytest.raises(NothingComplete):
+            await wait_policy.when_possible(never_complete, 0.01, partial(places.taken, "anne"))
+        answers.set()
+        assert await asyncio.gather(*waiting) == ["rows"] * 3
+        assert not places._taken
+
+    asyncio.run(asyncio.wait_for(play(), BOUND))
+
+
+def never_complete() -> None:
+    raise NothingComplete("yet")

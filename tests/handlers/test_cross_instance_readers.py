@@ -1,0 +1,105 @@
+"""Who follows a table of a Dataflow from another instance is told when it ends: nothing will ever change there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from tests.handlers.revisions import dataflow, rev, table
+from tests.handlers.worlds import Somewhere
+from tests.protocol.samples import SHARD
+from tests.replica.plans import COLUMNS, transient
+from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
+from tidemark_operator.controller.controller_events import Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
+from tidemark_operator.handlers.revisions.installer import install
+from tidemark_operator.handlers.revisions.revision_marks import promote
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import GlobalId, Time, WriterTerm
+from tidemark_protocol.messages.commands import InstanceConfig
+from tidemark_protocol.plan.dataflow import ShardMetadata, SourceImport, SubscribeSink
+
+
+class Followed(Somewhere):
+    """On `another` a subscribe follows the table of `d`, which runs on `default`, and one what `d` reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.another = (self.fleet.ensure("ns", InstanceConfig(n, "/data")) for n in ("default", "another"))
+        self.notices = list[Notice]()
+        cast(Any, self.another).notify = self.notices.extend
+        book = self.fleet.book("ns")
+        for shard in (SHARD, table("d", 1), table("d", 2)):
+            book.register(shard.shard_id, shard.location, 0)
+            book.observe(shard.shard_id, Frontier.at(500), Frontier.at(0), 1000)
+        for name, shard in (("s", table("d", 1)), ("o", SHARD)):
+            self._subscribe(name, shard)
+
+    def _subscribe(self, name: str, shard: ShardMetadata) -> None:
+        read = SourceImport(GlobalId("t"), shard, (0,))
+        description = replace(transient(name, SubscribeSink(COLUMNS)), as_of=Time(300), source_imports=(read,))
+        self.another.core.create(Dataflow(name, description, 1), WriterTerm(1))
+
+    def install(self, state: DataflowState, edited: str | None = None) -> None:
+        install(self.own, self.world.registry, state, edited)
+
+    @property
+    def told(self) -> list[str]:
+        """What subscribes have ended with."""
+        return [str(notice.batch.error) for notice in self.notices if isinstance(notice, SubscribeAdvanced)]
+
+    @property
+    def left(self) -> list[str]:
+        return self.another.core.dataflows.owners()
+
+
+def test_a_table_is_replaced_by_an_edit() -> None:
+    """It has another one from now on, and can be read there."""
+    world, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=2))
+    world.install(state)
+    promote(world.fleet.book("ns"), state)
+    assert world.told == []
+
+    world.install(state, edited="d")
+
+    (told,) = world.told
+    assert told.startswith("Dataflow d was edited, and its new revision has taken over. Nothing had been told yet. ")
+    assert "Subscribe again" in told
+    assert world.left == ["o"]
+
+
+def test_an_edit_keeps_its_table() -> None:
+    """Who follows it is told of more."""
+    world, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=1))
+    world.install(state)
+    promote(world.fleet.book("ns"), state)
+    world.install(state, edited="d")
+
+    assert world.told == []
+    assert world.left == ["s", "o"]
+
+
+@pytest.mark.parametrize("runs", ["installed", "while it is edited", "suspended", "without its instance"])
+def test_a_dataflow_is_deleted(runs: str) -> None:
+    """Whether anything of it was installed or not; while it is suspended alone its readers wait. Nobody is sent to the
+    table of an edit, which goes too."""
+    next_one = (rev("d", 2, view=2),) if runs == "while it is edited" else ()
+    world, state = Followed(), dataflow("d", rev("d", 1, view=1), *next_one)
+    world.world.registry.put_dataflow(state)
+    world.install(state)
+    if runs == "suspended":
+        state.suspended = True
+        world.install(state)
+    if runs == "without its instance":
+        world.fleet.remove("ns", "default")
+    assert world.told == []
+
+    none = cast(Any, None)
+    DataflowReconciler(world.world, none, none, lambda _: None).forget(state.key)
+
+    assert world.told == ["Dataflow d was deleted. Nothing had been told yet"]
+    assert world.left == ["o"]

@@ -1,0 +1,196 @@
+"""A Dataflow whose end has passed, with its tables finished, needs nothing of what it read: that may go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, World, at
+from tests.handlers.revisions import dataflow as state
+from tests.model.operator import Running
+from tests.protocol.samples import ROW, dataflow
+from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.handlers.revisions.installer import (
+    choose_as_of,
+    has_ended,
+    hold_stored,
+    install,
+    is_over,
+    note_end,
+)
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.commands import AllowCompaction, CreateDataflow
+from tidemark_protocol.messages.responses import DescribedShard, Description
+from tidemark_protocol.plan.dataflow import DataflowDescription, IndexImport
+
+VIEW, TABLE = GlobalId("report/v"), ShardId("report/v")
+
+
+def report(until: int | None = 400) -> DataflowDescription:
+    """A table alone, computed from an index of another Dataflow."""
+    imported = IndexImport(INDEX, INDEX, (), ROW)
+    end = None if until is None else Time(until)
+    whole = dataflow("report", 300)
+    return replace(whole, source_imports=(), index_imports=(imported,), index_exports=(), until=end)
+
+
+def serving(description: DataflowDescription) -> DataflowState:
+    revision = DataflowRevision(description, (), (), Digest("1"), 1, "spec 1")
+    return state("report", ActiveRevision("report-r1", 1, 1, "spec 1", revision))
+
+
+class Reports(World):
+    """An instance with the index, and where the table of the report has come to."""
+
+    def __init__(self, table: Frontier = EMPTY) -> None:
+        super().__init__()
+        self.install()
+        self.shards.register(TABLE, "file:///data/report", LAG)
+        self.shards.observe(TABLE, table, at(0), NOW)
+        self.running = Running(self.instance, lambda _: None)
+
+    def reconcile(self, report: DataflowState) -> None:
+        install(self.running, Registry(), report)  # type: ignore[arg-type]
+
+    def connects(self, replica: ReplicaId, table: Frontier) -> None:
+        """It has nothing, and finds the table so far."""
+        self.connections += 1
+        found = DescribedShard(TABLE, True, table, at(0), WriterTerm(0))
+        has = Description("incarnation", None, 0, (), (), (found,))
+        self.instance.connect(replica, self.connections, self.now, has=has)
+
+    def is_told(self, replica: ReplicaId) -> bool:
+        """Whether the replica has just been told of the report."""
+        commands = self.sent(replica)
+        return any(isinstance(c, CreateDataflow) and c.dataflow.export_ids == (VIEW,) for c in commands)
+
+
+@pytest.mark.parametrize(
+    ("until", "table", "over"),
+    [(400, EMPTY, True), (400, at(350), False), (2**62, EMPTY, False), (None, EMPTY, False)],
+    ids=["its end has passed", "not all is written", "its end is to come", "it has none"],
+)
+def test_when_it_is_over(until: int | None, table: Frontier, over: bool) -> None:
+    """By an end of its own, and by what its table holds."""
+    world, one = Reports(table), serving(report(until))
+    note_end(world.running, one)  # type: ignore[arg-type]
+
+    assert is_over(world.running, report(until)) is over  # type: ignore[arg-type]
+    assert one.is_over is over
+
+
+def test_what_is_finished_since_its_inputs_are_is_not_over() -> None:
+    """An edit of what it reads gives it other rows."""
+    world = Reports()
+    world.connect(R1)
+    world.shards.observe(INPUT, EMPTY, at(0), NOW)
+    world.report(R1, EMPTY)
+
+    assert world.instance.dataflows.may_end(report(None), NOW)
+    assert not is_over(world.running, report(None))  # type: ignore[arg-type]
+
+
+def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
+    """That was made anew, or is suspended. No replica is told of it, whatever it says of the table: none could compute
+    it. What is not over waits."""
+    world, unfinished, one = Reports(), Reports(at(350)), serving(report())
+    for each in (world, unfinished):
+        each.instance.drop("ns/d")
+    world.reconcile(one)
+    world.connects(R1, EMPTY)
+    world.connects(R2, at(350))
+
+    assert not world.is_told(R1)
+    assert not world.is_told(R2)
+    (there,) = world.instance.dataflows.collections_of(one.owner)
+    assert (there.write, there.hydrated) == (EMPTY, True)
+    with pytest.raises(Waiting, match="waits for the index"):
+        unfinished.reconcile(one)
+
+
+def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() -> None:
+    """Another one has finished the table. Where all are done with it, it stays as it is."""
+    world, one = Reports(), serving(report())
+    world.connects(R1, at(350))
+    world.reconcile(one)
+    assert world.is_told(R1)
+    world.instance.drop("ns/d")
+    with pytest.raises(Waiting, match="until all replicas are done"):
+        world.reconcile(one)
+    assert AllowCompaction(VIEW, EMPTY) in world.sent(R1)
+
+    world.report(R1, EMPTY, VIEW)
+    world.maintain()
+    world.reconcile(one)
+    world.reconcile(one)
+    assert not world.is_told(R1)
+    assert world.instance.dataflows.get(one.owner) is not None
+
+
+def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
+    """A restored Dataflow: its end is long past, and its inputs can be read from a later time on."""
+    world, restored = Reports(), state("report", None)
+    world.shards.observe(INPUT, at(900), at(800), NOW)
+    ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
+
+    assert has_ended(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
+    assert not has_ended(world.running, Registry(), restored, replace(ended, until=None))  # type: ignore[arg-type]
+    as_of = choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
+    assert as_of == 0
+    world.shards.forget(TABLE)
+    with pytest.raises(Rejected, match=r"spec\.until is 400"):
+        choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
+
+
+def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
+    """Another Dataflow wrote that, and goes on with the next version of its table. Nobody holds anything of it; but
+    a replica that joins says later whether it has to compute the report."""
+    world = Reports()
+    world.reconcile(serving(replace(dataflow("report", 300), index_exports=(), until=Time(400))))
+    world.instance.drop("ns/d")
+    world.shards.forget(INPUT)
+
+    world.instance.absences.expect(R1, world.now)
+    world.maintain()
+    world.connects(R1, EMPTY)
+    world.connects(R2, at(350))
+    world.maintain()
+    assert not world.is_told(R1)
+    assert world.is_told(R2)
+
+    world.instance.drop("ns/report/1")
+    world.report(R2, EMPTY, VIEW)
+    assert world.shards.get(INPUT) is None, "nobody reads it any more"
+
+
+@pytest.mark.parametrize(("table", "held"), [(EMPTY, False), (at(350), True)], ids=["it is over", "it may go on"])
+def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier, held: bool) -> None:
+    """Nor while an operator that has just begun has it loaded, and learns that it is."""
+    world = Reports(table)
+    one = serving(replace(dataflow("report", 300), index_exports=(), until=Time(400)))
+    source = world.shards.get(INPUT)
+    assert source is not None
+    source.holds.clear()
+
+    hold_stored(world.shards, one)
+    assert source.holds
+    note_end(world.running, one)  # type: ignore[arg-type]
+    assert bool(source.holds) is held
+    hold_stored(world.shards, one)
+    assert bool(source.holds) is held
+
+
+def test_while_its_table_is_not_known_it_is_not_refused() -> None:
+    """No replica has said how far it is, since the operator has begun; it may be finished. One that is not is
+    refused."""
+    ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
+    unknown, behind = Reports(), Reports(at(350))
+    unknown.shards.forget(TABLE)
+    for world, refusal in ((unknown, Waiting), (behind, Rejected)):
+        world.shards.observe(INPUT, at(900), at(800), NOW)
+        with pytest.raises(refusal):
+            choose_as_of(world.running, Registry(), serving(ended), ended, first=False)  # type: ignore[arg-type]

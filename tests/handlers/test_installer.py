@@ -1,0 +1,104 @@
+"""What is to be installed and waits: its inputs stay as they are meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.worlds import EMPTY, INDEX, INPUT, NOW, R1, VIEW, World, at
+from tests.handlers.revisions import dataflow as state
+from tests.model.operator import Running
+from tests.protocol.samples import ROW, dataflow
+from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.errors import Waiting
+from tidemark_operator.handlers.revisions.installer import install
+from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.messages.responses import DescribedShard
+from tidemark_protocol.plan.dataflow import IndexImport
+
+REPORT = GlobalId("report/v")
+
+
+class Exporting(World):
+    """An index on a replica, and a report over it and the table below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.install()
+        self.connect(R1)
+        self.running = Running(self.instance, lambda _: None)
+        self.one = _importing()
+        self.report(R1, at(450))
+
+    def reconcile(self) -> None:
+        install(self.running, Registry(), self.one)  # type: ignore[arg-type]
+
+    @property
+    def table_since(self) -> Frontier | None:
+        """How far the table may be compacted by now."""
+        shard = self.shards.get(INPUT)
+        assert shard is not None
+        return shard.allowed_since(NOW)
+
+
+def _importing() -> DataflowState:
+    imported = IndexImport(INDEX, INDEX, (), ROW)
+    description = replace(dataflow("report", 300), index_imports=(imported,), index_exports=())
+    revision = DataflowRevision(description, (), (), Digest("1"), 1, "spec 1")
+    return state("report", ActiveRevision("report-r1", 1, 1, "spec 1", revision))
+
+
+def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> None:
+    """The exporter is suspended. When it is back the report goes on where its table ends, and leaves out nothing."""
+    world = Exporting()
+    world.reconcile()
+    world.report(R1, at(450), REPORT)
+    world.maintain()
+    kept = world.table_since
+
+    world.instance.drop("ns/d")
+    with pytest.raises(Waiting):
+        world.reconcile()
+    world.report(R1, EMPTY, REPORT, INDEX, VIEW)
+    world.shards.observe(INPUT, at(5000), at(0), NOW)
+    world.maintain()
+    assert world.instance.dataflows.owners() == []
+    assert kept is not None
+    assert world.table_since is not None
+    assert world.table_since <= kept
+
+    world.install()
+    world.reconcile()
+    world.report(R1, at(4900))
+    world.report(R1, at(4900), REPORT)
+    world.maintain()
+    world.maintain()
+    assert world.table_since > kept
+
+
+def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
+    """Nothing can be read of its inputs before its end; then a replica finds that its table is complete."""
+    world = World(upper=900, since=800)
+    running, table = Running(world.instance, lambda _: None), ShardId("report/v")
+    edited = replace(dataflow("report", 300), index_exports=(), until=Time(400))
+    serves, coming = (
+        ActiveRevision(
+            f"report-r{n}", n, 1, f"spec {n}", DataflowRevision(each, (), (), Digest(f"{n}"), n, f"spec {n}")
+        )
+        for n, each in enumerate((replace(dataflow("d", 300), sink_exports=()), edited), 1)
+    )
+    one = state("report", serves, coming)
+    world.shards.register(table, "file:///data/report", one.lag_ms)
+    world.shards.observe(table, at(350), at(0), NOW)
+    install(running, Registry(), one)  # type: ignore[arg-type]
+    assert "spec.until is 400" in one.obstacle
+
+    found = DescribedShard(table, True, EMPTY, at(0), WriterTerm(2))
+    world.shards.heard_end(found)
+    world.shards.described(found, NOW)
+    install(running, Registry(), one)  # type: ignore[arg-type]
+    assert world.instance.dataflows.get(one.installation(coming)) is not None
+    assert not one.obstacle

@@ -1,0 +1,75 @@
+"""Who has run out of memory, and has a slot again before anybody has written down that it had left its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.controller.scripted import Listening, ScriptedReplica, complete, play
+from tests.controller.worlds import INDEX, LAG, TERM
+from tests.handlers.test_hydration_slots import D1, R1, Writing, slots
+from tests.protocol.samples import dataflow as description
+from tidemark_operator.controller.controller_events import HydrationRanOut, Notice
+from tidemark_operator.controller.frontiers.dataflows import Dataflow
+from tidemark_operator.controller.hydration.quarantine import Standing
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.hydration.hydration_slots import Slots
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import ApiError
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.messages import commands as c
+from tidemark_protocol.messages.responses import Status
+
+__all__ = ["play"]
+
+
+class Recording(Listening):
+    """What the operator does: who is let in is written down, and who ran out of memory is blamed."""
+
+    def __init__(self, of: Slots) -> None:
+        super().__init__()
+        self._slots = of
+
+    def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
+        self._slots.changed(instance, replica)
+
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        if isinstance(notice, HydrationRanOut):
+            self._slots.ran_out(instance, notice.replica, notice.ran_out)
+
+
+def test_who_is_let_in_again_before_it_is_written_down_that_it_was_out_is_scheduled(
+    play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands written is true again, so nothing is left to write."""
+    monkeypatch.setattr("tidemark_operator.handlers.hydration.hydration_slots.PAUSE_SECONDS", 0.0)
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        writing = Writing()
+        of = slots(writing)
+        instance._listener = Recording(of)
+        await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
+        instance.core.create(Dataflow(D1, description("d", 300), LAG), TERM)
+        instance.flush()
+
+        def scheduled() -> int:
+            return sum(isinstance(m, c.Schedule) and m.id == INDEX for m in replica.streams[0])
+
+        async def fails(key: Key, status: dict[str, Any], uid: str) -> None:
+            monkeypatch.setattr(writing, "store", store)
+            instance.maintain()
+            assert instance.core.occupants(R1) == (D1,)
+            raise ApiError(0, "the API server does not answer")
+
+        await replica.until(lambda: scheduled() == 1)
+        store = writing.store
+        monkeypatch.setattr(writing, "store", fails)
+        replica.say(Status(INDEX, "step_failed", {"reason": "OutOfMemory", "failures": "1"}))
+        await replica.until(lambda: scheduled() == 2)
+        assert writing.deaths() == [[R1]]
+        assert of.standing(instance, D1) is Standing.SUSPECT
+        await of.close()
+
+    play(scenario)

@@ -1,0 +1,90 @@
+"""Which directories a source may read beside the tables that Tidemark writes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tests.handlers.worlds import READABLE, Somewhere
+from tests.resources.manifests import body
+from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
+from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
+from tidemark_operator.handlers.status.statuses import status_of
+from tidemark_operator.kube.cache import key_of
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_protocol.ids import ReplicaId
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, SourceSpec, TpchSource
+
+
+def files(*paths: str) -> SourceSpec:
+    return FilesSource(tuple(FilesTable(f"t{n}", "csv", path, "*", None, ()) for n, path in enumerate(paths)))
+
+
+REFUSED = [
+    ("/data", "/data"),
+    ("/data", "/data/ns/tpch/orders/v1"),
+    ("/data/", "//data//other/d/v/v1"),
+    ("/data", "/data/ns/_copies"),
+    ("/data", "/data/ns/_copies/.staging/x"),
+    ("/data", "/data/other/_copies/x"),
+    ("/data", "/data/incoming"),
+]
+READ = [
+    ("/data", "/database"),
+    ("/data/tables", "/data"),
+    ("/data/tables", "/data/incoming"),
+    ("/data", "/data/ns/_copies/x"),
+    ("s3://bucket/data", "/bucket/data"),
+]
+
+
+@pytest.mark.parametrize(("location", "path"), REFUSED)
+def test_a_directory_among_the_instances_tables_is_refused(location: str, path: str) -> None:
+    """Whichever table of the source it is of."""
+    refused = reads_own_tables(files("/elsewhere", path), location, "ns")
+
+    assert refused is not None
+    assert (refused.reason, refused.message.partition(":")[0]) == ("ReadsOwnTables", "table t1")
+
+
+@pytest.mark.parametrize(("location", "path"), READ)
+def test_a_directory_beside_the_instances_tables_is_read(location: str, path: str) -> None:
+    """Above them too: only files that are directly in a directory are read. And what was copied for it."""
+    assert reads_own_tables(files(path), location, "ns") is None
+    assert reads_own_tables(TpchSource("1", 1, 1), location, "ns") is None
+
+
+def test_a_source_that_reads_tables_says_so() -> None:
+    """No replica is asked about it, though one is there."""
+    table = {"name": "t", "format": "csv", "columns": [{"name": "a", "type": "INT"}]}
+    spec = {"instance": "default", "files": {"path": "/data/ns/d/v/v1", "tables": [table]}}
+
+    async def scenario() -> None:
+        somewhere = Somewhere()
+        somewhere.put(READABLE, {"instance": "default"})
+        running = somewhere.world.running("ns", "default")
+        assert running is not None
+        running.replicas[ReplicaId("r1")].online = True
+        written = body("DataSource", spec, "s", uid="u-s")
+        key = key_of(DATA_SOURCES, written)
+        somewhere.cache.put(key, written)
+        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), cast(Any, None), lambda _: None)
+        somewhere.world.revisions = cast(Any, Nothing())
+        again = await reconciler.reconcile(key, written)
+        status = status_of(somewhere.world, key, written, 0)
+        await somewhere.fleet.close()
+
+        assert again is None
+        assert status is not None
+        said = {condition["type"]: condition["reason"] for condition in status["conditions"]}
+        assert (said["Ingesting"], said["Ready"]) == ("ReadsOwnTables", "ReadsOwnTables")
+
+    asyncio.run(scenario())
+
+
+class Nothing:
+    """An API server on which nothing is stored of a source."""
+
+    async def load(self, *_: object) -> None: ...

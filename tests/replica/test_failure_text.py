@@ -1,0 +1,143 @@
+"""What is told of a failure that nobody foresaw: conditions and Events name its type and its place, and no value."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pytest
+
+from tests.replica.loop import Loop
+from tests.storage.ingesting import description, tpch_tables
+from tidemark_persist import StorageError
+from tidemark_persist import client as persist_client
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.commands import RunIngestion
+from tidemark_protocol.messages.responses import IngestionStatus
+from tidemark_protocol.plan.ingestion import TpchSource
+from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.render.errors import StepFailed
+from tidemark_replica.spark.session import SparkHolder
+from tidemark_replica.values.failure_text import in_full, told_by_type, told_of, told_of_spark
+
+LOST = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage "
+    "3.0 (TID 7) (10.0.0.7 executor 1): "
+)
+FRAMES = """Traceback (most recent call last):
+  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 9, in main
+    process()
+  File "/opt/code/tidemark_replica/storage/files/reading.py", line 120, in __call__
+    rows = self._rows(batches, bad)
+           ^^^^^^^^^^^^^^^^^^^^^^^^
+"""
+JVM = "\n\n\tat org.apache.spark.api.python.BasePythonRunner.x(y.scala:1)\n\tat z"
+SEE = "; what it says is in the replica's log"
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (
+            "org.apache.spark.api.python.PythonException: " + FRAMES + "pyarrow.lib.ArrowInvalid: no: 'alice'" + JVM,
+            "ArrowInvalid: not foreseen in tidemark_replica/storage/files/reading.py, line 120" + SEE,
+        ),
+        (
+            "org.apache.spark.api.python.PythonException: " + FRAMES + "ValueError: a row:\nalice: 42\nbob: 7" + JVM,
+            "ValueError: not foreseen in tidemark_replica/storage/files/reading.py, line 120" + SEE,
+        ),
+        (
+            "org.apache.spark.api.python.PythonException: "
+            + FRAMES
+            + "OSError: [Errno 28] No space left on device: '/x/alice'"
+            + JVM,
+            "OSError: No space left on device in tidemark_replica/storage/files/reading.py, line 120" + SEE,
+        ),
+        (
+            "org.apache.spark.api.python.PythonException: "
+            + FRAMES
+            + "KeyError: 'alice'\n\nDuring handling of the above exception, another exception occurred:\n\n"
+            + FRAMES
+            + "tidemark_persist.errors.StorageError: the disk is full"
+            + JVM,
+            "StorageError: the disk is full",
+        ),
+        (
+            "org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The value 'alice' of the type ..." + JVM,
+            "SparkNumberFormatException: CAST_INVALID_INPUT" + SEE,
+        ),
+        (
+            "java.lang.IllegalStateException: no key (1): org.example.Alice" + JVM,
+            "IllegalStateException: not foreseen" + SEE,
+        ),
+        ("alice", "Py4JJavaError: not foreseen" + SEE),
+        (
+            "ExecutorLostFailure (executor 1 exited) Reason: The executor with id 1 exited with exit code 52",
+            "ExecutorLostFailure (executor 1 exited) Reason: The executor with id 1 exited with exit code 52",
+        ),
+    ],
+)
+@pytest.mark.parametrize("before", [LOST, "An error occurred while calling o7.count.\n: " + LOST])
+def test_of_what_spark_says_the_type_the_code_and_the_place_are_told(says: str, told: str, before: str) -> None:
+    """And our own words, which have no data; an executor's end is Spark's business, and told in its words."""
+    assert told_of_spark(before + says, "Py4JJavaError") == told
+
+
+def test_ours_are_told_as_they_are() -> None:
+    """They were written to be read."""
+    assert told_of(StepFailed("step s failed: give the replica more scratch")).endswith("more scratch")
+    assert told_by_type(StorageError("s3://b/t: DENIED")) == "StorageError: s3://b/t: DENIED"
+
+
+def no_such_number(*_: Any, **__: Any) -> NoReturn:
+    pa.array(["alice"]).cast(pa.int64())
+    raise AssertionError("Arrow takes it for a number")
+
+
+def test_a_source_that_meets_a_value_does_not_tell_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Its status goes into a condition; the log of the replica has the value."""
+    monkeypatch.setattr(persist_client, "create_or_open", no_such_number)
+    loop = Loop()
+    ingestions = Ingestions(SparkHolder(object), loop.jobs, tmp_path / "cache")
+    of = description(tmp_path, TpchSource("0.001", 100, 7), tpch_tables("nation"))
+    ingestions.run(RunIngestion(of, WriterTerm(1), Time(int(time.time() * 1000)), 30_000))
+    told: list[str] = []
+
+    def failed() -> bool:
+        told.extend(s.message for s in ingestions.poll() if isinstance(s, IngestionStatus) and s.state == "failed")
+        return bool(told)
+
+    with caplog.at_level(logging.WARNING):
+        loop.run_until(failed)
+    ingestions.shutdown()
+    assert told[0].startswith("ArrowInvalid: not foreseen in tidemark_")
+    assert "alice" not in told[0]
+    assert "'alice'" in caplog.text
+
+
+@pytest.mark.spark
+def test_a_value_that_spark_quotes_is_not_told(spark: Any) -> None:
+    """By its own error, by one of a Python worker, and as a step's job says it, past PySpark's translation."""
+    wrong = spark.sql("SELECT CAST(a AS INT) AS b FROM VALUES ('alice') AS v(a) WHERE rand() >= 0")
+    by_arrow = spark.range(1).mapInArrow(_to_number, "n long")
+    for run, told in [
+        (wrong.collect, "CAST_INVALID_INPUT"),
+        (lambda: wrong._jdf.toJavaRDD().count(), "CAST_INVALID_INPUT"),
+        (by_arrow.collect, "ArrowInvalid: not foreseen"),
+        (lambda: by_arrow._jdf.toJavaRDD().count(), "ArrowInvalid: not foreseen"),
+    ]:
+        with pytest.raises(Exception) as caught:
+            run()
+        assert "alice" in in_full(caught.value)
+        assert "alice" not in told_of(caught.value)
+        assert told in told_of(caught.value)
+
+
+def _to_number(batches: Any) -> Any:
+    for _ in batches:
+        yield pa.record_batch({"n": pa.array(["alice"]).cast(pa.int64())})

@@ -1,0 +1,135 @@
+"""What a client hears of a hydration: how far it is, when that has changed, and that it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemark_operator.controller.reports.hydration_progress import Hydrating as Heard
+from tidemark_operator.controller.reports.hydration_progress import hydrating
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.responses import Response, Status
+from tidemark_replica.dataflow import hydration_status as module
+from tidemark_replica.dataflow.hydration_status import MOST_OPERATORS, Hydrating, fields_of
+from tidemark_replica.events.jobs import Done, Failed, Job
+from tidemark_replica.render.telemetry.progress import OperatorProgress, Progress
+
+ID = GlobalId("d/i")
+
+
+class AtOnce:
+    """A pool that does what it is told at once."""
+
+    def submit(self, name: str, work: Callable[[], Any], done: Callable[[Any], None]) -> Job:
+        try:
+            outcome: Done[Any] | Failed = Done(work())
+        except OSError as error:
+            outcome = Failed(error)
+        done(outcome)
+        return Job(name)
+
+
+def at(*percents: int) -> Progress:
+    return Progress(tuple(OperatorProgress(f"read {n}", percent, 100) for n, percent in enumerate(percents)))
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> tuple[Hydrating, list[Response]]:
+    """One whose looks are never too early, and all that it has said."""
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    said: list[Response] = []
+    return Hydrating([ID], AtOnce(), said.append), said
+
+
+def percents(said: list[Response]) -> list[str]:
+    return [r.fields.get("percent", r.fields["state"]) for r in said if isinstance(r, Status)]
+
+
+def test_only_what_has_changed_is_told(told: tuple[Hydrating, list[Response]]) -> None:
+    """The same again is none; so is a step that has not begun, or a look that failed."""
+    hydration, said = told
+    for look in (at(0, 0), at(40, 0), None, at(40, 0), at(40, 20)):
+        hydration.look(lambda look=look: look)  # type: ignore[misc]
+    hydration.look(lambda: (_ for _ in ()).throw(OSError("gone")))
+
+    assert percents(said) == ["0", "20", "30"]
+
+
+def test_it_does_not_go_back_unless_it_begins_anew(told: tuple[Hydrating, list[Response]]) -> None:
+    """An operator that turns out to be two is no step back; a failure is one."""
+    hydration, said = told
+    hydration.look(lambda: at(60))
+    hydration.look(lambda: at(60, 0))
+    assert percents(said) == ["60", "60"]
+
+    hydration.failed()
+    hydration.look(lambda: at(5))
+    assert percents(said)[-1] == "5"
+
+
+def test_after_its_end_nothing_more_is_said(told: tuple[Hydrating, list[Response]]) -> None:
+    """A look that was under way comes too late, and a new client hears of frontiers what it must."""
+    hydration, said = told
+
+    def late() -> Progress:
+        hydration.ended()
+        return at(99)
+
+    hydration.look(late)
+    hydration.look(lambda: at(99))
+    hydration.retell()
+    assert percents(said) == ["hydrated"]
+
+
+def test_after_it_was_dropped_nothing_more_is_said(told: tuple[Hydrating, list[Response]]) -> None:
+    """There may be another dataflow of these exports: how far the old one was is nothing to its client."""
+    hydration, said = told
+
+    def late() -> Progress:
+        hydration.stop()
+        return at(99)
+
+    hydration.look(late)
+    hydration.retell()
+    assert said == []
+
+
+def test_a_new_client_is_told_again(told: tuple[Hydrating, list[Response]]) -> None:
+    """How far it was last."""
+    hydration, said = told
+    hydration.retell()
+    hydration.look(lambda: at(60))
+    hydration.retell()
+    assert percents(said) == ["60", "60"]
+
+
+def test_what_the_replica_says_is_what_the_controller_hears() -> None:
+    """Both name the fields alike; of very many operators those come first that are not done."""
+    assert hydrating(fields_of(at(100, 20), 60)) == Heard(60, (("read 0", 100), ("read 1", 20)))
+
+    many = hydrating(fields_of(at(*[100] * MOST_OPERATORS, 7), 50))
+    assert many is not None
+    assert len(many.operators) == MOST_OPERATORS
+    assert many.operators[0][1] == 7
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"state": "hydrated"},
+        {"state": "hydrating"},
+        {"state": "hydrating", "percent": "many"},
+        {"state": "hydrating", "percent": "101"},
+        {"state": "hydrating", "percent": "5", "operators": "{"},
+        {"state": "hydrating", "percent": "5", "operators": "[1]"},
+        {"state": "hydrating", "percent": "5", "operators": '[["read", -1]]'},
+        {"state": "hydrating", "percent": "5", "operators": '[["read", Infinity]]'},
+        {"state": "hydrating", "percent": "5", "operators": "[" * 50_000},
+    ],
+)
+def test_nonsense_is_not_shown(fields: dict[str, str]) -> None:
+    """A replica that lies shows nothing, and harms nobody."""
+    assert hydrating(fields) is None
