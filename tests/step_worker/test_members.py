@@ -120,7 +120,9 @@ def test_a_member_that_meets_a_value_does_not_tell_it(workers: StepWorkers, rows
     """A file has texts where numbers should be, and Arrow quotes them: that is for the log."""
     with pytest.raises(MemberFailed, match="Failed to parse string: 'alice'") as caught:
         workers.run(rows.ticket(of=["alice"]))
-    assert caught.value.told.startswith("ArrowInvalid: not foreseen in task/stage_inputs.py, line ")
+    assert caught.value.told.startswith(
+        "ArrowInvalid: not foreseen in tidemark_replica/render/task/stage_inputs.py, line "
+    )
     assert "alice" not in caught.value.told
 
 
