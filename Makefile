@@ -39,17 +39,16 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java lint types control-plane ## lint, types and every test but the slow ones (about an hour on two cores)
-	$(PYTEST) $(FAST)
-	$(PYTEST) -m "(spark or cluster or e2e) and not slow" --durations=15
+test: java lint types control-plane ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
+	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
 
 .PHONY: test-fast
 test-fast: venv ## the tests without Spark and without a control plane (less than a minute)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java venv control-plane ## the long tests
-	$(PYTEST) -m slow --durations=15
+test-slow: java venv control-plane ## the long tests; EIGHTH=3: the third of eight shares of them
+	$(PYTEST) -m slow --durations=15 -p tests.lanes.plugin $(if $(EIGHTH),--share $(EIGHTH)/8)
 
 .PHONY: test-cluster
 test-cluster: venv ## build the images; the chart, and replicas as pods, on a real one-node cluster (root, Debian packages)

@@ -5,6 +5,8 @@ Some functions are admitted with literals alone that other functions have no use
 
 from __future__ import annotations
 
+from functools import cache
+
 from tests.planner.every_call import TYPES, calls_of
 from tidemark_protocol.functions.registry import FUNCTIONS, call
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
@@ -35,4 +37,7 @@ def _admitted(name: str) -> tuple[Call, ...]:
     return tuple(c for c in calls if admits_expression(c))
 
 
-ADMITTED = {name: calls for name in FUNCTIONS if (calls := _admitted(name))}
+@cache
+def admitted_calls() -> dict[str, tuple[Call, ...]]:
+    """By function. To find them takes seconds, so no module asks for them while tests are collected."""
+    return {name: calls for name in FUNCTIONS if (calls := _admitted(name))}

@@ -1,0 +1,49 @@
+"""`python -m tests.lanes`: the tests of `make test`, in lanes beside each other (docs/testing.md).
+
+--resume        leave out what passed, or was skipped, at this commit before
+--times N       so many rounds, one after the other
+--lanes A,B     only these
+--ledger FILE   .tidemark/lanes/ledger.jsonl unless said otherwise
+anything else   is handed to pytest in every lane, as -k
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tests.lanes.ledger import CHECKOUT
+from tests.lanes.runner import Lane, run_rounds
+
+LANES = (
+    Lane("fast", ("-m", "not (slow or spark or cluster or e2e or node)"), workers=2, distribution="worksteal"),
+    Lane("spark", ("-m", "spark and not (slow or cluster or e2e)")),
+    Lane("cluster", ("-m", "cluster and not (slow or e2e)")),
+    Lane("e2e", ("-m", "e2e and not slow"), workers=2),
+)
+SIGNALLED = 128
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.lanes", description="Tests in lanes beside each other.")
+    parser.add_argument("--resume", action="store_true", help="leave out what passed at this commit before")
+    parser.add_argument("--times", type=int, default=1, help="so many rounds")
+    parser.add_argument("--lanes", default=",".join(lane.name for lane in LANES), help="names, with commas between")
+    parser.add_argument("--ledger", type=Path, default=CHECKOUT / ".tidemark" / "lanes" / "ledger.jsonl")
+    given, others = parser.parse_known_args(arguments)
+    wanted = given.lanes.split(",")
+    if unknown := set(wanted) - {lane.name for lane in LANES}:
+        parser.error(f"no lane is called {', '.join(sorted(unknown))}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(SIGNALLED + number))
+    lanes = [replace(lane, arguments=(*lane.arguments, *others)) for lane in LANES if lane.name in wanted]
+    try:
+        return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)
+    except KeyboardInterrupt:
+        return SIGNALLED + signal.SIGINT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""pytest's side of a lane (`-p tests.lanes.plugin`): it writes the ledger, and leaves out tests that others run.
+
+--lane-ledger FILE    append each test's outcome there
+--lane-passed FILE    leave out the tests that this file names, one a line
+--share K/N           run the K-th of N shares: files are dealt out by their recorded seconds (shares.py)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.lanes.ledger import Entry, append
+from tests.lanes.shares import share_of_files
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("lanes")
+    group.addoption("--lane-ledger", type=Path)
+    group.addoption("--lane-passed", type=Path)
+    group.addoption("--share", help="K/N: the K-th of N shares of the files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--lane-ledger") is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config.getoption("--lane-ledger")))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Last, when marks have been asked for: a share is of the tests that are to run."""
+    kept = list(items)
+    if share := config.getoption("--share"):
+        number, of = map(int, share.split("/"))
+        seconds: dict[str, int] = defaultdict(int)
+        for item in items:
+            seconds[file_of(item)] += 1
+        files = share_of_files(dict(seconds), number, of)
+        kept = [item for item in kept if file_of(item) in files]
+    if (passed := config.getoption("--lane-passed")) is not None:
+        names = set(passed.read_text().splitlines())
+        kept = [item for item in kept if item.nodeid not in names]
+    if len(kept) < len(items):
+        left_out = set(items) - set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = kept
+
+
+def file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+class Recorder:
+    """Writes an entry when a test's last phase is reported; with xdist, in the process that hears all workers."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._ledger = ledger
+        self._seconds: dict[str, float] = defaultdict(float)
+        self._outcome: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        test = report.nodeid
+        self._seconds[test] += report.duration
+        before = self._outcome.get(test, "passed")
+        # an expected failure is reported as skipped, and a test may fail in its teardown alone
+        worst = max(before, report.outcome, key=("passed", "skipped", "failed").index)
+        self._outcome[test] = worst
+        if report.when == "teardown":
+            self._write(test)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module that cannot be imported has no test that could fail."""
+        if report.failed:
+            self._append(report.nodeid, "error", 0.0)
+
+    def pytest_sessionfinish(self) -> None:
+        """A worker that died has reported no teardown."""
+        for test in list(self._outcome):
+            self._outcome[test] = "failed"
+            self._write(test)
+
+    def _write(self, test: str) -> None:
+        self._append(test, self._outcome.pop(test), self._seconds.pop(test))
+
+    def _append(self, test: str, outcome: str, seconds: float) -> None:
+        told = json.loads(os.environ["TIDEMARK_LANE"])
+        append(self._ledger, Entry(told["commit"], told["round"], told["lane"], test, outcome, round(seconds, 3)))

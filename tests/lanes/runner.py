@@ -1,0 +1,197 @@
+"""Lanes beside each other: each is a pytest of its own; one summary, one exit code.
+
+ledger ──► what passed before (--resume) ──► pytest -p tests.lanes.plugin, one for each lane ──► ledger
+                                              │ its output: a log for each lane
+                                              ▼
+                        progress, failures as they come, the sum: "N passed, M failed, K skipped in S s"
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
+
+POLL_SECONDS = 0.5
+PROGRESS_SECONDS = 30.0
+LOG_END = 12_000
+"""Characters of a lane's log that are shown where it failed."""
+NO_TESTS = 5
+"""pytest's exit code where nothing was left to run."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Tests that share a process, or `workers` processes, and with them sessions and servers."""
+
+    name: str
+    arguments: tuple[str, ...]
+    workers: int = 0
+    distribution: str = "loadfile"
+
+    def command(self) -> list[str]:
+        several = ["-n", str(self.workers), "--dist", self.distribution] if self.workers else []
+        return [sys.executable, "-m", "pytest", "-p", "tests.lanes.plugin", *several, *self.arguments]
+
+
+@dataclass
+class Running:
+    """A lane under way, and what its tests have come to."""
+
+    lane: Lane
+    process: subprocess.Popen[bytes]
+    log: Path
+    outcomes: Counter[str] = field(default_factory=Counter)
+    began: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+
+    @property
+    def broke(self) -> bool:
+        """It ended otherwise than by its tests: a wrong option, a crash, a signal."""
+        code = self.process.returncode
+        return code not in (0, NO_TESTS) and not (code == 1 and (self.outcomes["failed"] or self.outcomes["error"]))
+
+
+@dataclass(frozen=True)
+class Round:
+    """One run of all lanes at one commit."""
+
+    lanes: Sequence[Lane]
+    ledger: Path
+    commit: str
+    number: int = 1
+    resumed: bool = False
+
+    def run(self) -> bool:
+        """Whether everything passed."""
+        folder = self.ledger.parent / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}-{self.number}"
+        folder.mkdir(parents=True)
+        passed = folder / "passed"
+        before = {e.test for e in self._entries() if e.outcome in ("passed", "skipped")} if self.resumed else set()
+        passed.write_text("\n".join(sorted(before)))
+        position = self.ledger.stat().st_size if self.ledger.exists() else 0
+        began = time.monotonic()
+        with self._lanes(folder, passed) as running:
+            self._follow(running, position)
+        return summary(running, len(before), time.monotonic() - began)
+
+    def _entries(self) -> Iterator[Entry]:
+        return (e for e in entries(self.ledger) if (e.commit, e.round) == (self.commit, self.number))
+
+    @contextmanager
+    def _lanes(self, folder: Path, passed: Path) -> Iterator[list[Running]]:
+        """All lanes, begun; those that still run at the end are interrupted, and waited for."""
+        running: list[Running] = []
+        try:
+            for lane in self.lanes:
+                running.append(self._begin(lane, folder / f"{lane.name}.log", passed))
+            yield running
+        finally:
+            for each in running:
+                if each.process.poll() is None:
+                    each.process.send_signal(signal.SIGINT)
+            for each in running:
+                each.process.wait()
+
+    def _begin(self, lane: Lane, log: Path, passed: Path) -> Running:
+        told = {"commit": self.commit, "round": self.number, "lane": lane.name}
+        environ = os.environ | {"TIDEMARK_LANE": json.dumps(told), "PYTHONUNBUFFERED": "1"}
+        # each of some thousand processes that tests start would compile our packages for itself
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [*lane.command(), "--lane-ledger", str(self.ledger), "--lane-passed", str(passed)]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, cwd=CHECKOUT
+            )
+        return Running(lane, process, log)
+
+    def _follow(self, running: Sequence[Running], position: int) -> None:
+        """Until all have ended: what fails is said at once, how far they are now and then."""
+        by_name = {each.lane.name: each for each in running}
+        began = said = time.monotonic()
+        while True:
+            over = all(each.process.poll() is not None for each in running)
+            position = self._hear(by_name, position)
+            for each in running:
+                if each.process.returncode is not None and not each.seconds:
+                    each.seconds = time.monotonic() - each.began
+                    say(f"{each.lane.name} ended after {each.seconds:.0f} s: {counted(each.outcomes)}")
+            if over:
+                return
+            if time.monotonic() - said > PROGRESS_SECONDS:
+                said = time.monotonic()
+                say(f"{said - began:6.0f} s  " + ", ".join(f"{r.lane.name} {r.outcomes.total()}" for r in running))
+            time.sleep(POLL_SECONDS)
+
+    def _hear(self, running: dict[str, Running], position: int) -> int:
+        """Count what the ledger has gained since `position`; the position of what is to be read next."""
+        if not self.ledger.exists():
+            return position
+        with self.ledger.open("rb") as file:
+            file.seek(position)
+            lines = file.read().splitlines(keepends=True)
+        for line in lines:
+            if not line.endswith(b"\n"):
+                break
+            position += len(line)
+            entry = Entry(**json.loads(line))
+            lane = running.get(entry.lane)
+            if lane is not None and (entry.commit, entry.round) == (self.commit, self.number):
+                lane.outcomes[entry.outcome] += 1
+                if entry.outcome in ("failed", "error"):
+                    say(f"{entry.outcome.upper()} {entry.test} ({entry.lane}: {lane.log})")
+        return position
+
+
+def summary(running: Sequence[Running], before: int, seconds: float) -> bool:
+    """Print the logs' ends of lanes that failed, a table, and pytest's last line for all; whether all passed."""
+    total: Counter[str] = sum((each.outcomes for each in running), Counter())
+    for each in running:
+        if each.process.returncode not in (0, NO_TESTS):
+            say(f"--- {each.lane.name}: the end of {each.log}")
+            say(each.log.read_text(errors="replace")[-LOG_END:])
+        if each.broke:
+            total["error"] += 1
+            say(f"lane {each.lane.name} ended with exit code {each.process.returncode}: {each.log}")
+    say(f"{'lane':12}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}")
+    for each in running:
+        numbers = "".join(f"{each.outcomes[what]:8}" for what in ("passed", "failed", "skipped"))
+        say(f"{each.lane.name:12}{numbers}{each.seconds:9.0f}")
+    if before:
+        say(f"{before} passed before at this commit, and were left out")
+    say(f"{counted(total)} in {seconds:.0f} s")
+    return not (total["failed"] or total["error"])
+
+
+def counted(outcomes: Counter[str]) -> str:
+    """As pytest's last line has it; failures are said also where there are none."""
+    said = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
+    return said + (f", {outcomes['error']} errors" if outcomes["error"] else "")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def run_rounds(lanes: Sequence[Lane], ledger: Path, times: int, resumed: bool) -> int:
+    """So many rounds at the commit that is checked out; the exit code."""
+    commit = commit_of_checkout()
+    ledger.parent.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for number in range(1, times + 1):
+        say(f"round {number} of {times} at {commit}: {', '.join(lane.name for lane in lanes)}; ledger {ledger}")
+        if not Round(lanes, ledger, commit, number, resumed).run():
+            failed.append(number)
+    if times > 1:
+        say(f"{times - len(failed)} rounds passed, {len(failed)} failed {failed or ''}")
+    return 1 if failed else 0

@@ -1,0 +1,54 @@
+"""Shares of a suite that take about as long as each other: the same files every time, by recorded seconds.
+
+`seconds.json` maps a test file to the seconds that its tests took; `python -m tests.lanes.shares LEDGER` writes what a
+ledger recorded. A file that it does not know counts UNKNOWN_SECONDS for each test.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.lanes.ledger import entries
+
+RECORDED = Path(__file__).with_name("seconds.json")
+UNKNOWN_SECONDS = 10.0
+
+
+def recorded() -> dict[str, float]:
+    found: dict[str, float] = json.loads(RECORDED.read_text())
+    return found
+
+
+def share_of_files(tests: Mapping[str, int], number: int, of: int) -> frozenset[str]:
+    """The files of one share (`number` from 1 to `of`); `tests` has the number of tests of each file.
+
+    The longest file first, each to the share that has least to do so far.
+    """
+    assert 1 <= number <= of, f"share {number} of {of}"
+    known = recorded()
+    seconds = {file: known.get(file, UNKNOWN_SECONDS * count) for file, count in tests.items()}
+    load = [0.0] * of
+    share: dict[str, int] = {}
+    for file in sorted(seconds, key=lambda file: (-seconds[file], file)):
+        least = load.index(min(load))
+        share[file] = least + 1
+        load[least] += seconds[file]
+    return frozenset(file for file, its in share.items() if its == number)
+
+
+def main(ledger: Path) -> None:
+    """Record the seconds of the files that the ledger knows; of a test that ran several times, those of the last."""
+    last = {entry.test: entry.seconds for entry in entries(ledger) if entry.outcome == "passed"}
+    seconds: dict[str, float] = defaultdict(float)
+    for test, took in last.items():
+        seconds[test.partition("::")[0]] += took
+    found = recorded() | {file: round(took, 1) for file, took in seconds.items()}
+    RECORDED.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

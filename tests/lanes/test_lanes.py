@@ -1,0 +1,97 @@
+"""The runner of `make test` itself: what it counts, what it resumes, and that its lanes leave no test out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain, combinations
+from pathlib import Path
+
+import pytest
+from _pytest.mark.expression import Expression
+
+from tests.lanes.__main__ import LANES
+from tests.lanes.ledger import Entry, append, entries
+from tests.lanes.runner import Lane, Round
+from tests.lanes.shares import share_of_files
+
+MARKS = ("spark", "cluster", "e2e", "slow", "node")
+TESTS = """
+import os, pytest
+
+@pytest.mark.parametrize("n", range(3))
+def test_passes(n): pass
+
+def test_fails(): assert "MENDED" in os.environ
+
+@pytest.fixture
+def broken():
+    yield
+    assert "MENDED" in os.environ
+
+def test_whose_fixture_fails(broken): pass
+
+def test_is_skipped(): pytest.skip("not here")
+"""
+
+
+@pytest.mark.parametrize("marks", list(chain.from_iterable(combinations(MARKS, n) for n in range(len(MARKS) + 1))))
+def test_every_test_is_in_one_lane(marks: tuple[str, ...]) -> None:
+    """But those that other targets of the Makefile run."""
+    lanes = [lane for lane in LANES if Expression.compile(lane.arguments[1]).evaluate(lambda name: name in marks)]
+    elsewhere = "slow" in marks or marks == ("node",)
+    assert len(lanes) == (0 if elsewhere else 1)
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Lane:
+    """Two workers, and a few tests that end in all ways."""
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return Lane("some", ("-c", str(tmp_path / "pytest.ini"), str(tmp_path)), workers=2)
+
+
+def test_failures_are_counted_and_run_again(
+    lane: Lane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What passed or was skipped is left out of a run that is resumed, at the same commit."""
+    ledger = tmp_path / "state" / "ledger.jsonl"
+    ledger.parent.mkdir()
+    assert not Round([lane], ledger, "c1").run()
+    assert capfd.readouterr().out.splitlines()[-1].startswith("3 passed, 2 failed, 1 skipped in ")
+    assert Counter(e.outcome for e in entries(ledger)) == {"passed": 3, "failed": 2, "skipped": 1}
+
+    monkeypatch.setenv("MENDED", "yes")
+    assert Round([lane], ledger, "c1", resumed=True).run()
+    assert capfd.readouterr().out.splitlines()[-1].startswith("2 passed, 0 failed, 0 skipped in ")
+    assert Round([lane], ledger, "c1", resumed=True).run()
+    assert capfd.readouterr().out.splitlines()[-1].startswith("0 passed, 0 failed, 0 skipped in ")
+    assert Round([lane], ledger, "c2", resumed=True).run()
+    assert capfd.readouterr().out.splitlines()[-1].startswith("5 passed, 0 failed, 1 skipped in ")
+
+
+def test_a_lane_that_breaks_off_is_an_error(lane: Lane, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A module that cannot be imported has no test that could fail."""
+    (tmp_path / "test_more.py").write_text("import nothing_of_that_name\n")
+    assert not Round([lane], tmp_path / "ledger.jsonl", "c").run()
+    said = capfd.readouterr().out
+    assert "1 errors in " in said.splitlines()[-1]
+    assert "nothing_of_that_name" in said
+
+
+def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
+    """The process that wrote it was killed."""
+    ledger, entry = tmp_path / "ledger.jsonl", Entry("c", 1, "fast", "t", "passed", 0.5)
+    append(ledger, entry)
+    with ledger.open("a") as file:
+        file.write('{"commit": "c", "rou')
+    assert list(entries(ledger)) == [entry]
+
+
+def test_each_file_is_in_one_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And shares take about as long as each other."""
+    seconds = {f"f{n}": 10.0 * (n % 7 + 1) for n in range(40)}
+    monkeypatch.setattr("tests.lanes.shares.recorded", lambda: seconds)
+    shares = [share_of_files({**dict.fromkeys(seconds, 1), "unknown": 2}, n, 8) for n in range(1, 9)]
+    assert sorted(chain.from_iterable(shares)) == sorted([*seconds, "unknown"])
+    loads = [sum(seconds.get(file, 20.0) for file in share) for share in shares]
+    assert max(loads) - min(loads) <= 70
