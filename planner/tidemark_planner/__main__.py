@@ -11,7 +11,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tidemark_planner.service.server import MOST_SECONDS, serve
+from tidemark_planner.service.server import MAX_PLAN_SECONDS, serve
 from tidemark_planner.service.worker_process import adopt_orphans
 from tidemark_protocol.errors import CertificateUnreadable
 from tidemark_protocol.tls.folder import CertificateFolder
@@ -24,12 +24,16 @@ def main() -> None:
         prog="tidemark-planner", description="Plans SQL for Tidemark's operator.", allow_abbrev=False
     )
     parser.add_argument("--listen", required=True, help="unix:///path of the socket, or host:port")
-    parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
     parser.add_argument(
-        "--plan-timeout", type=float, default=MOST_SECONDS, help="seconds that one plan may take at most"
+        "--tls-dir", type=Path, help="a folder with tls.crt, tls.key and ca.crt; they are read again when they change"
     )
     parser.add_argument(
-        "--scratch", type=Path, help="for the files of its JVMs (default: a folder of its own, which it removes)"
+        "--plan-timeout", type=float, default=MAX_PLAN_SECONDS, help="the most seconds that one plan may take"
+    )
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        help="a folder for the files of the JVMs (default: a temporary folder, which is removed at the end)",
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -147,7 +147,7 @@ SINKS: tuple[ShardSink | ClientSink, ...] = (
     CopyToSink(COLUMNS, "s3://bucket/copies/c", "csv"),
     ContinualTaskSink(SHARD, GlobalId("s1"), GlobalId("own")),
 )
-SOURCE_IMPORT = SourceImport(GlobalId("s1/a"), SHARD, (1, 0), MFP, True)
+SOURCE_IMPORT = SourceImport(GlobalId("s1/a"), SHARD, (1, 0), True)
 INDEX_IMPORT = IndexImport(GlobalId("i1"), GlobalId("o1"), (REF,), ROW, True)
 BUILT = tuple(BuildDesc(GlobalId(f"d/{n}"), plan) for n, plan in enumerate(PLANS))
 INDEX_EXPORT = IndexExport(GlobalId("d/i"), GlobalId("d/0"), (1,), COLUMNS)
@@ -161,7 +161,6 @@ DESCRIPTION = DataflowDescription(
     SINK_EXPORTS,
     Time(1_700_000_000_000),
     Time(1_800_000_000_000),
-    Time(1_600_000_000_000),
     SETTINGS,
     2,
 )

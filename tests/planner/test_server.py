@@ -18,7 +18,7 @@ import pytest
 
 from tests.planner.catalogue import CATALOGUE, one_view
 from tests.waiting import BOUND, until
-from tidemark_planner.service.worker_pool import SHORT_SECONDS
+from tidemark_planner.service.worker_pool import SHORT_PLAN_SECONDS
 from tidemark_protocol.messages.planning import GRACE_SECONDS, Planned, PlannedPeek, PlanQueryRequest, Refused
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.plan.codec import decode, encode
@@ -29,7 +29,7 @@ JOINED = "\n".join(
 )
 SLOW = f"SELECT o.o_custkey, count(*) AS n FROM tpch.orders o {JOINED} GROUP BY o.o_custkey"
 """Minutes, of any processor."""
-SHORT = 0.9 * SHORT_SECONDS
+SHORT = 0.9 * SHORT_PLAN_SECONDS
 """The most that does not count as long: gRPC rounds deadlines."""
 LARGE = "SELECT * FROM VALUES (sequence(1, 200000000)) AS v(a)"
 """An array that the analyser makes, of more than a heap."""

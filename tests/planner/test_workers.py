@@ -14,15 +14,21 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import BOUND, until
-from tidemark_planner.service.worker_pool import CROWDED_SECONDS, IDLE_SECONDS, SHORT_SECONDS, Busy, Workers
-from tidemark_planner.service.worker_process import TookTooLong, Worker, WorkerGone, adopt_orphans
-from tidemark_planner.service.worker_requests import OVER
+from tidemark_planner.service.worker_pool import (
+    GROW_AFTER_SECONDS,
+    IDLE_SECONDS,
+    SHORT_PLAN_SECONDS,
+    NoIdleWorker,
+    WorkerPool,
+)
+from tidemark_planner.service.worker_process import Worker, WorkerEnded, WorkerTimeout, adopt_orphans
+from tidemark_planner.service.worker_protocol import SPENT
 
 # answers with its pid and that of a child of its own; what it is asked may be to hang, before it answers or in the
 # midst of that, to answer what nobody may, or to die
 PROGRAM = """
 import os, socket, subprocess, sys, time
-from tidemark_planner.service.framing import receive, send
+from tidemark_planner.service.worker_protocol import receive, send
 asks = socket.socket(fileno=int(sys.argv[-2]))
 open(sys.argv[-1] + '/file', 'w').close()
 child = subprocess.Popen(["sleep", "3600"])
@@ -58,14 +64,14 @@ def orphans() -> None:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Iterator[Callable[..., Workers]]:
+def made(tmp_path: Path) -> Iterator[Callable[..., WorkerPool]]:
     """Makes workers that have begun."""
     all_made = []
 
-    def make(most: int = 2, clock: Callable[[], float] | None = None) -> Workers:
+    def make(most: int = 2, clock: Callable[[], float] | None = None) -> WorkerPool:
         numbers = itertools.count()
         start = lambda: Worker(tmp_path / str(next(numbers)), COMMAND)  # noqa: E731
-        all_made.append(workers := Workers(start, most, **({"clock": clock} if clock else {})))
+        all_made.append(workers := WorkerPool(start, most, **({"clock": clock} if clock else {})))
         workers.begin()
         assert workers.ready.wait(BOUND)
         return workers
@@ -75,7 +81,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Workers]]:
         workers.close()
 
 
-def ask(workers: Workers, question: bytes = b"", seconds: float = BOUND) -> list[int]:
+def ask(workers: WorkerPool, question: bytes = b"", seconds: float = BOUND) -> list[int]:
     """The pids of who answered."""
     return [int(pid) for pid in workers.ask(question, seconds, TURN).split()[-2:]]
 
@@ -85,17 +91,17 @@ def gone(*pids: int) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_others_are_answered_while_one_takes_long(made: Callable[..., Workers]) -> None:
+def test_others_are_answered_while_one_takes_long(made: Callable[..., WorkerPool]) -> None:
     """By a worker that is started for them, and stays."""
     workers = made()
     first = ask(workers)
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
-        second = ask(workers, seconds=SHORT_SECONDS)
+        second = ask(workers, seconds=SHORT_PLAN_SECONDS)
         assert second[0] != first[0]
-        assert ask(workers, seconds=SHORT_SECONDS) == second
-        with pytest.raises(Busy):  # what may take as long as the first has one worker less
+        assert ask(workers, seconds=SHORT_PLAN_SECONDS) == second
+        with pytest.raises(NoIdleWorker):  # what may take as long as the first has one worker less
             workers.ask(b"", BOUND, 0.1)
         assert not slow.done()
         workers.close()
@@ -103,10 +109,16 @@ def test_others_are_answered_while_one_takes_long(made: Callable[..., Workers]) 
 
 @pytest.mark.parametrize(
     ("question", "raised"),
-    [(b"hang", TookTooLong), (b"stammer", TookTooLong), (b"boast", WorkerGone), (b"die", WorkerGone), (OVER, None)],
+    [
+        (b"hang", WorkerTimeout),
+        (b"stammer", WorkerTimeout),
+        (b"boast", WorkerEnded),
+        (b"die", WorkerEnded),
+        (SPENT, None),
+    ],
 )
 def test_crash_whoever_is_of_no_use_any_more_is_replaced(
-    made: Callable[..., Workers], tmp_path: Path, question: bytes, raised: type[Exception] | None
+    made: Callable[..., WorkerPool], tmp_path: Path, question: bytes, raised: type[Exception] | None
 ) -> None:
     """Its files go with it, and so does all that it started."""
     workers = made(most=1)
@@ -115,7 +127,7 @@ def test_crash_whoever_is_of_no_use_any_more_is_replaced(
         ask(workers, question)
     else:
         with pytest.raises(raised):
-            ask(workers, question, seconds=1.0 if raised is TookTooLong else BOUND)
+            ask(workers, question, seconds=1.0 if raised is WorkerTimeout else BOUND)
 
     second = ask(workers)
     assert second[0] != first[0]
@@ -123,46 +135,46 @@ def test_crash_whoever_is_of_no_use_any_more_is_replaced(
     assert [folder.name for folder in tmp_path.iterdir()] == ["1"]
 
 
-def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., Workers]) -> None:
+def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., WorkerPool]) -> None:
     """No more workers than there may be; nothing is killed for it."""
     workers = made(most=1)
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
-        with pytest.raises(Busy):
+        with pytest.raises(NoIdleWorker):
             workers.ask(b"", BOUND, 1.5)
         assert not slow.done()
-        assert len(workers._all) == 1
+        assert len(workers._workers) == 1
         workers.close()
 
 
-def test_what_nobody_needs_ends_but_for_one(made: Callable[..., Workers]) -> None:
+def test_what_nobody_needs_ends_but_for_one(made: Callable[..., WorkerPool]) -> None:
     """Whichever was needed last stays."""
     clock = Clock()
     workers = made(clock=clock)
     with workers._changed:
-        workers._another()
+        workers._start_worker()
     until(lambda: len(workers._idle) == 2)
     used = ask(workers)
     clock.now = IDLE_SECONDS - 1
-    workers.tidy()
+    workers.maintain()
     assert ask(workers) == used
     assert len(workers._idle) == 2
     clock.now = IDLE_SECONDS
     for _ in range(2):
-        workers.tidy()
+        workers.maintain()
         assert [worker.pid for _, worker in workers._idle] == used[:1]
     clock.now = 3 * IDLE_SECONDS
-    workers.tidy()
+    workers.maintain()
     assert ask(workers) == used
 
 
 def test_workers_that_cannot_be_started_are_told_of(tmp_path: Path) -> None:
     """With none left: what started the planner starts it again."""
     starts: Iterator[tuple[str, ...]] = iter([COMMAND, FAILS])
-    workers = Workers(lambda: Worker(tmp_path / "w", next(starts)), 2)
+    workers = WorkerPool(lambda: Worker(tmp_path / "w", next(starts)), 2)
     workers.begin()
-    with pytest.raises(WorkerGone, match="exit status 3"):
+    with pytest.raises(WorkerEnded, match="exit status 3"):
         ask(workers, b"die")
     assert workers.failed.wait(BOUND)
 
@@ -170,18 +182,18 @@ def test_workers_that_cannot_be_started_are_told_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [FAILS, ("/is/not/there",)])
 def test_a_first_worker_that_cannot_be_started_is_told_of(tmp_path: Path, command: tuple[str, ...]) -> None:
     """Nobody is ready then."""
-    workers = Workers(lambda: Worker(tmp_path / "w", command), 2)
+    workers = WorkerPool(lambda: Worker(tmp_path / "w", command), 2)
     workers.begin()
     assert workers.failed.wait(BOUND)
     assert not workers.ready.is_set()
-    assert not workers._all
+    assert not workers._workers
 
 
-def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: Callable[..., Workers]) -> None:
+def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: Callable[..., WorkerPool]) -> None:
     """Whoever asks next is answered by another, whether that was seen before or not."""
     workers = made(most=1)
     pids = ask(workers)
-    for look in (workers.tidy, lambda: None):
+    for look in (workers.maintain, lambda: None):
         os.kill(pids[0], signal.SIGKILL)
         until(lambda: any(worker.has_ended for _, worker in workers._idle))
         look()
@@ -192,26 +204,26 @@ def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: 
 
 
 def test_crash_workers_that_die_before_they_are_of_any_use_are_not_started_for_ever(
-    made: Callable[..., Workers],
+    made: Callable[..., WorkerPool],
 ) -> None:
     """Whoever started the planner does so ever more rarely."""
     workers = made(most=1)
     assert workers.ready.wait(BOUND)
-    os.killpg(next(iter(workers._all)).pid, signal.SIGKILL)
+    os.killpg(next(iter(workers._workers)).pid, signal.SIGKILL)
 
     def seen() -> bool:
-        workers.tidy()
+        workers.maintain()
         return workers.failed.is_set()
 
     until(seen)
-    assert workers._all == set()
+    assert workers._workers == set()
 
 
-def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., Workers]) -> None:
+def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., WorkerPool]) -> None:
     """Not even an idle one."""
     workers = made(most=1)
     ask(workers)
-    with pytest.raises(Busy):
+    with pytest.raises(NoIdleWorker):
         workers.ask(b"hang", BOUND, TURN, lambda: False)
     ask(workers)
 
@@ -224,33 +236,33 @@ def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_pat
         begun.append(Worker(tmp_path / str(next(folder)), COMMAND if not begun else command))
         return begun[-1]
 
-    workers = Workers(start, 3)
+    workers = WorkerPool(start, 3)
     workers.begin()
     ask(workers)
     with ThreadPoolExecutor(2) as asks:
         asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
-        with pytest.raises(Busy):  # another one is begun for it, and never there
-            workers.ask(b"", BOUND, CROWDED_SECONDS + 0.5)
-        with pytest.raises(Busy):
-            workers.ask(b"", SHORT_SECONDS, CROWDED_SECONDS + 0.5)
+        with pytest.raises(NoIdleWorker):  # another one is begun for it, and never there
+            workers.ask(b"", BOUND, GROW_AFTER_SECONDS + 0.5)
+        with pytest.raises(NoIdleWorker):
+            workers.ask(b"", SHORT_PLAN_SECONDS, GROW_AFTER_SECONDS + 0.5)
         assert len(begun) == 2
         workers.close()
 
     begun.clear()
-    workers = Workers(lambda: start(COMMAND), 2)
+    workers = WorkerPool(lambda: start(COMMAND), 2)
     workers.begin()
     ask(workers)
     with ThreadPoolExecutor(1) as asks:
         asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
-        with pytest.raises(Busy):  # it may take as long as the first one
-            workers.ask(b"", BOUND, CROWDED_SECONDS + 0.5)
+        with pytest.raises(NoIdleWorker):  # it may take as long as the first one
+            workers.ask(b"", BOUND, GROW_AFTER_SECONDS + 0.5)
         assert len(begun) == 1
         workers.close()
 
 
-def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., Workers]) -> None:
+def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., WorkerPool]) -> None:
     """Whoever asked is told; no other one is started then."""
     workers = made()
     pids = ask(workers)
@@ -258,13 +270,13 @@ def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., Workers]
         slow = asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
         workers.close()
-        with pytest.raises(WorkerGone):
+        with pytest.raises(WorkerEnded):
             slow.result(BOUND)
     assert gone(*pids)
-    assert workers._all == set()
+    assert workers._workers == set()
 
 
-def test_many_ask_at_once(made: Callable[..., Workers]) -> None:
+def test_many_ask_at_once(made: Callable[..., WorkerPool]) -> None:
     """Each has its own answer."""
     workers = made()
     with ThreadPoolExecutor(8) as asks:

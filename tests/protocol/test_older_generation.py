@@ -1,4 +1,4 @@
-"""The older generation's commands, and what a replica is told in their place."""
+"""The older generation's commands, and the commands that a replica acts on in their place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.conversation_stages import Stages
-from tidemark_protocol.messages.legacy_protocol import Interpreter, OlderGeneration
+from tidemark_protocol.messages.legacy_protocol import LegacyTranslator
 from tidemark_protocol.plan.dataflow import CopyToSink
 
 EPOCH = Epoch(7, 2)
@@ -28,11 +28,11 @@ def writes(name: str) -> c.AllowWrites:
     return c.AllowWrites(GlobalId(f"{name}/v"), WriterTerm(EPOCH.leader_term))
 
 
-def understood(said: list[c.Command]) -> None:
-    """As a replica's edge does it."""
-    interpreter, stages = Interpreter(), Stages()
+def accept(said: list[c.Command]) -> None:
+    """Translate and check the commands as a replica's edge does."""
+    translator, stages = LegacyTranslator(), Stages()
     for one in said:
-        for command in interpreter.understand(one):
+        for command in translator.translate(one):
             stages.accept(command)
 
 
@@ -63,9 +63,9 @@ CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
 
 @pytest.mark.parametrize(("said", "meant"), CASES.values(), ids=CASES.keys())
 def test_must_understand_the_older_generation(said: list[c.Command], meant: list[c.Command]) -> None:
-    """What it means in ours, which our own stages take."""
-    older, stages = OlderGeneration(lambda: "nonce"), Stages()
-    translated = [command for one in said for command in older.translate(one)]
+    """The translation is a conversation that our own stages accept."""
+    translator, stages = LegacyTranslator(lambda: "nonce"), Stages()
+    translated = [command for one in said for command in translator.translate(one)]
 
     assert translated == meant
     for command in translated:
@@ -86,18 +86,18 @@ def test_must_understand_the_older_generation(said: list[c.Command], meant: list
 def test_must_not_mix_generations(said: list[c.Command]) -> None:
     """A connection speaks the one that it began with."""
     with pytest.raises(StageViolation):
-        understood(said)
+        accept(said)
 
 
 def test_must_take_two_create_timely_for_a_violation() -> None:
     """Creation comes once, in either generation."""
     with pytest.raises(StageViolation):
-        understood([TIMELY, CREATE, TIMELY])
+        accept([TIMELY, CREATE, TIMELY])
 
 
 def test_each_connection_has_a_nonce_of_its_own() -> None:
     """The older generation has none; one connection must not be taken for another."""
-    (first,), (second,) = (Interpreter().understand(TIMELY) for _ in range(2))
+    (first,), (second,) = (LegacyTranslator().translate(TIMELY) for _ in range(2))
     assert isinstance(first, c.Hello)
     assert isinstance(second, c.Hello)
     assert (first.nonce != second.nonce, first.epoch, Time(0)) == (True, second.epoch, 0)

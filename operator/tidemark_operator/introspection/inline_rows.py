@@ -34,7 +34,7 @@ def inlined(planned: PlannedPeek | PlannedOneShot, rows: Rows) -> PlannedPeek | 
 
 
 def _with_rows(planned: Planned, rows: Rows) -> Planned:
-    found = {source.id: rows(source.id, _wanted_of(source)) for source in planned.source_imports}
+    found = {source.id: rows(source.id, {}) for source in planned.source_imports}
     built = [BuildDesc(s.id, _imported(s, c)) for s in planned.source_imports if (c := found[s.id]) is not None]
     return replace(
         planned,
@@ -44,14 +44,8 @@ def _with_rows(planned: Planned, rows: Rows) -> Planned:
 
 
 def _imported(source: SourceImport, constant: Constant) -> Plan:
-    """The columns that the plan reads, through the import's own filter."""
-    read = Mfp(constant, MapFilterProject(constant.schema, projection=source.columns))
-    return read if source.mfp is None else Mfp(read, source.mfp)
-
-
-def _wanted_of(source: SourceImport) -> Wanted:
-    """By the places that its columns have in the relation."""
-    return {} if source.mfp is None else {source.columns[at]: text for at, text in _wanted(source.mfp).items()}
+    """The columns that the plan reads."""
+    return Mfp(constant, MapFilterProject(constant.schema, projection=source.columns))
 
 
 def _wanted(mfp: MapFilterProject) -> Wanted:

@@ -15,11 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tidemark_planner.hir.names import Binding as Binding
-from tidemark_planner.hir.names import Let as Let
-from tidemark_planner.hir.names import LetRec as LetRec
-from tidemark_planner.hir.names import Local as Local
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import Aggregate as AggregateCall
 from tidemark_protocol.plan.lir import OrderKey, Schema, WindowCall, refs
@@ -228,6 +224,56 @@ class FlatMap:
     @property
     def schema(self) -> Schema:
         return self.input.schema + self.produces
+
+
+@dataclass(frozen=True)
+class Let:
+    """`value` is computed once and read by the Locals of this name in `body`.
+
+    Only desugar/ makes it, after all rules.
+    """
+
+    name: LocalId
+    value: Hir
+    body: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.body.schema
+
+
+@dataclass(frozen=True)
+class Local:
+    """The rows of the Let of this name; `keys`: their unique keys."""
+
+    name: LocalId
+    schema: Schema
+    keys: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Binding:
+    """One binding of a LetRec: its id and its rows.
+
+    `limit`: the most iterations. Past it the binding is in error, or, with `returns`, its rows by then are its result.
+    """
+
+    id: GlobalId
+    value: Hir
+    limit: int | None = None
+    returns: bool = False
+
+
+@dataclass(frozen=True)
+class LetRec:
+    """The rows of `body`, which reads the bindings once they have stopped changing one another (their fixpoint)."""
+
+    bindings: tuple[Binding, ...]
+    body: Hir
+
+    @property
+    def schema(self) -> Schema:
+        return self.body.schema
 
 
 Hir = (

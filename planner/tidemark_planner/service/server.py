@@ -1,9 +1,10 @@
-"""The planner's gRPC service: each plan within a bounded time and a bounded heap, a few at a time.
+"""The planner's gRPC service: each plan within a bounded time and a bounded heap, a few plans at a time.
 
-A plan that takes longer than it may is answered with TIMEOUT, and the worker that is at it is replaced, as is one whose
-JVM is gone, or that failed in a way that is no answer about the SQL (worker_pool.py). How long a plan may take says who
-asks, by the deadline of the call: what is left of it, less GRACE_SECONDS for a turn, the worker's end and the answer.
-What nobody waits for any more when its turn comes, is not planned.
+A plan that takes longer than it may is answered with TIMEOUT, and its worker is replaced. A worker is also replaced
+when its JVM has ended, or when planning failed in a way that says nothing about the SQL (worker_pool.py). The caller
+sets how long a plan may take by the deadline of its call: GRACE_SECONDS less than what is left of it, since queueing,
+ending a worker and the answer take time too. The service does not plan for a caller that has gone by the time a worker
+is idle.
 """
 
 from __future__ import annotations
@@ -18,35 +19,34 @@ from typing import Any
 
 import grpc
 
-from tidemark_planner.service.framing import MOST_BYTES
-from tidemark_planner.service.worker_pool import Busy, Workers
-from tidemark_planner.service.worker_process import TookTooLong, Worker, WorkerGone
-from tidemark_planner.service.worker_requests import MALFORMED, PLAN, QUERY, refused
+from tidemark_planner.service.worker_pool import NoIdleWorker, WorkerPool
+from tidemark_planner.service.worker_process import Worker, WorkerEnded, WorkerTimeout
+from tidemark_planner.service.worker_protocol import MALFORMED, MAX_MESSAGE_BYTES, PLAN, QUERY, refused_outcome
 from tidemark_protocol.messages.planning import GRACE_SECONDS
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
 from tidemark_protocol.tls.server import OnlyFrom, server_credentials
 
-MOST_SECONDS = 30.0
-MOST_WORKERS = 2
-_WAITING_AT_MOST = 16
-# Half of what a call has beyond the time of its plan: who has waited this long is told to come back.
-_TURN_SECONDS = 2.5
-_LAST_WORDS_SECONDS = 2.0
-_LOOK_SECONDS = 0.2
-_WORKER = "worker-"
+MAX_PLAN_SECONDS = 30.0
+MAX_WORKERS = 2
+_MAX_CALLS = 16
+# Half of GRACE_SECONDS: a caller that waited this long for a worker is told to come back.
+_QUEUE_SECONDS = 2.5
+_STOP_GRACE_SECONDS = 2.0
+_MAINTENANCE_SECONDS = 0.2
+_WORKER_FOLDER = "worker-"
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MOST_BYTES),
-    ("grpc.max_send_message_length", MOST_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
 )
 LOG = logging.getLogger(__name__)
 
 
 class PlannerService(planner_pb2_grpc.PlannerServicer):
-    """Plan and PlanQuery. `plan_seconds`: that a plan may take at most, whoever asks."""
+    """The calls Plan and PlanQuery. `plan_seconds`: the most that any plan may take, whatever the call's deadline."""
 
-    def __init__(self, workers: Workers, plan_seconds: float = MOST_SECONDS) -> None:
+    def __init__(self, workers: WorkerPool, plan_seconds: float = MAX_PLAN_SECONDS) -> None:
         self._workers, self._plan_seconds = workers, plan_seconds
 
     def Plan(self, request: Any, context: Any) -> Any:
@@ -55,65 +55,75 @@ class PlannerService(planner_pb2_grpc.PlannerServicer):
     def PlanQuery(self, request: Any, context: Any) -> Any:
         return planner_pb2.PlanQueryResponse(outcome=self._outcome(QUERY + request.request, context))
 
-    def _outcome(self, question: bytes, context: Any) -> bytes:
+    def _outcome(self, request: bytes, context: Any) -> bytes:
         left = context.time_remaining()
         seconds = self._plan_seconds if left is None else min(self._plan_seconds, max(1.0, left - GRACE_SECONDS))
         try:
-            answer = self._workers.ask(question, seconds, _TURN_SECONDS, context.is_active)
-        except Busy:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all its workers are at other plans, or start")
-        except TookTooLong:
-            LOG.error("a plan took longer than %.1f s: its process is replaced", seconds)
-            return refused("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL")
-        except WorkerGone as error:
-            LOG.error("a process that planned is replaced: %s", error)
-            return refused("INTERNAL", f"the process that planned it is gone: {error}")
+            answer = self._workers.ask(request, seconds, _QUEUE_SECONDS, context.is_active)
+        except NoIdleWorker:
+            context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, "all workers of the planner are busy or starting: try again later"
+            )
+        except WorkerTimeout:
+            LOG.error("a plan took longer than %.1f s: its worker is replaced", seconds)
+            return refused_outcome("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL")
+        except WorkerEnded as error:
+            LOG.error("a worker that planned is replaced: %s", error)
+            return refused_outcome("INTERNAL", f"the planner's worker ended while it planned: {error}")
         if answer[:1] == MALFORMED:
-            said = answer[1:].decode(errors="replace")
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be understood: {said}")
+            reason = answer[1:].decode(errors="replace")
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be decoded: {reason}")
         return answer[1:]
 
 
 def serve(
     listen: str,
     scratch: Path,
-    plan_seconds: float = MOST_SECONDS,
+    plan_seconds: float = MAX_PLAN_SECONDS,
     stopped: threading.Event | None = None,
     tls: CertificateFolder | None = None,
 ) -> int:
-    """Until `stopped` (0), or until there is no worker and none can be started (1). Raises CertificateUnreadable.
-    What workers of an earlier process have left in `scratch` goes."""
+    """Serve until `stopped` is set (returns 0), or until there is no worker and none can be started (returns 1).
+
+    `listen`: unix:///path or host:port. `scratch`: the folder of the workers' folders; those that an earlier process
+    left there are removed.
+
+    Raises:
+        CertificateUnreadable: `tls` has no valid certificate.
+    """
     credentials = None if tls is None else server_credentials(tls)
-    workers = Workers(lambda: Worker(_folder_in(scratch)), MOST_WORKERS)
+    workers = WorkerPool(lambda: Worker(_new_folder(scratch)), MAX_WORKERS)
     stop = stopped or threading.Event()
     try:
-        _clear(scratch)
+        _remove_worker_folders(scratch)
         workers.begin()
         while not (stop.is_set() or workers.failed.is_set()):
-            if workers.ready.wait(_LOOK_SECONDS):
-                _answer(workers, listen, credentials, plan_seconds, stop)
+            if workers.ready.wait(_MAINTENANCE_SECONDS):
+                _serve_calls(workers, listen, credentials, plan_seconds, stop)
         return 0 if stop.is_set() else 1
     finally:
         workers.close()
 
 
-def _folder_in(scratch: Path) -> Path:
-    """A name that none had before: a worker that is still ending removes its own folder, and no other's."""
-    return scratch / f"{_WORKER}{secrets.token_hex(8)}"
+def _new_folder(scratch: Path) -> Path:
+    """A folder whose name was never used: a worker that is still ending removes its own folder, and no other's."""
+    return scratch / f"{_WORKER_FOLDER}{secrets.token_hex(8)}"
 
 
-def _clear(scratch: Path) -> None:
-    """Folders of workers that were killed with who served: nobody was left to remove them."""
-    for left in scratch.glob(f"{_WORKER}*"):
-        shutil.rmtree(left, ignore_errors=True)
+def _remove_worker_folders(scratch: Path) -> None:
+    """Remove the folders of workers that were killed together with their server."""
+    for folder in scratch.glob(f"{_WORKER_FOLDER}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _answer(workers: Workers, listen: str, credentials: Any, plan_seconds: float, stop: threading.Event) -> None:
+def _serve_calls(
+    workers: WorkerPool, listen: str, credentials: Any, plan_seconds: float, stop: threading.Event
+) -> None:
     server = grpc.server(
-        ThreadPoolExecutor(_WAITING_AT_MOST),
+        ThreadPoolExecutor(_MAX_CALLS),
         interceptors=[] if credentials is None else [OnlyFrom(OPERATOR)],
         options=_OPTIONS,
-        maximum_concurrent_rpcs=_WAITING_AT_MOST,
+        maximum_concurrent_rpcs=_MAX_CALLS,
     )
     planner_pb2_grpc.add_PlannerServicer_to_server(PlannerService(workers, plan_seconds), server)  # type: ignore[no-untyped-call]
     if credentials is None:
@@ -122,6 +132,6 @@ def _answer(workers: Workers, listen: str, credentials: Any, plan_seconds: float
         server.add_secure_port(listen, credentials)
     server.start()
     LOG.info("planning at %s", listen)
-    while not stop.wait(_LOOK_SECONDS) and not workers.failed.is_set():
-        workers.tidy()
-    server.stop(grace=_LAST_WORDS_SECONDS).wait()
+    while not stop.wait(_MAINTENANCE_SECONDS) and not workers.failed.is_set():
+        workers.maintain()
+    server.stop(grace=_STOP_GRACE_SECONDS).wait()

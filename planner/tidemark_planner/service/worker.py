@@ -1,12 +1,11 @@
-"""`python -m tidemark_planner.service.worker SOCKET SCRATCH`: a JVM, and one plan at a time for the process that
-serves.
+"""`python -m tidemark_planner.service.worker SOCKET SCRATCH`: a JVM, and one plan at a time for the planner's server.
 
-    a question ─► plan within bounded memory ─► its answer, and whether this process can go on
-    standard input ends: who started it is gone ─► it ends, with its JVM, whatever it is at
-    its JVM ends                                ─► it ends, once who has asked is answered
+    a request            ─► plan within bounded memory ─► the outcome, and whether this process can plan again
+    standard input ends: the server's process is gone ─► this process ends at once, with its JVM
+    its JVM ends                                      ─► this process ends, once the request under way is answered
 
-A worker of the planner holds no state. The time that a plan may take is for who asks to keep (worker_pool.py): nothing
-stops Catalyst but the end of its process.
+A worker holds no state between requests. The server enforces the time limit (worker_pool.py): only the end of the
+process stops Catalyst.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from pyspark import SparkContext
 from tidemark_planner.catalyst.analyser import HEAP, Catalyst
 from tidemark_planner.planning.dataflow import plan
 from tidemark_planner.planning.one_shot import plan_query
-from tidemark_planner.service import framing
-from tidemark_planner.service.worker_requests import MALFORMED, ON, OVER, PLAN, READY, refused
+from tidemark_planner.service import worker_protocol
+from tidemark_planner.service.worker_protocol import MALFORMED, PLAN, READY, REUSABLE, SPENT, refused_outcome
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, PlanRequest, ViewRequest
 from tidemark_protocol.plan.codec import decode, encode
 
-GROWTH_BYTES = 512 << 20
-"""The largest plan that can be sent takes half of it to be made, written and checked."""
-LAST_WORDS_SECONDS = 2.0
-MOST_WORDS = 500
+PLANNING_BYTES = 512 << 20
+"""What planning may add to the memory of this process. The largest plan that can be sent takes half of it."""
+JVM_EXIT_SECONDS = 2.0
+MAX_ERROR_CHARACTERS = 500
 EXIT_FAILED = 1
-EXIT_HEAP_IS_FULL = 3
-"""As -XX:+ExitOnOutOfMemoryError has it."""
-# Loads every part of the way before the first caller waits for it.
+EXIT_HEAP_FULL = 3
+"""The exit status of a JVM with -XX:+ExitOnOutOfMemoryError."""
+# Planning this loads the classes that planning needs, before the first caller waits for them.
 _WARM_UP_SQL = """
 WITH c AS (SELECT * FROM VALUES (1, 2.5, 'a', DATE '2020-01-01') AS t(i, m, s, d))
 SELECT a.s, sum(b.m * 2) AS m FROM c a JOIN c b ON a.i = b.i
@@ -52,103 +51,109 @@ _WARM_UP = PlanRequest("warm-up", (ViewRequest("v", _WARM_UP_SQL),), (), Catalog
 LOG = logging.getLogger(__name__)
 
 
-def main(asked: socket.socket, scratch: Path) -> None:
+def main(server: socket.socket, scratch: Path) -> None:
+    """Plan for the server until it closes its socket; never returns."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     planning = threading.Lock()
-    threading.Thread(target=_end_with_who_serves, args=(scratch,), daemon=True).start()
+    threading.Thread(target=_end_with_server, args=(scratch,), daemon=True).start()
     try:
         catalyst = Catalyst.start(scratch)
         plan(catalyst, _WARM_UP)
         threading.Thread(target=_end_with_jvm, args=(planning, scratch), daemon=True).start()
         limit_memory()
-        _serve(asked, catalyst, planning)
+        _serve(server, catalyst, planning)
         _end(scratch, 0)
     except Exception:
-        LOG.exception("a worker of the planner ends")
+        LOG.exception("a worker of the planner failed and ends")
         _end(scratch, EXIT_FAILED)
 
 
-def _serve(asked: socket.socket, catalyst: Catalyst, planning: threading.Lock) -> None:
-    """Until nobody asks any more."""
+def _serve(server: socket.socket, catalyst: Catalyst, planning: threading.Lock) -> None:
+    """Answer requests until the server closes the socket."""
     with contextlib.suppress(EOFError, ConnectionError):
-        framing.send(asked, READY)
+        worker_protocol.send(server, READY)
         while True:
-            question = framing.receive(asked)
+            request = worker_protocol.receive(server)
             with planning:
-                framing.send(asked, answer(catalyst, question))
+                worker_protocol.send(server, answer(catalyst, request))
 
 
-def answer(catalyst: Catalyst, question: bytes) -> bytes:
-    """What comes of it, and before that, in a byte, whether there can be another."""
+def answer(catalyst: Catalyst, request: bytes) -> bytes:
+    """The answer to a request: a byte that says whether this worker can plan again, then the outcome."""
     try:
-        return ON + _outcome(catalyst, question)
+        return REUSABLE + _outcome(catalyst, request)
     except MalformedPlan as error:
-        return MALFORMED + str(error)[:MOST_WORDS].encode(errors="replace")
+        return MALFORMED + str(error)[:MAX_ERROR_CHARACTERS].encode(errors="replace")
     except RecursionError:
-        return ON + refused("TOO_LARGE", "the query is nested too deeply to be planned")
+        return REUSABLE + refused_outcome(
+            "TOO_LARGE", "the query is nested too deeply to be planned: split it into several views"
+        )
     except MemoryError:
-        return OVER + refused("TOO_LARGE", "planning took more memory than the planner has")
+        return SPENT + refused_outcome("TOO_LARGE", "planning took more memory than the planner has: simplify the SQL")
     except Exception as error:
         LOG.exception("planning failed")
-        status = _jvm_has_ended()
-        if status == EXIT_HEAP_IS_FULL:
-            return OVER + refused("TOO_LARGE", f"planning took more memory than the planner has ({HEAP})")
+        status = _jvm_exit_status()
+        if status == EXIT_HEAP_FULL:
+            return SPENT + refused_outcome(
+                "TOO_LARGE", f"planning took more memory than the planner has ({HEAP}): simplify the SQL"
+            )
         if status is not None:
-            return OVER + refused("INTERNAL", f"planning failed: the JVM ended with exit status {status}")
-        return OVER + refused("INTERNAL", f"planning failed: {type(error).__name__}: {str(error)[:MOST_WORDS]}")
+            return SPENT + refused_outcome("INTERNAL", f"planning failed: the JVM ended with exit status {status}")
+        return SPENT + refused_outcome(
+            "INTERNAL", f"planning failed: {type(error).__name__}: {str(error)[:MAX_ERROR_CHARACTERS]}"
+        )
 
 
-def _outcome(catalyst: Catalyst, question: bytes) -> bytes:
-    if question[:1] == PLAN:
-        return encode(plan(catalyst, decode(question[1:], PlanRequest)))
-    return encode(plan_query(catalyst, decode(question[1:], PlanQueryRequest)))
+def _outcome(catalyst: Catalyst, request: bytes) -> bytes:
+    if request[:1] == PLAN:
+        return encode(plan(catalyst, decode(request[1:], PlanRequest)))
+    return encode(plan_query(catalyst, decode(request[1:], PlanQueryRequest)))
 
 
 def limit_memory() -> None:
-    """From here on this process may grow by so much, and no more: plans are read into it from the JVM. The chart's
-    limit holds two workers that are both at their limits.
+    """Limit this process to its present memory and PLANNING_BYTES more: plans are read into it from the JVM.
 
-    The JVM has started by then, and is not held by this one.
+    The JVM has started before and is not limited by this. The chart's limit holds two workers at their limits.
     """
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + GROWTH_BYTES
+    limit = pages * resource.getpagesize() + PLANNING_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def _jvm() -> subprocess.Popen[bytes] | None:
-    """The JVM's process, once this process has started it."""
+    """The JVM's process; None before this process has started it."""
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     return process
 
 
-def _jvm_has_ended() -> int | None:
-    """How, if the JVM is gone; it ends itself when its heap is full."""
+def _jvm_exit_status() -> int | None:
+    """The JVM's exit status; None while it runs. The JVM ends itself when its heap is full."""
     process = _jvm()
     try:
-        return None if process is None else process.wait(timeout=LAST_WORDS_SECONDS)
+        return None if process is None else process.wait(timeout=JVM_EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         return None
 
 
 def _end_with_jvm(planning: threading.Lock, scratch: Path) -> None:
     process = _jvm()
-    assert process is not None, "this process has started it"
+    assert process is not None, "this process has started the JVM"
     status = process.wait()
     with planning:
         LOG.error("the JVM of a worker of the planner ended with exit status %s", status)
         _end(scratch, EXIT_FAILED)
 
 
-def _end_with_who_serves(scratch: Path) -> None:
+def _end_with_server(scratch: Path) -> None:
     while sys.stdin.buffer.read(1):
         pass
     _end(scratch, 0)
 
 
 def _end(scratch: Path, status: int) -> NoReturn:
-    """At once, with the JVM, whatever its threads are doing; and with the folder in which that kept its files."""
-    for child in _children():  # the JVM, also while it starts, when nobody here knows it yet
+    """End this process and its JVM at once, and remove the folder of their files."""
+    for child in _children():  # the JVM, also while pyspark is still starting it
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
@@ -160,9 +165,9 @@ def _end(scratch: Path, status: int) -> NoReturn:
 
 
 def _children() -> list[int]:
-    """Whichever of its threads started them."""
-    found = Path("/proc/self/task").glob("*/children")
-    return [int(child) for of_thread in found for child in of_thread.read_text().split()]
+    """The pids of the children of all threads of this process."""
+    files = Path("/proc/self/task").glob("*/children")
+    return [int(child) for of_thread in files for child in of_thread.read_text().split()]
 
 
 if __name__ == "__main__":

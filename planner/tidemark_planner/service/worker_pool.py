@@ -1,13 +1,15 @@
-"""The planner's workers: one, and another where somebody waits while the first is at a long plan.
+"""The planner's pool of workers: one worker, and a second one while the first is busy with a long plan.
 
-    who asks ─► an idle worker ─► in time?  the answer
-                                  not?      it is killed, its JVM with it, and another one is started
-             ─► none is idle for CROWDED_SECONDS ─► another one is started, up to so many; each that nobody needed
-                                                    for IDLE_SECONDS ends, but for one
-    an idle one ends by itself ─► another one is started; one that did so before it answered anything, does not start
+    request ─► idle worker ─► answer in time
+                          └─► timeout: the pool kills the worker with its JVM and starts another one
+            ─► no worker is idle for GROW_AFTER_SECONDS ─► the pool starts another worker, up to its limit;
+                                                           it ends a surplus worker after IDLE_SECONDS without use
+    an idle worker ends by itself ─► the pool replaces it. A worker that ends before its first answer counts as one
+                                     that cannot be started
 
-So a statement that takes too long, or too much memory, ends a process that others need not wait for. What may take more
-than SHORT_SECONDS never has all of the workers.
+A statement that takes too long, or too much memory, ends one process and fails alone: other statements go on. Long
+plans (more than SHORT_PLAN_SECONDS allowed) never occupy all workers. Decision 0032 says why no library's pool does
+this.
 """
 
 from __future__ import annotations
@@ -17,161 +19,172 @@ import threading
 import time
 from collections.abc import Callable
 
-from tidemark_planner.service.worker_process import TookTooLong, Worker, WorkerGone
-from tidemark_planner.service.worker_requests import OVER
+from tidemark_planner.service.worker_process import Worker, WorkerEnded, WorkerTimeout
+from tidemark_planner.service.worker_protocol import SPENT
 
 LOG = logging.getLogger(__name__)
-SHORT_SECONDS = 10.0
-CROWDED_SECONDS = 1.0
+SHORT_PLAN_SECONDS = 10.0
+GROW_AFTER_SECONDS = 1.0
 IDLE_SECONDS = 600.0
 
 
-class Busy(Exception):
-    """All workers are at work, or start."""
+class NoIdleWorker(Exception):
+    """No worker became idle in time: all of them plan, or are starting."""
 
 
 def _always() -> bool:
     return True
 
 
-class Workers:
-    """For any thread. `start` begins to start one; `clock`: seconds, of any beginning."""
+class WorkerPool:
+    """Safe to use from any thread.
 
-    def __init__(self, start: Callable[[], Worker], most: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._start, self._most, self._clock = start, most, clock
+    `start`: starts a worker and returns at once. `size`: the most workers at a time. `clock`: seconds since any origin.
+    `ready` is set once the first worker can plan; `failed` is set once there is no worker and none could be started.
+    """
+
+    def __init__(self, start: Callable[[], Worker], size: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._start, self._size, self._clock = start, size, clock
         self._changed = threading.Condition()
-        self._all: set[Worker] = set()
+        self._workers: set[Worker] = set()
         self._starting: set[Worker] = set()
         self._idle: list[tuple[float, Worker]] = []
-        self._long = 0
+        """Idle workers, and since when; the one that was used last is the last."""
+        self._long_plans = 0
         self._closed = False
         self.ready, self.failed = threading.Event(), threading.Event()
-        """The first one has started. There is none, and none could be started."""
 
     def begin(self) -> None:
-        """Begins to start the first one."""
+        """Start the first worker; returns at once."""
         with self._changed:
-            self._another()
+            self._start_worker()
 
-    def ask(self, question: bytes, seconds: float, turn_seconds: float, wanted: Callable[[], bool] = _always) -> bytes:
-        """The answer. Raises TookTooLong and WorkerGone, and Busy where no worker is idle within `turn_seconds`, or
-        the answer is not `wanted` any more when one is."""
-        long = seconds > SHORT_SECONDS
-        worker = self._take(turn_seconds, long, wanted)
-        useful = False
+    def ask(
+        self, request: bytes, seconds: float, queue_seconds: float, is_wanted: Callable[[], bool] = _always
+    ) -> bytes:
+        """The answer of a worker to a message of worker_protocol.py.
+
+        Raises:
+            NoIdleWorker: no worker became idle within `queue_seconds`, or the caller does not want the answer any more.
+            WorkerTimeout: the worker did not answer within `seconds`; the pool has replaced it.
+            WorkerEnded: the worker ended while it planned; the pool has replaced it.
+        """
+        is_long = seconds > SHORT_PLAN_SECONDS
+        worker = self._acquire(queue_seconds, is_long, is_wanted)
+        reusable = False
         try:
-            answer = worker.ask(question, seconds)
-            useful = answer[:1] != OVER
+            answer = worker.ask(request, seconds)
+            reusable = answer[:1] != SPENT
             return answer
         finally:
             with self._changed:
-                self._long -= long
-            if useful:
-                self._give_back(worker)
+                self._long_plans -= is_long
+            if reusable:
+                self._release(worker)
             else:
                 self._replace(worker)
 
-    def tidy(self) -> None:
-        """Replaces those that ended while nobody asked them, and ends one that nobody needed for long."""
+    def maintain(self) -> None:
+        """Replace idle workers that have ended, and end a surplus worker that was idle for IDLE_SECONDS."""
         with self._changed:
-            lost = [worker for _, worker in self._idle if worker.has_ended]
-            self._idle = [(since, worker) for since, worker in self._idle if worker not in lost]
-            over = [self._idle.pop(0)[1]] if self._has_one_too_many() else []
-        for worker in lost:
-            self._lost(worker)
-        for worker in over:
-            self._end(worker)
+            ended = [worker for _, worker in self._idle if worker.has_ended]
+            self._idle = [(since, worker) for since, worker in self._idle if worker not in ended]
+            surplus = [self._idle.pop(0)[1]] if self._has_surplus() else []
+        for worker in ended:
+            self._replace_ended(worker)
+        for worker in surplus:
+            self._kill(worker)
 
     def close(self) -> None:
-        """All of them, at once."""
+        """Kill all workers at once; the pool starts no other."""
         with self._changed:
             self._closed = True
-            workers = list(self._all)
+            workers = list(self._workers)
             self._changed.notify_all()
         for worker in workers:
             worker.kill()
 
-    def _has_one_too_many(self) -> bool:
+    def _has_surplus(self) -> bool:
         return len(self._idle) > 1 and self._clock() - self._idle[0][0] >= IDLE_SECONDS
 
-    def _take(self, seconds: float, long: bool, wanted: Callable[[], bool]) -> Worker:
-        """The one that was needed last."""
-        asked = self._clock()
+    def _acquire(self, seconds: float, is_long: bool, is_wanted: Callable[[], bool]) -> Worker:
+        """Take the idle worker that was used last; grow the pool when none is idle for GROW_AFTER_SECONDS."""
+        asked_at = self._clock()
         with self._changed:
             while True:
-                if self._closed or not wanted():
-                    raise Busy
-                may = not long or self._long < max(1, self._most - 1)
-                if may and self._idle:
+                if self._closed or not is_wanted():
+                    raise NoIdleWorker
+                is_allowed = not is_long or self._long_plans < max(1, self._size - 1)
+                if is_allowed and self._idle:
                     _, worker = self._idle.pop()
                     if not worker.has_ended:
-                        self._long += long
+                        self._long_plans += is_long
                         return worker
-                    threading.Thread(target=self._lost, args=(worker,), daemon=True).start()
+                    threading.Thread(target=self._replace_ended, args=(worker,), daemon=True).start()
                     continue
-                waited = self._clock() - asked
+                waited = self._clock() - asked_at
                 if waited >= seconds:
-                    raise Busy
-                crowded = waited >= CROWDED_SECONDS
-                if crowded and may and not self._starting and len(self._all) < self._most:
-                    self._another()
-                self._changed.wait((seconds if crowded else min(seconds, CROWDED_SECONDS)) - waited)
+                    raise NoIdleWorker
+                grows = waited >= GROW_AFTER_SECONDS
+                if grows and is_allowed and not self._starting and len(self._workers) < self._size:
+                    self._start_worker()
+                self._changed.wait((seconds if grows else min(seconds, GROW_AFTER_SECONDS)) - waited)
 
-    def _give_back(self, worker: Worker) -> None:
+    def _release(self, worker: Worker) -> None:
         with self._changed:
             self._idle.append((self._clock(), worker))
             self._changed.notify_all()
 
     def _replace(self, worker: Worker) -> None:
-        self._end(worker)
+        self._kill(worker)
         with self._changed:
-            self._another()
+            self._start_worker()
 
-    def _lost(self, worker: Worker) -> None:
+    def _replace_ended(self, worker: Worker) -> None:
         if worker.has_answered:
-            LOG.error("a worker of the planner ended while it was asked nothing: it is replaced")
+            LOG.error("a worker of the planner ended while it was idle: it is replaced")
             self._replace(worker)
         else:
-            self._end(worker)
+            self._kill(worker)
             with self._changed:
-                self._not_started("it ended before it was asked anything")
+                self._report_start_failure("it ended before its first plan")
 
-    def _end(self, worker: Worker) -> None:
-        """It counts until it is gone: only then there is room for another."""
+    def _kill(self, worker: Worker) -> None:
+        """Kill the worker. It counts until it has ended: only then there is memory for another one."""
         worker.kill()
         with self._changed:
-            self._all.discard(worker)
+            self._workers.discard(worker)
             self._starting.discard(worker)
             self._changed.notify_all()
 
-    def _another(self) -> None:
-        """Begins to start one; with the lock."""
+    def _start_worker(self) -> None:
+        """Start a worker; the caller holds the lock."""
         if self._closed:
             return
         try:
             worker = self._start()
         except OSError as error:
-            self._not_started(error)
+            self._report_start_failure(error)
             return
-        self._all.add(worker)
+        self._workers.add(worker)
         self._starting.add(worker)
-        threading.Thread(target=self._when_started, args=(worker,), daemon=True).start()
+        threading.Thread(target=self._await_start, args=(worker,), daemon=True).start()
 
-    def _when_started(self, worker: Worker) -> None:
+    def _await_start(self, worker: Worker) -> None:
         try:
-            worker.started()
-        except (WorkerGone, TookTooLong) as error:
-            self._end(worker)
+            worker.await_start()
+        except (WorkerEnded, WorkerTimeout) as error:
+            self._kill(worker)
             with self._changed:
-                self._not_started(error)
+                self._report_start_failure(error)
         else:
             with self._changed:
                 self._starting.discard(worker)
-            self._give_back(worker)
+            self._release(worker)
             self.ready.set()
 
-    def _not_started(self, error: Exception | str) -> None:
+    def _report_start_failure(self, error: Exception | str) -> None:
         if not self._closed:
             LOG.error("a worker of the planner could not be started: %s", error)
-        if not self._all:
+        if not self._workers:
             self.failed.set()

@@ -1,8 +1,8 @@
-"""One worker of the planner, as the process that serves sees it: a child, its JVM, and a socket.
+"""One worker of the planner as its parent, the server's process, sees it: a child process, its JVM, and a socket.
 
-It has a process group of its own, so that it is ended as a whole, and a standard input that ends when this process
-does, by which it ends itself. Its JVM is nobody's child once it is gone: whoever serves is to be told of such
-(`adopt_orphans`), or else they would stay as zombies where it is the first process of its container.
+The worker leads a process group of its own, so `kill` ends it as a whole. Its standard input ends when the parent does,
+and the worker then ends itself. When a worker dies, its JVM becomes an orphan: the parent adopts such orphans
+(`adopt_orphans`) and reaps them, or else they stay as zombies where the parent is the first process of a container.
 """
 
 from __future__ import annotations
@@ -20,39 +20,43 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_planner.service import framing
-from tidemark_planner.service.worker_requests import READY
+from tidemark_planner.service import worker_protocol
+from tidemark_planner.service.worker_protocol import READY
 
 COMMAND = (sys.executable, "-m", "tidemark_planner.service.worker")
 START_SECONDS = 600.0
-"""A JVM starts in five, and takes minutes where a machine has much other work: only one that hangs gets there."""
-_LAST_WORDS_SECONDS = 1.0
+"""A JVM starts within 5 s, and takes minutes on a busy machine: only a worker that hangs takes this long."""
+_EXIT_STATUS_SECONDS = 1.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class WorkerGone(Exception):
-    """It ended by itself."""
+class WorkerEnded(Exception):
+    """The worker's process ended, or closed its socket, by itself."""
 
 
-class TookTooLong(Exception):
-    """It is at it still."""
+class WorkerTimeout(Exception):
+    """The worker did not answer in time, and is still planning."""
 
 
 class Worker:
-    """For one thread at a time; `kill` for any."""
+    """One thread at a time may ask; any thread may `kill`. `has_answered`: the worker has planned something."""
 
     def __init__(self, scratch: Path, command: Sequence[str] = COMMAND) -> None:
-        """Begins to start it; raises OSError. `scratch`: for its files alone."""
+        """Start the process and return at once. `scratch`: a folder for this worker's files alone.
+
+        Raises:
+            OSError: the process could not be started.
+        """
         scratch.mkdir(parents=True)
         self._scratch = scratch
         self._killing = threading.Lock()
-        self._socket, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as undone:
-            undone.callback(self._socket.close)
+        self._socket, child_socket = socket.socketpair()
+        with child_socket, contextlib.ExitStack() as on_failure:
+            on_failure.callback(self._socket.close)
             self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(scratch)],
+                [*command, str(child_socket.fileno()), str(scratch)],
                 stdin=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[child_socket.fileno()],
                 process_group=0,
                 env={
                     **os.environ,
@@ -60,7 +64,7 @@ class Worker:
                     "TMPDIR": str(scratch),
                 },
             )
-            undone.pop_all()
+            on_failure.pop_all()
         self.has_answered = False
 
     @property
@@ -69,62 +73,62 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Of one that is asked nothing."""
-        return framing.has_ended(self._socket)
+        """Whether the worker has ended; only for a worker that is idle."""
+        return worker_protocol.has_ended(self._socket)
 
-    def started(self, seconds: float = START_SECONDS) -> None:
-        """Once it can be asked; raises WorkerGone, TookTooLong."""
-        said = self._within(seconds)
-        if said != READY:
-            raise WorkerGone(f"it said {said[:20]!r} when it started")
+    def await_start(self, seconds: float = START_SECONDS) -> None:
+        """Wait until the worker can plan; raises WorkerEnded, WorkerTimeout."""
+        message = self._exchange(seconds)
+        if message != READY:
+            raise WorkerEnded(f"it sent {message[:20]!r} instead of {READY!r} when it started")
 
-    def ask(self, question: bytes, seconds: float) -> bytes:
-        """Raises TookTooLong, WorkerGone: it is of no use after either."""
-        answer = self._within(seconds, question)
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        """The worker's answer. Raises WorkerTimeout or WorkerEnded; after either the worker must be killed."""
+        answer = self._exchange(seconds, request)
         self.has_answered = True
         return answer
 
     def kill(self) -> None:
-        """At once, with its JVM, and with what it has on disk. Nothing of it is left then."""
+        """Kill the worker and its JVM, wait for both, and remove the worker's folder."""
         with self._killing:
-            if self._process.returncode is None:  # else its number may be another's
+            if self._process.returncode is None:  # afterwards another process may have this pid
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
-                _await_orphans(self._process.pid)
+                _reap_group(self._process.pid)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _within(self, seconds: float, question: bytes | None = None) -> bytes:
-        until = time.monotonic() + seconds
+    def _exchange(self, seconds: float, request: bytes | None = None) -> bytes:
+        deadline = time.monotonic() + seconds
         try:
-            if question is not None:
-                framing.send(self._socket, question, seconds)
-            return framing.receive(self._socket, max(0.0, until - time.monotonic()))
+            if request is not None:
+                worker_protocol.send(self._socket, request, seconds)
+            return worker_protocol.receive(self._socket, max(0.0, deadline - time.monotonic()))
         except TimeoutError:
-            raise TookTooLong(f"no answer within {seconds:g} s") from None
+            raise WorkerTimeout(f"no answer within {seconds:g} s") from None
         except (EOFError, OSError) as error:
-            raise WorkerGone(self._how(error)) from None
+            raise WorkerEnded(self._exit_reason(error)) from None
 
-    def _how(self, error: Exception) -> str:
-        """As far as can be told without taking its number from it: that is for `kill`."""
-        until = time.monotonic() + _LAST_WORDS_SECONDS
+    def _exit_reason(self, error: Exception) -> str:
+        """How the process ended. The process stays waitable: `kill` reaps it."""
+        deadline = time.monotonic() + _EXIT_STATUS_SECONDS
         with contextlib.suppress(ChildProcessError):
-            while time.monotonic() < until:
+            while time.monotonic() < deadline:
                 if ended := os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-                    how = "exit status" if ended.si_code == os.CLD_EXITED else "signal"
-                    return f"its process ended with {how} {ended.si_status}"
+                    kind = "exit status" if ended.si_code == os.CLD_EXITED else "signal"
+                    return f"its process ended with {kind} {ended.si_status}"
                 time.sleep(0.01)
         return f"its socket is closed: {error}"
 
 
 def adopt_orphans() -> None:
-    """From here on the children of a worker that is gone are this process's."""
+    """Make this process the parent of orphaned descendants, such as the JVM of a worker that died."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def _await_orphans(group: int) -> None:
-    """Those of the group that were killed with its leader; until they are gone they hold memory, and write files."""
+def _reap_group(group: int) -> None:
+    """Wait for all killed processes of the group: until they end they hold memory and write files."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-group, 0)

@@ -70,7 +70,7 @@ def _check_dataflow(dataflow: DataflowDescription) -> None:
     _check_ids(what, (*dataflow.import_ids, *(o.id for o in dataflow.objects), *dataflow.export_ids))
     if len(set(dataflow.export_ids)) < len(dataflow.export_ids):
         raise MalformedFrame(f"{what}: it exports an id twice")
-    _check_times(what, dataflow.as_of, *_given(dataflow.until, dataflow.initial_storage_as_of, *_ends(dataflow)))
+    _check_times(what, dataflow.as_of, *_given(dataflow.until, *_ends(dataflow)))
     for export in dataflow.sink_exports:
         if isinstance(export.sink, MaterializedViewSink) and export.sink.refresh is not None:
             _check_refresh(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh)

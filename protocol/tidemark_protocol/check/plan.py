@@ -53,13 +53,7 @@ def _imported(dataflow: DataflowDescription) -> Scope:
         width = len(source.shard.columns)
         if any(not 0 <= c < width for c in source.columns):
             refuse(f"import {source.id} reads a column beyond the {width} of its shard")
-        schema = tuple(source.shard.schema[c] for c in source.columns)
-        if source.mfp is not None:
-            if not fits(schema, source.mfp.input):
-                refuse(f"the filter of import {source.id} is over other columns than the import's")
-            check_mfp(source.mfp)
-            schema = source.mfp.output
-        scope[source.id] = schema
+        scope[source.id] = tuple(source.shard.schema[c] for c in source.columns)
     for index in dataflow.index_imports:
         for key in index.key:
             check_expr(key, index.schema)

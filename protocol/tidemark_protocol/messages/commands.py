@@ -193,6 +193,6 @@ ComputeCommand = (
     | CancelPeek
 )
 StorageCommand = RunIngestion | DropIngestion | AllowShardCompaction | DeleteShard
-OlderCommand = CreateTimely | AllowAllWrites
-"""Understood at the frame's edge, and nowhere behind it."""
-Command = ComputeCommand | StorageCommand | OlderCommand
+LegacyCommand = CreateTimely | AllowAllWrites
+"""Translated at the edge of a connection (legacy_protocol.py)."""
+Command = ComputeCommand | StorageCommand | LegacyCommand

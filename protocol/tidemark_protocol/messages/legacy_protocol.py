@@ -1,17 +1,13 @@
-"""The older generation of the protocol, understood at the frame's edge and nowhere behind it.
+"""The older generation of the protocol: translated at the edge of a connection, so that nothing behind knows it.
 
-    older                                          as it is meant
+    older command                                  translation
     CreateTimely(epoch)                            Hello(a fresh nonce, epoch)
-    CreateInstance ... InitializationComplete      the same
-    AllowAllWrites                                 AllowWrites(id, term) for each sink that there is
-    CreateDataflow, in the stage read-write        CreateDataflow, AllowWrites(id, term) for each of its sinks
+    AllowAllWrites                                 AllowWrites(id, term) for each shard sink that exists
+    CreateDataflow, once writes are allowed        CreateDataflow, AllowWrites(id, term) for each of its shard sinks
+    every other command                            itself
 
-Its stages are four: what we call computation is divided by AllowAllWrites into read-only and read-write, and there is
-no way back. (Permission that comes in the initialization opens the read-write stage together with it.) No state depends
-on the difference, so a replica serves either kind of client, one after the other.
-
-It knows no writer terms. The leadership term of its epoch stands for them: replicas of one controller share it, and a
-controller that comes after fences the one before. Subscribes and copies never needed permission.
+The older generation has no writer terms: the leader term of the epoch stands for them, so the replicas of one
+controller share a term, and a later controller fences an earlier one. AllowAllWrites is irreversible.
 """
 
 from __future__ import annotations
@@ -30,77 +26,58 @@ from tidemark_protocol.messages.commands import (
     CreateInstance,
     CreateTimely,
     Hello,
-    OlderCommand,
 )
-from tidemark_protocol.plan.dataflow import DataflowDescription, ShardSink
+from tidemark_protocol.plan.dataflow import ShardSink
 
 
 def fresh_nonce() -> str:
     return f"older-{uuid.uuid4().hex}"
 
 
-class OlderGeneration:
-    """One connection's commands, from CreateTimely on, as we would have said them."""
+class LegacyTranslator:
+    """Translates the commands of one connection. The first command decides which generation the client speaks."""
 
     def __init__(self, nonce: Callable[[], str] = fresh_nonce) -> None:
         self._nonce = nonce
+        self._is_first = True
         self._epoch: Epoch | None = None
-        self._created = self._writes = False
+        """The epoch of a client of the older generation; None for a client of ours."""
+        self._is_created = self._allows_writes = False
         self._sinks: list[GlobalId] = []
 
     def translate(self, command: Command) -> list[Command]:
-        """Raises StageViolation for commands that this generation does not have, or that it may not say yet."""
+        """The command in our generation.
+
+        Raises:
+            StageViolation: the client mixes both generations, or allows writes before CreateInstance.
+        """
+        is_first, self._is_first = self._is_first, False
+        if is_first and isinstance(command, CreateTimely):
+            self._epoch = command.epoch
+        if self._epoch is not None:
+            return self._translate_older(command, self._epoch)
+        if isinstance(command, CreateTimely | AllowAllWrites):
+            raise StageViolation(f"{type(command).__name__} belongs to connections that begin with CreateTimely")
+        return [command]
+
+    def _translate_older(self, command: Command, epoch: Epoch) -> list[Command]:
+        term = WriterTerm(epoch.leader_term)
         match command:
-            case CreateTimely(epoch):
-                self._epoch = epoch
-                return [Hello(self._nonce(), epoch)]
+            case CreateTimely(own_epoch):
+                return [Hello(self._nonce(), own_epoch)]
             case Hello() | AllowWrites():
-                raise StageViolation(f"{type(command).__name__} is not of the generation that begins with CreateTimely")
+                raise StageViolation(f"{type(command).__name__} is not allowed on a connection of the older generation")
             case AllowAllWrites():
-                return self._allow_writes()
+                if not self._is_created:
+                    raise StageViolation("AllowAllWrites is not allowed before CreateInstance")
+                allowed, self._allows_writes = self._allows_writes, True
+                return [] if allowed else [AllowWrites(id, term) for id in self._sinks]
             case CreateDataflow(dataflow):
-                sinks = _sinks(dataflow)
+                sinks = [e.id for e in dataflow.sink_exports if isinstance(e.sink, ShardSink)]
                 self._sinks += sinks
-                return [command, *self._allowed(sinks if self._writes else [])]
+                return [command, *(AllowWrites(id, term) for id in sinks if self._allows_writes)]
             case AllowCompaction(id, frontier) if frontier.is_empty and id in self._sinks:
                 self._sinks.remove(id)
             case CreateInstance():
-                self._created = True
+                self._is_created = True
         return [command]
-
-    def _allow_writes(self) -> list[Command]:
-        """Once; a second time changes nothing. It may mean no command at all, so its stage is looked at here."""
-        if not self._created:
-            raise StageViolation("AllowAllWrites is not allowed in the stage creation")
-        first, self._writes = not self._writes, True
-        return self._allowed(self._sinks if first else [])
-
-    def _allowed(self, sinks: list[GlobalId]) -> list[Command]:
-        if not sinks:
-            return []
-        if self._epoch is None:
-            raise StageViolation("writes are allowed to sinks before CreateTimely")
-        return [AllowWrites(id, WriterTerm(self._epoch.leader_term)) for id in sinks]
-
-
-class Interpreter:
-    """Which generation a connection speaks: its first command tells, for good."""
-
-    def __init__(self) -> None:
-        self._older: OlderGeneration | None = None
-        self._first = True
-
-    def understand(self, command: Command) -> list[Command]:
-        """What it means in our generation; raises StageViolation where two generations are mixed."""
-        if self._first:
-            self._first = False
-            self._older = OlderGeneration() if isinstance(command, CreateTimely) else None
-        if self._older is not None:
-            return self._older.translate(command)
-        if isinstance(command, OlderCommand):
-            raise StageViolation(f"{type(command).__name__} is of the generation that begins with CreateTimely")
-        return [command]
-
-
-def _sinks(dataflow: DataflowDescription) -> list[GlobalId]:
-    return [e.id for e in dataflow.sink_exports if isinstance(e.sink, ShardSink)]

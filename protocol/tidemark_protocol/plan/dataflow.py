@@ -17,7 +17,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
 from tidemark_protocol.plan.codec import digest, encode
 from tidemark_protocol.plan.expr import ScalarExpr
-from tidemark_protocol.plan.lir import LIR_VERSION, MapFilterProject, Plan
+from tidemark_protocol.plan.lir import LIR_VERSION, Plan
 from tidemark_protocol.plan.plan_features import needed
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
@@ -46,7 +46,6 @@ class SourceImport:
     id: GlobalId
     shard: ShardMetadata
     columns: tuple[int, ...]
-    mfp: MapFilterProject | None = None
     monotonic: bool = False
 
 
@@ -162,7 +161,6 @@ class DataflowDescription:
     sink_exports: tuple[SinkExport, ...]
     as_of: Time
     until: Time | None = None
-    initial_storage_as_of: Time | None = None
     settings: Settings = Settings()
     lir_version: int = LIR_VERSION
 
@@ -214,5 +212,4 @@ class DataflowDescription:
     @cached_property
     def plan_digest(self) -> Digest:
         """The same for two descriptions that compute the same collections under the same ids."""
-        zero = Time(0)
-        return digest(replace(self, name="", as_of=zero, initial_storage_as_of=None))
+        return digest(replace(self, name="", as_of=Time(0)))

@@ -1,6 +1,6 @@
 """The gRPC endpoint: bytes to checked commands, responses to frames, one thread each way per connection.
 
-    reader thread   frames ──► Unpacker ──► Interpreter ──► Stages ──► Gate (Hello) ──► mailbox of the worker
+    reader thread   frames ──► Unpacker ──► LegacyTranslator ──► Stages ──► Gate (Hello) ──► mailbox of the worker
     gRPC's thread   Outbox ──► pack_responses ──► frames
 
 Whatever a client sends, the replica survives: a frame that cannot be understood ends its connection with
@@ -28,7 +28,7 @@ from tidemark_protocol.errors import (
 )
 from tidemark_protocol.messages.commands import Hello
 from tidemark_protocol.messages.conversation_stages import Stages
-from tidemark_protocol.messages.legacy_protocol import Interpreter
+from tidemark_protocol.messages.legacy_protocol import LegacyTranslator
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
@@ -91,7 +91,7 @@ class Conversation:
     def __init__(self, gate: Gate, mailbox: Mailbox, refusals: Refusals) -> None:
         self._gate, self._mailbox, self._refusals = gate, mailbox, refusals
         self._unpacker = Unpacker.of_commands()
-        self._interpreter, self._stages = Interpreter(), Stages()
+        self._translator, self._stages = LegacyTranslator(), Stages()
         self._client: Client | None = None
         self.outbox = Outbox()
 
@@ -118,7 +118,7 @@ class Conversation:
     def take(self, data: bytes) -> None:
         """One frame: all of it is understood, and allowed in this stage, before anything of it is done."""
         frame = self._unpacker.feed(parse_frame(data))
-        commands = [meant for said in frame for meant in self._interpreter.understand(said)]
+        commands = [command for received in frame for command in self._translator.translate(received)]
         for command in commands:
             self._stages.accept(command)
         for command in commands:

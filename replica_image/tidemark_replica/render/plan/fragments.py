@@ -150,8 +150,7 @@ def imported_flow(scope: Scope, id: GlobalId) -> Flow:
         if source.id == id:
             columns = tuple(source.shard.columns[c] for c in source.columns)
             schema = tuple(source.shard.schema[c] for c in source.columns)
-            flow = Flow(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
-            return flow if source.mfp is None else scope.flows.mfp(flow, source.mfp)
+            return Flow(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
     for export in scope.description.sink_exports:
         if isinstance(export.sink, ContinualTaskSink) and export.sink.own == id:
             shard = export.sink.shard
