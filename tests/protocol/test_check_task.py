@@ -44,8 +44,7 @@ BAD: list[tuple[str, DataflowDescription]] = [
     ("watches d/own, which is no shard", with_sink(watches=OWN)),
     ("two import or objects have the id s1/a", with_sink(own=SOURCE)),
     ("d/own is read, but neither imported nor built", with_sink(own=None)),
-    ("not all of it is imported", replace(GOOD, source_imports=(SourceImport(SOURCE, SHARD, (), None),))),
-    ("not all of it is imported", replace(GOOD, source_imports=(SourceImport(SOURCE, SHARD, (0,), FILTER),))),
+    ("not all of it is imported", replace(GOOD, source_imports=(SourceImport(SOURCE, SHARD, ()),))),
     (
         "the only export",
         replace(GOOD, sink_exports=(SINK, SinkExport(GlobalId("e"), SINK.on, replace(SINK.sink, own=None)))),
