@@ -21,12 +21,18 @@ help: ## this list
 # --- to try it ---
 
 .PHONY: demo
-demo: java venv ## bring everything up with real data, show views being kept up to date, leave it running
-	@$(IN_VENV) $(BIN)/python -m tidemark_devcluster.demo up
+demo: java ## bring everything up with real data, show views being kept up to date, leave it running (CONTEXT=name: on a cluster of yours)
+	@$(MAKE) --no-print-directory -j2 venv demo-programs
+	@$(IN_VENV) CONTEXT=$(CONTEXT) $(BIN)/python -m tidemark_devcluster.demo up
+
+# compiling begins beside the installation, with the Python that is there; what fails here is tried again by `up`
+.PHONY: demo-programs
+demo-programs:
+	-@[ -n "$(KUBECONFIG)$(CONTEXT)" ] || PYTHONPATH=devcluster $${PYTHON:-python3} -m tidemark_devcluster build --api-server >/dev/null
 
 .PHONY: demo-down
-demo-down: venv ## end what `make demo` left running
-	@$(IN_VENV) $(BIN)/python -m tidemark_devcluster.demo down
+demo-down: venv ## end what `make demo` left running (DELETE=1: remove its data, too)
+	@$(IN_VENV) $(BIN)/python -m tidemark_devcluster.demo down $(if $(DELETE),--delete)
 
 .PHONY: images
 images: venv ## build both images with buildah, print their sizes beside what they are held to

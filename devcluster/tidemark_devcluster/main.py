@@ -18,6 +18,7 @@ from tidemark_devcluster.control_plane.start import Options
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import command as images_command
 from tidemark_devcluster.node import command as node_command
+from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
 from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
 from tidemark_devcluster.programs.progress import Progress
@@ -35,6 +36,9 @@ def parser() -> argparse.ArgumentParser:
     status = commands.add_parser("status", help="what runs; exit status 3 when not all is ready")
     node_command.add_parser(commands)
     images_command.add_parser(commands)
+    build.add_argument(
+        "--api-server", action="store_true", help="only etcd, kube-apiserver and kubectl, which are used first"
+    )
     build.add_argument("--with-helm", action="store_true", help="helm too, which the tests of the chart need")
     build.add_argument("--with-toxiproxy", action="store_true", help="toxiproxy too, which tests of faults need")
     build.add_argument("--with-versitygw", action="store_true", help="versitygw too, an S3 server for tests")
@@ -88,7 +92,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def _build(options: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
-    paths = {name: str(path) for name, path in asdict(ensure_binaries(os.environ, progress)).items()}
+    programs = recipe.API_SERVER_PROGRAMS if options.api_server else recipe.PROGRAMS
+    binaries = ensure_binaries(os.environ, progress, programs)
+    paths = {name: str(path) for name, path in asdict(binaries).items() if path is not None}
     if options.with_helm:
         paths["helm"] = str(ensure_helm(os.environ, progress))
     if options.with_toxiproxy:

@@ -9,7 +9,7 @@ ends what it started. The state folder outlives `down`; `delete` removes it.
 
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,21 +103,26 @@ class ControlPlane:
 
     def serve(self, kinds: Path) -> None:
         """Apply the CustomResourceDefinitions of a file or folder; each of them is served on return."""
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(kinds))
-        waited = ("wait", "--for=condition=Established", f"--timeout={_ESTABLISHED_SECONDS}s", "-f", str(kinds))
-        deadline = time.monotonic() + _ESTABLISHED_SECONDS
-        while True:
-            try:
-                self.kubectl(*waited)
-                return
-            except KubectlFailed as error:
-                if not _has_no_conditions_yet(error) or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.1)
+        apply_kinds(self.kubectl, kinds)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """Run kubectl against this control plane and return what it prints."""
         return run_kubectl(self.layout, kubeconfig or self.kubeconfig, arguments, stdin)
+
+
+def apply_kinds(kubectl: Callable[..., str], kinds: Path) -> None:
+    """Apply CustomResourceDefinitions by `kubectl`, a function of its arguments; each of them is served on return."""
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", str(kinds))
+    waited = ("wait", "--for=condition=Established", f"--timeout={_ESTABLISHED_SECONDS}s", "-f", str(kinds))
+    deadline = time.monotonic() + _ESTABLISHED_SECONDS
+    while True:
+        try:
+            kubectl(*waited)
+            return
+        except KubectlFailed as error:
+            if not _has_no_conditions_yet(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 def _has_no_conditions_yet(error: KubectlFailed) -> bool:

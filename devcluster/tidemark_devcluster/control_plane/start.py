@@ -111,7 +111,8 @@ class Start:
             raise
 
     def _run(self) -> None:
-        if any(running(self._layout, name) is None for name in SERVERS):
+        wanted = SERVERS if self._binaries.kube_controller_manager else (ETCD, APISERVER)
+        if any(running(self._layout, name) is None for name in wanted):
             require_memory(START_MEMORY, "the control plane")
             require_disk(self._layout.root, START_DISK, "the control plane")
         self._layout.link_kubectl(self._binaries.kubectl)
@@ -120,6 +121,8 @@ class Start:
         port = self._ensure_apiserver()
         if self._write_kubeconfigs(port, tokens):
             stop(self._layout, CONTROLLER_MANAGER)  # one that runs knows another address
+        if self._binaries.kube_controller_manager is None:
+            return
         self._ensure(commands.controller_manager(self._binaries.kube_controller_manager, self._layout))
         self._wait("the default service account", SERVERS, api.DEFAULT_ACCOUNT)
 

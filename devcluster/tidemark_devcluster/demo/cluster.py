@@ -6,10 +6,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.demo.home import EXAMPLE_DATA, Home
+
+_DELETION_SECONDS = 240
+
+
+class Cluster(Protocol):
+    """The API server that the demo talks to: its own control plane, or a cluster of the user's."""
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl and return what it prints. Raises KubectlFailed."""
+
+    def serve(self, kinds: Path) -> None:
+        """Apply CustomResourceDefinitions; each of them is served on return."""
 
 
 @dataclass(frozen=True)
@@ -22,22 +33,33 @@ class DataflowState:
     reason: str
 
 
-def apply_examples(plane: ControlPlane, checkout: Path, home: Home) -> None:
-    """examples/, with the demo's folder for their data."""
+def examples(checkout: Path, home: Home) -> str:
+    """The manifests of examples/, with the demo's folder for their data."""
     files = sorted((checkout / "examples").glob("*.yaml"))
     manifests = "---\n".join(path.read_text(encoding="utf-8") for path in files)
-    plane.kubectl("apply", "-f", "-", stdin=manifests.replace(EXAMPLE_DATA, str(home.data)))
+    return manifests.replace(EXAMPLE_DATA, str(home.data))
 
 
-def dataflows(plane: ControlPlane) -> list[DataflowState]:
+def apply_examples(cluster: Cluster, checkout: Path, home: Home) -> None:
+    """Apply examples/."""
+    cluster.kubectl("apply", "-f", "-", stdin=examples(checkout, home))
+
+
+def delete_examples(cluster: Cluster, checkout: Path, home: Home) -> None:
+    """Delete examples/ while the operator runs, which takes their tables along."""
+    words = ("delete", "--ignore-not-found", f"--timeout={_DELETION_SECONDS}s", "-f", "-")
+    cluster.kubectl(*words, stdin=examples(checkout, home))
+
+
+def dataflows(cluster: Cluster) -> list[DataflowState]:
     """All Dataflows of the demo's namespace, by name."""
-    listed = json.loads(plane.kubectl("get", "dataflows", "-o", "json"))
+    listed = json.loads(cluster.kubectl("get", "dataflows", "-o", "json"))
     return [_dataflow(item) for item in listed["items"]]
 
 
-def replica_states(plane: ControlPlane) -> dict[str, str]:
+def replica_states(cluster: Cluster) -> dict[str, str]:
     """By name, what each replica's Ready condition says."""
-    listed = json.loads(plane.kubectl("get", "computereplicas", "-o", "json"))
+    listed = json.loads(cluster.kubectl("get", "computereplicas", "-o", "json"))
     return {item["metadata"]["name"]: _said(_condition(item, "Ready")) for item in listed["items"]}
 
 

@@ -50,6 +50,11 @@ class Home:
         return self.root / "operator"
 
     @property
+    def existing_cluster(self) -> Path:
+        """JSON: the context and the API server of the user's cluster that this demo runs on; absent for its own."""
+        return self.root / "existing-cluster.json"
+
+    @property
     def bin(self) -> Path:
         return self.root / "bin"
 

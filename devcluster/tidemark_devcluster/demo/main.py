@@ -9,11 +9,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidemark_devcluster.control_plane import processes
+from tidemark_devcluster.control_plane.commands import CONTROLLER_MANAGER
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.control_plane.start import Options
-from tidemark_devcluster.demo import cluster, flights, services, show
+from tidemark_devcluster.demo import cluster, existing_cluster, flights, services, show
 from tidemark_devcluster.demo.checks import check_machine
+from tidemark_devcluster.demo.existing_cluster import ExistingCluster
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import DevClusterError
+from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries
 from tidemark_devcluster.programs.progress import Progress
 
@@ -58,30 +63,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def up(home: Home, seconds_per_month: float, looks: int) -> None:
-    """Everything, in order; what runs already is left alone."""
+    """Bring up what does not run, in order, and show the first rows. What runs already is left alone."""
     progress = Progress(sys.stderr)
     home.make()
     check_machine(home.root)
-    binaries = ensure_binaries(os.environ, progress)
+    api = _existing_cluster(home, progress) or _own_control_plane(home, progress, recipe.API_SERVER_PROGRAMS)
+    step = progress.step("resources", "the CRDs, the operator, then examples/")
+    api.serve(CHECKOUT / "crds")
+    services.start_operator(home)
+    services.start_feeder(home, seconds_per_month)
+    cluster.apply_examples(api, CHECKOUT, home)
+    step.done()
+    show.wait_until_hydrated(home, api, progress)
+    show.show_frontiers(home, api, looks, sys.stdout)
+    if isinstance(api, ControlPlane) and api.running(CONTROLLER_MANAGER) is None:
+        _own_control_plane(home, progress, recipe.PROGRAMS)
+    show.say_what_next(home, sys.stdout)
+
+
+def _existing_cluster(home: Home, progress: Progress) -> ExistingCluster | None:
+    """The user's cluster, if KUBECONFIG or CONTEXT names one that may be used, or if an earlier `up` used it."""
+    kubectl = existing_cluster.find_kubectl(os.environ)
+    context = existing_cluster.chosen_context(os.environ, kubectl, home) or existing_cluster.recorded(home)
+    if context is None or kubectl is None:
+        return None
+    if not (context.is_local or os.environ.get("CONTEXT") or existing_cluster.recorded(home) == context):
+        progress.say(
+            f"KUBECONFIG's context {context.name} ({context.server}) is not on this machine: the demo starts a control "
+            f"plane of its own; `make demo CONTEXT={context.name}` uses that cluster"
+        )
+        return None
+    home.link_kubectl(kubectl)
+    progress.say(f"control plane: context {context.name}, {context.server}")
+    return existing_cluster.adopt(context, kubectl, home)
+
+
+def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Program, ...]) -> ControlPlane:
+    """The demo's own control plane, started with `programs` and whatever else is built already.
+
+    kube-controller-manager is compiled last: views are computed without it.
+    """
+    binaries = ensure_binaries(os.environ, progress, programs)
     step = progress.step("control plane", "starts in seconds")
     plane = home.plane()
     plane.up(binaries, Options())
     home.link_kubectl(binaries.kubectl)
     step.done()
-    step = progress.step("resources", "the CRDs, the operator, then examples/")
-    plane.serve(CHECKOUT / "crds")
-    services.start_operator(home)
-    services.start_feeder(home, seconds_per_month)
-    cluster.apply_examples(plane, CHECKOUT, home)
-    step.done()
-    show.wait_until_hydrated(home, plane, progress)
-    show.show_frontiers(home, plane, looks, sys.stdout)
-    show.say_what_next(home, sys.stdout)
+    return plane
 
 
 def down(home: Home, *, delete: bool) -> None:
-    """Ends the feeder, the operator, what the operator runs, and the control plane; nothing else."""
+    """End the feeder, the operator, what the operator runs, and the control plane; nothing else."""
     step = Progress(sys.stderr).step("ending the demo", "some seconds")
+    context = existing_cluster.recorded(home)
+    if delete and context is not None and processes.running(home.pid_file(services.OPERATOR)) is not None:
+        cluster.delete_examples(ExistingCluster(home.bin / "kubectl", home.kubeconfig), CHECKOUT, home)
     for name in (services.FEEDER, services.OPERATOR):
         services.stop(home, name)
     services.stop_operated(home)
@@ -90,7 +126,9 @@ def down(home: Home, *, delete: bool) -> None:
     if delete:
         shutil.rmtree(home.root, ignore_errors=True)
     elif home.root.exists():
-        note = f"; `make demo` goes on with the data in {home.root}, which may be removed to begin anew"
+        note = f"; `make demo` goes on with the data in {home.root}; `make demo-down DELETE=1` removes them"
+    if context is not None:
+        note += f"; context {context.name} keeps Tidemark's CRDs" + ("" if delete else " and the examples")
     step.done(note)
 
 

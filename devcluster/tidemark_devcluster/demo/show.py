@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TextIO
 
-from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.demo import cluster, flights, services
+from tidemark_devcluster.demo.cluster import Cluster
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import StartFailed
 from tidemark_devcluster.programs.progress import Progress
@@ -18,18 +18,17 @@ _POLL_SECONDS = 1.0
 FRONTIER_LOOKS = 3
 _LOOK_SECONDS = 6.0
 _COMMAND_SECONDS = 300.0
-# a planner that is busy with the views says so, and has time a moment later
-_ATTEMPTS = 10
+_ROWS_SECONDS = 60.0
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
-def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress) -> None:
+def wait_until_hydrated(home: Home, api: Cluster, progress: Progress) -> None:
     """Shows each Dataflow as it becomes hydrated; raises StartFailed when that takes too long."""
     step = progress.step("views", "hydrate: the replica starts, reads what there is, and computes it once")
     deadline, done = time.monotonic() + HYDRATION_SECONDS, set[str]()
     while True:
         services.check_running(home, services.OPERATOR)
-        states = cluster.dataflows(plane)
+        states = cluster.dataflows(api)
         new = [s.name for s in states if s.hydrated and s.name not in done]
         done.update(new)
         if new:
@@ -38,7 +37,7 @@ def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress) -> 
             return
         if time.monotonic() > deadline:
             step.failed()
-            raise StartFailed(_stuck(plane, states, home))
+            raise StartFailed(_stuck(api, states, home))
         if new:
             waiting = ", ".join(s.name for s in states if not s.hydrated)
             step = progress.step("views", f"still hydrating: {waiting}")
@@ -46,32 +45,39 @@ def wait_until_hydrated(home: Home, plane: ControlPlane, progress: Progress) -> 
         time.sleep(_POLL_SECONDS)
 
 
-def _stuck(plane: ControlPlane, states: list[cluster.DataflowState], home: Home) -> str:
+def _stuck(api: Cluster, states: list[cluster.DataflowState], home: Home) -> str:
     lines = [f"  {s.name}: {s.reason}" for s in states if not s.hydrated]
-    lines += [f"  replica {name}: {said}" for name, said in cluster.replica_states(plane).items()]
+    lines += [f"  replica {name}: {said}" for name, said in cluster.replica_states(api).items()]
     why = "\n".join(lines)
     return f"not all views hydrated within {HYDRATION_SECONDS:.0f} s (log: {home.log(services.OPERATOR)})\n{why}"
 
 
-def show_frontiers(home: Home, plane: ControlPlane, looks: int, out: TextIO) -> None:
+def show_frontiers(home: Home, api: Cluster, looks: int, out: TextIO) -> None:
     """How far everything is, then at so many looks how the views run with the clock, then rows."""
     print("\n$ kubectl tidemark frontiers", file=out, flush=True)
     _tidemark(home, "frontiers")
     print("\n$ kubectl get dataflows      # a few times: LAG stays small while the clock runs", file=out, flush=True)
     for _ in range(looks):
         time.sleep(_LOOK_SECONDS)
-        print(f"{time.strftime('%H:%M:%S')}\n{plane.kubectl('get', 'dataflows')}", file=out, flush=True)
+        print(f"{time.strftime('%H:%M:%S')}\n{api.kubectl('get', 'dataflows')}", file=out, flush=True)
     print(f'$ kubectl tidemark query "{_QUERY}"', file=out, flush=True)
-    _tidemark(home, "query", _QUERY)
+    _tidemark(home, "query", _QUERY, rows=True)
 
 
-def _tidemark(home: Home, *arguments: str) -> None:
+def _tidemark(home: Home, *arguments: str, rows: bool = False) -> None:
+    """Run the command line and print what it prints; a busy planner is asked again, and so is a view without `rows`.
+
+    The first month of flights may still be on its way when the views have hydrated.
+    """
     command = [str(home.bin / "kubectl-tidemark"), *arguments, "--gateway-file", str(home.gateway_file)]
-    for _ in range(_ATTEMPTS):
-        done = subprocess.run(command, check=False, timeout=_COMMAND_SECONDS, stderr=subprocess.PIPE, text=True)
-        if done.returncode == 0 or "try again" not in done.stderr:
+    deadline = time.monotonic() + _ROWS_SECONDS
+    while True:
+        done = subprocess.run(command, check=False, timeout=_COMMAND_SECONDS, capture_output=True, text=True)
+        again = "try again" in done.stderr if done.returncode != 0 else rows and "(0 rows" in done.stderr
+        if not again or time.monotonic() > deadline:
             break
         time.sleep(_POLL_SECONDS)
+    print(done.stdout, end="", flush=True)
     print(done.stderr, end="", file=sys.stderr)
     if done.returncode != 0:
         raise StartFailed(f"`kubectl tidemark {arguments[0]}` failed; the operator's log: {home.log('operator')}")

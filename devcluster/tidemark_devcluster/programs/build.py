@@ -47,22 +47,35 @@ class Binaries:
 
     etcd: Path
     kube_apiserver: Path
-    kube_controller_manager: Path
     kubectl: Path
+    kube_controller_manager: Path | None = None
+    """None where it is not built yet: the API server serves without it."""
 
 
-def ensure_binaries(environ: Mapping[str, str], progress: Progress) -> Binaries:
-    """The programs: from `KUBEBUILDER_ASSETS`, from the cache, or compiled now."""
-    given = from_assets(environ)
-    missing = [program for program in recipe.PROGRAMS if program not in given]
-    made = ensure_built(missing, Cache.of(environ), environ, progress) if missing else {}
-    paths = given | made
+def ensure_binaries(environ: Mapping[str, str], progress: Progress, programs: Family = recipe.PROGRAMS) -> Binaries:
+    """The control plane's programs: from `KUBEBUILDER_ASSETS`, from the cache, or compiled now.
+
+    `programs` may leave out kube-controller-manager; a copy that is already there is returned all the same.
+    Raises AssetsIncomplete, BuildFailed or NotEnoughRoom.
+    """
+    cache = Cache.of(environ)
+    paths = cached(cache, recipe.PROGRAMS) | from_assets(environ)
+    missing = [program for program in programs if program not in paths]
+    if missing:
+        later = any(program not in paths for program in recipe.PROGRAMS if program not in programs)
+        paths |= ensure_built(missing, cache, environ, progress, more_to_come=later)
     return Binaries(
         etcd=paths[recipe.ETCD_SERVER],
         kube_apiserver=paths[recipe.KUBE_APISERVER],
-        kube_controller_manager=paths[recipe.KUBE_CONTROLLER_MANAGER],
         kubectl=paths[recipe.KUBECTL],
+        kube_controller_manager=paths.get(recipe.KUBE_CONTROLLER_MANAGER),
     )
+
+
+def cached(cache: Cache, family: Family) -> dict[Program, Path]:
+    """Those programs of `family` that the cache holds."""
+    folder = cache.binaries(recipe.digest(family))
+    return {program: folder / program.name for program in family if (folder / program.name).is_file()}
 
 
 def ensure_helm(environ: Mapping[str, str], progress: Progress) -> Path:
@@ -107,15 +120,25 @@ def ensure_built(
     environ: Mapping[str, str],
     progress: Progress,
     family: Family = recipe.PROGRAMS,
+    *,
+    more_to_come: bool = False,
 ) -> dict[Program, Path]:
-    """Compile those of `programs` that the cache does not hold. A `family` shares a folder and a digest."""
-    return ensure_families({family: tuple(programs)}, cache, environ, progress)
+    """Compile those of `programs` that the cache does not hold. A `family` shares a folder and a digest.
+
+    `more_to_come` keeps Go's own caches (4 GB) for a program of the family that is compiled later.
+    """
+    return ensure_families({family: tuple(programs)}, cache, environ, progress, more_to_come=more_to_come)
 
 
 def ensure_families(
-    wanted: Mapping[Family, tuple[Program, ...]], cache: Cache, environ: Mapping[str, str], progress: Progress
+    wanted: Mapping[Family, tuple[Program, ...]],
+    cache: Cache,
+    environ: Mapping[str, str],
+    progress: Progress,
+    *,
+    more_to_come: bool = False,
 ) -> dict[Program, Path]:
-    """The same for several families one after the other, which so share what Go's own caches hold."""
+    """Do the same for several families one after the other, so that they share Go's own caches."""
     folders = {family: cache.binaries(recipe.digest(family)) for family in wanted}
     paths = {p: folders[family] / p.name for family, programs in wanted.items() for p in programs}
     if all(path.is_file() for path in paths.values()):
@@ -131,7 +154,8 @@ def ensure_families(
                 go = toolchain.find_go(recipe.minimum_go(family), cache, environ, progress)
                 progress.say(f"{purpose} with {go}, once, into {folders[family]}")
                 _build(missing, Workshop(go, folders[family], cache, environ, progress, lock))
-        shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
+        if not more_to_come:
+            shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
     return paths
 
 

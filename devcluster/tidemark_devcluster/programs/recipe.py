@@ -77,6 +77,8 @@ MONITORING_KINDS = Excerpt(
 
 # the largest first: it fills the build cache for the two after it
 PROGRAMS = (KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL, ETCD_SERVER)
+# enough for a first answer: without kube-controller-manager nothing that is deleted takes along what it owns
+API_SERVER_PROGRAMS = (KUBE_APISERVER, KUBECTL, ETCD_SERVER)
 NODE_PROGRAMS = (KUBELET, KUBE_SCHEDULER, KUBE_PROXY)
 
 
