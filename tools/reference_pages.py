@@ -151,9 +151,10 @@ def listed(entries: Iterable[Function]) -> str:
 
 
 def count(entry: Function) -> str:
-    if entry.most is None:
-        return f"{entry.least} or more"
-    return str(entry.least) if entry.least == entry.most else f"{entry.least} to {entry.most}"
+    if entry.max_arguments is None:
+        return f"{entry.min_arguments} or more"
+    least, most = entry.min_arguments, entry.max_arguments
+    return str(least) if least == most else f"{least} to {most}"
 
 
 if __name__ == "__main__":

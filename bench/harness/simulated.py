@@ -31,7 +31,7 @@ from tidemark_protocol.pb import compute_pb2_grpc
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardSink
 from tidemark_protocol.plan.ingestion import FilesSource, IngestionDescription, SourceTable
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_protocol.wire.describe import description_to_proto
 from tidemark_protocol.wire.frames import FRAME_VERSION, GRPC_OPTIONS
 
@@ -64,7 +64,7 @@ class Simulated(compute_pb2_grpc.ComputeServicer):
         )
         hydrations = sum(len(replica.has) for replica in replicas)
         return description_to_proto(
-            Description("simulated", None, hydrations, dataflows, collections, tuple(shards), UNDERSTOOD)
+            Description("simulated", None, hydrations, dataflows, collections, tuple(shards), SUPPORTED_FEATURES)
         )
 
     async def InspectSource(self, request: Any, context: Any) -> Any:

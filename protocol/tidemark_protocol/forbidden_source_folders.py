@@ -8,10 +8,10 @@ The operator refuses such a path where it is written; a replica refuses what lea
 
 from __future__ import annotations
 
-OWN_FOLDERS = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/scratch", "/local")
+FORBIDDEN_FOLDERS = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/scratch", "/local")
 
 
-def own_folder(path: str) -> str | None:
+def forbidden_folder(path: str) -> str | None:
     """The one of these that the absolute path, without `.` and `..`, is or is below."""
     plain = f"/{'/'.join(segment for segment in path.split('/') if segment)}/"
-    return next((folder for folder in OWN_FOLDERS if plain.startswith(f"{folder}/")), None)
+    return next((folder for folder in FORBIDDEN_FOLDERS if plain.startswith(f"{folder}/")), None)

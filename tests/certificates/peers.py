@@ -21,7 +21,7 @@ from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
 from tidemark_protocol.tls.folder import CertificateFolder, Material
 from tidemark_protocol.tls.identities import OPERATOR, Identity
-from tidemark_protocol.tls.server import OnlyFrom, server_credentials
+from tidemark_protocol.tls.server import RequireCaller, server_credentials
 from tidemark_protocol.wire.describe import description_from_proto
 from tidemark_replica.events.mailbox import Mailbox
 from tidemark_replica.server.epoch_gate import Gate
@@ -58,7 +58,7 @@ def echo(address: str, folder: CertificateFolder) -> Iterator[int]:
         "StreamUnary": grpc.stream_unary_rpc_method_handler(lambda said, _: b"".join(said)),
         "StreamStream": grpc.stream_stream_rpc_method_handler(lambda said, _: said),
     }
-    server = grpc.server(ThreadPoolExecutor(4), interceptors=[OnlyFrom(OPERATOR)])
+    server = grpc.server(ThreadPoolExecutor(4), interceptors=[RequireCaller(OPERATOR)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", handlers),))
     port: int = server.add_secure_port(address, server_credentials(folder))
     server.start()

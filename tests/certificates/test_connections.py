@@ -29,7 +29,7 @@ from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.plan import codec
 from tidemark_protocol.tls.folder import CertificateFolder, Material
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, Identity
-from tidemark_protocol.tls.server import OnlyFrom, server_credentials
+from tidemark_protocol.tls.server import RequireCaller, server_credentials
 
 NOW_MS = int(time.time() * 1000)
 OURS, NEXT = new_authority(NOW_MS), new_authority(NOW_MS)
@@ -108,7 +108,7 @@ class Planner(planner_pb2_grpc.PlannerServicer):
 
 
 def planner(address: str, folder: CertificateFolder) -> Any:
-    server = grpc.server(ThreadPoolExecutor(2), interceptors=[OnlyFrom(OPERATOR)])
+    server = grpc.server(ThreadPoolExecutor(2), interceptors=[RequireCaller(OPERATOR)])
     planner_pb2_grpc.add_PlannerServicer_to_server(Planner("asked"), server)  # type: ignore[no-untyped-call]
     server.add_secure_port(address, server_credentials(folder))
     server.start()

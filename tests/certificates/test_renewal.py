@@ -18,7 +18,7 @@ from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
 from tidemark_operator.certificates.store import Bag
 from tidemark_protocol.errors import CertificateUnreadable
-from tidemark_protocol.tls.folder import CertificateFolder, Material, Renewed
+from tidemark_protocol.tls.folder import CertificateFolder, CertificateWatch, Material
 from tidemark_protocol.tls.identities import OPERATOR
 
 NOW_MS = int(time.time() * 1000)
@@ -103,7 +103,7 @@ def test_a_mounted_secret_is_read_behind_one_look_at_its_link(tmp_path: Path) ->
     (tmp_path / "..data").symlink_to("..1")
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (tmp_path / name).symlink_to(f"..data/{name}")
-    renewed = Renewed(CertificateFolder(tmp_path))
+    renewed = CertificateWatch(CertificateFolder(tmp_path))
     assert renewed.current == old
     assert renewed.look() is None
     (tmp_path / "..data_tmp").symlink_to("..2")
@@ -127,7 +127,7 @@ def test_a_folder_to_begin_with_must_be_whole(wrong: str, tmp_path: Path) -> Non
         case "an encrypted key":
             (folder.path / "tls.key").write_bytes(encrypted(found.key))
     with pytest.raises(CertificateUnreadable) as refused:
-        Renewed(folder)
+        CertificateWatch(folder)
     assert str(folder.path) in str(refused.value)
     assert "hunter2" not in str(refused.value)
 

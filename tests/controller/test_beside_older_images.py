@@ -55,7 +55,7 @@ from tidemark_protocol.messages.responses import (
     SubscribeResponse,
 )
 from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, SubscribeSink
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 TOO_OLD = "the image of replica r1 does not know refresh"
 COPY, SUBSCRIBE = CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"), SubscribeSink(COLUMNS)
@@ -75,7 +75,7 @@ def beside(*older: ReplicaId) -> World:
     world.instance.create(Dataflow("ns/d", indexed(), LAG, stays=True), TERM)
     for replica in older:
         connect(world, replica)
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     world.report(R2, at(450), INDEX)
     return world
 
@@ -108,7 +108,7 @@ def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink,
     """Until it is lost, or comes back with an older image: then the first one's error is the answer."""
     r3 = ReplicaId("r3")
     world = beside(R1)
-    connect(world, r3, *UNDERSTOOD)
+    connect(world, r3, *SUPPORTED_FEATURES)
     world.instance.create(over_index(sink), TERM)
     assert told(world.hear(R2, said)) == []
     assert told(world.instance.disconnect(R1)) == []
@@ -123,7 +123,7 @@ def test_nothing_has_failed_while_nobody_was_told_of_it() -> None:
     world = beside(R1)
     world.instance.create(over_index(COPY), TERM)
     assert told(world.instance.disconnect(R2, world.now)) == []
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     assert CopyAnswer(S, CopyToDone(7)) in world.hear(R2, CopyToResponse(S, CopyToDone(7)))
 
 
@@ -202,14 +202,14 @@ def test_one_that_may_understand_it_is_waited_for(ask: Asking, lost: bool, monke
 
     async def scenario(instance: RunningInstance) -> None:
         if lost:
-            described(instance, R2, UNDERSTOOD)
+            described(instance, R2, SUPPORTED_FEATURES)
         asking = await begun(ask, instance)
         await looked_at(instance)
         if lost:
             instance.lost(R2, 9, "it was killed")
         await clock.look(instance, 50)
         assert not asking.done()
-        described(instance, R2, UNDERSTOOD)
+        described(instance, R2, SUPPORTED_FEATURES)
         await clock.look(instance, 1000)
         assert not asking.done()
         instance.lost(R2, 9, "it was killed")
@@ -262,8 +262,8 @@ def test_a_subscribe_that_one_alone_tells_which_is_too_old_ends() -> None:
             await looked_at(instance)
             assert subscription.failure is None
 
-    play(scenario, r1=(), r2=UNDERSTOOD)
-    play(of_the_newer, r1=(), r2=UNDERSTOOD)
+    play(scenario, r1=(), r2=SUPPORTED_FEATURES)
+    play(of_the_newer, r1=(), r2=SUPPORTED_FEATURES)
 
 
 def test_who_asks_for_what_all_are_too_old_for_is_refused_at_once() -> None:
@@ -293,12 +293,12 @@ def test_a_dataflow_is_too_old_for_nobody_while_one_restarts(monkeypatch: pytest
         assert _too_old(instance, exports, clock.ms) == ""
         clock.ms += 1000 * int(SILENT_SECONDS)
         assert _too_old(instance, exports, clock.ms).startswith(TOO_OLD)
-        described(instance, R2, UNDERSTOOD)
+        described(instance, R2, SUPPORTED_FEATURES)
         assert _too_old(instance, exports, clock.ms) == ""
         instance.detach(R2)
         assert _too_old(instance, exports, clock.ms).startswith(TOO_OLD)
 
-    play(scenario, r1=(), r2=UNDERSTOOD)
+    play(scenario, r1=(), r2=SUPPORTED_FEATURES)
 
 
 def test_an_event_tells_what_fails_and_not_what_nobody_was_told_of() -> None:
@@ -329,4 +329,4 @@ def test_a_query_of_one_that_is_too_old_says_why() -> None:
         answer = await instance.answers.query(Dataflow("q", description, LAG), peek, R1)
         assert answer == PeekError(f"{TOO_OLD}: upgrade it, or ask another one")
 
-    play(scenario, r1=(), r2=UNDERSTOOD)
+    play(scenario, r1=(), r2=SUPPORTED_FEATURES)

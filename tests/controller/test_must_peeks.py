@@ -17,7 +17,7 @@ def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answe
     world.connect(R1, R2)
     for uuid in ("p", "q"):
         world.instance.peek(peek(uuid, 310))
-    own, of_all = PeekError("the disk is full"), PeekError("division by zero", everywhere=True)
+    own, of_all = PeekError("the disk is full"), PeekError("division by zero", is_deterministic=True)
 
     assert world.hear(R1, PeekResponse("p", own)) == []
     assert world.hear(R1, PeekResponse("p", own)) == []

@@ -35,7 +35,7 @@ from tidemark_protocol.messages.responses import (
 )
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexImport
 from tidemark_protocol.plan.lir import MapFilterProject
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
 OWNER, PLAIN = "ns/d", "ns/plain"
@@ -108,7 +108,7 @@ def test_who_understands_computes_it_beside_one_that_does_not() -> None:
     """It goes on, is compacted and takes over by the word of the former alone."""
     world = installed(plain())
     connect(world, R1)
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     assert sorted(told(world, R2)) == sorted(of(VIEW, "plain"))
     world.report(R2, at(450), VIEW)
     world.report(R1, at(450), GlobalId("plain"))
@@ -128,7 +128,7 @@ def test_who_was_upgraded_is_told_with_its_next_connection() -> None:
     world = installed()
     connect(world, R1)
     assert told(world, R1) == []
-    connect(world, R1, *UNDERSTOOD)
+    connect(world, R1, *SUPPORTED_FEATURES)
     assert told(world, R1) == of(VIEW)
     assert collection(world).lacking == []
     connect(world, R1)
@@ -147,7 +147,7 @@ def test_what_no_replica_understands_says_so() -> None:
     assert _nobody_knows(instance, exports).startswith("the image of replica r1 does not know refresh")
     assert hydrated_on(instance, R1) == (2, 1)
     assert lacking_on(instance, R1) == "its image does not know refresh, and computes nothing of d"
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     assert _too_old(running(world, R1, R2), exports, NOW) == _nobody_knows(running(world, R1, R2), exports) == ""
     assert hydrated_on(instance, R2) == (2, 0)
     assert lacking_on(instance, R2) == ""
@@ -157,7 +157,7 @@ def test_who_fails_fails_everywhere_though_others_are_not_told() -> None:
     """Who is not told of it cannot mend it; whom it is finished for needs nothing."""
     world = installed()
     connect(world, R1)
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     world.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
     assert _failure([collection(world)]) == "step failed: no room (on replica r2)"
 
@@ -210,7 +210,7 @@ def test_an_edit_that_is_not_understood_leaves_what_serves() -> None:
     world = World(upper=500)
     world.instance.create(Dataflow(OWNER, view(None), LAG, stays=True), TERM)
     connect(world, R1)
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     (export,) = REFRESHED.sink_exports
     coming = replace(REFRESHED, sink_exports=(replace(export, id=GlobalId("d/v2")),))
     beside = Succession({GlobalId("d/v2"): VIEW}, frozenset({GlobalId("d/v2")}))
@@ -252,7 +252,7 @@ def test_who_imports_an_index_of_it_is_left_out_too() -> None:
     assert told(world, R1) == []
     assert world.instance.peeks.asked_of(R1) == []
     assert not world.instance.dataflows.is_beginning(OWNER, R1)
-    connect(world, R2, *UNDERSTOOD)
+    connect(world, R2, *SUPPORTED_FEATURES)
     connect(world, R1)
     assert world.instance.peeks.asked_of(R1) == []
     assert world.instance.peeks.asked_of(R2) == [peek]
@@ -275,7 +275,7 @@ def test_a_new_image_takes_the_place_of_one_that_does_not_understand() -> None:
     served by the one would be by nobody."""
     world = installed()
     connect(world, OLD)
-    connect(world, NEW, *UNDERSTOOD)
+    connect(world, NEW, *SUPPORTED_FEATURES)
     world.report(NEW, at(450), VIEW)
     there = ReplicaState(None, None, None, online=True, first_greeted_ms=NOW)  # type: ignore[arg-type]
     both = running(world, OLD, NEW, r1_old=there, r1_new=there)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.system import System, wait_for
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
@@ -35,7 +35,7 @@ def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_fro
     replica beside it computes all."""
     system.dataflow("before", COUNT)
     system.wait_hydrated("before")
-    assert system.replica_says().understands == ()
+    assert system.replica_says().plan_features == ()
     (pid,) = system.replica_pids().values()
     connections = system.process_says(pid).epoch
 
@@ -58,7 +58,7 @@ def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_fro
     system.wait_condition("dataflow", "seldom", "Ready")
     system.wait_condition("computereplica", "r2", "Ready")
     newer = next(p for p in system.replica_pids().values() if p != pid)
-    assert system.process_says(newer).understands == UNDERSTOOD
+    assert system.process_says(newer).plan_features == SUPPORTED_FEATURES
     assert system.query("SELECT orders FROM seldom")["rows"]
     assert system.condition("dataflow", "seldom", "Ready")["status"] == "True"
     assert system.process_says(pid).epoch == connections

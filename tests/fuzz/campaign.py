@@ -37,7 +37,7 @@ from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, SubscribeSink
 from tidemark_protocol.plan.lir import MapFilterProject
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_protocol.wire import protobuf
@@ -94,7 +94,7 @@ _DESCRIPTION = description_to_proto(
         (DescribedDataflow((INDEX, VIEW), "digest", Time(9), Frontier.at(8)),),
         (DescribedCollection(INDEX, Frontier.at(9), Frontier.empty()),),
         (_GONE,),
-        (*UNDERSTOOD, "another"),
+        (*SUPPORTED_FEATURES, "another"),
     )
 )
 _SOURCE = pb.InspectSourceRequest(source=codec.encode(INGESTION.source))

@@ -83,7 +83,7 @@ class Questions:
     def is_told(self, name: ReplicaId, owner: str) -> bool:
         """Whether the image of a replica that is connected knows all that the Dataflow needs, and those it reads."""
         stored = self._world.stored[owner]
-        understood = stored.description.needs.issubset(self._world.replicas[name].understands)
+        understood = stored.description.required_features.issubset(self._world.replicas[name].understands)
         return understood and (stored.reads is None or self.is_told(name, stored.reads))
 
     def _nobody_is_left(self, question: Question) -> bool:

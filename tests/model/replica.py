@@ -34,7 +34,7 @@ from tidemark_protocol.messages.commands import (
 )
 from tidemark_protocol.messages.responses import Description, PeekRows, Response
 from tidemark_protocol.plan.dataflow import CopyToSink, MaterializedViewSink, ShardSink, SinkExport, SubscribeSink
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.command_loop.executors import ExecutorWatch
 from tidemark_replica.command_loop.loop import Worker
@@ -192,7 +192,7 @@ class SimReplica:
     """One incarnation of a replica: a SIGKILL makes another. Its gate, worker, state machine and outbox are real.
     `understands`: what its image does of plans."""
 
-    def __init__(self, shards: Shards, understands: tuple[str, ...] = UNDERSTOOD) -> None:
+    def __init__(self, shards: Shards, understands: tuple[str, ...] = SUPPORTED_FEATURES) -> None:
         self.shards, self.fuel, self.understands = shards, 0, understands
         self.drivers: dict[InstalledDataflow, Driver] = {}
         respond = self.respond = Responder(METRICS)
@@ -219,7 +219,7 @@ class SimReplica:
 
     def take(self, command: Command) -> None:
         self._initialized = self._initialized or isinstance(command, InitializationComplete)
-        if isinstance(command, CreateDataflow) and not command.dataflow.needs.issubset(self.understands):
+        if isinstance(command, CreateDataflow) and not command.dataflow.required_features.issubset(self.understands):
             raise Violation(f"it cannot read the plan of {command.dataflow.name}, and ends its connection")
         self._deliver(command)
 

@@ -17,7 +17,7 @@ from tests.model.replica import SimReplica
 from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
 from tests.model.world import REPLICAS, TABLES
 from tidemark_protocol.ids import ReplicaId
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 PARTS = 4
 KINDS = ("refreshed view", "index and refreshed view")
@@ -37,7 +37,7 @@ class Images(Model):
     def create_refreshed_over_an_index(self, data: st.DataObject, kind: str) -> None:
         self.world.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.world))))
 
-    @rule(name=replicas, understands=st.sampled_from([OLDER, UNDERSTOOD]), at_once=st.booleans())
+    @rule(name=replicas, understands=st.sampled_from([OLDER, SUPPORTED_FEATURES]), at_once=st.booleans())
     def another_image(self, name: ReplicaId, understands: tuple[str, ...], at_once: bool) -> None:
         """Its process is another one, with nothing; up to date, or rolled back."""
         self.world.cut(name)
@@ -45,7 +45,7 @@ class Images(Model):
         if at_once:
             self.world.connect(name)
 
-    @rule(understands=st.sampled_from([OLDER, UNDERSTOOD]))
+    @rule(understands=st.sampled_from([OLDER, SUPPORTED_FEATURES]))
     def all_other_images(self, understands: tuple[str, ...]) -> None:
         for name in REPLICAS:
             self.another_image(name, understands, at_once=True)
@@ -74,8 +74,8 @@ class Images(Model):
             mine = {o: self.world.complete(o) for o in self.world.stored if self.world.questions.is_told(name, o)}
             assert {o: processed.get(o) for o in mine} == mine, f"{name} has done all that it understands"
         for name in REPLICAS:
-            if self.world.replicas[name].understands != UNDERSTOOD:
-                self.another_image(name, UNDERSTOOD, at_once=True)
+            if self.world.replicas[name].understands != SUPPORTED_FEATURES:
+                self.another_image(name, SUPPORTED_FEATURES, at_once=True)
         super().teardown()
 
 

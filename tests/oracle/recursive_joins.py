@@ -6,8 +6,8 @@ from collections import Counter
 
 from tests.oracle.recursive_plans import EDGES, Recursion, Rows, X, binds, distinct, fixpoint, recursion, union
 from tidemark_planner.lir.joins.delta import delta_join
-from tidemark_planner.lir.joins.inputs import Problem
-from tidemark_planner.lir.mfp import Fused
+from tidemark_planner.lir.joins.inputs import JoinProblem
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_protocol.types import BOOLEAN
@@ -18,7 +18,7 @@ def two_steps() -> Plan:
     row = refs(X.schema * 3)
     equal = (call("=", (row[1], row[2]), BOOLEAN), call("=", (row[3], row[4]), BOOLEAN))
     ascend = call("<", (row[0], row[5]), BOOLEAN)
-    made = delta_join(Problem((X, EDGES, EDGES), ((),) * 3, equal, Fused((ascend,), (row[0], row[5]))))
+    made = delta_join(JoinProblem((X, EDGES, EDGES), ((),) * 3, equal, FilterProject((ascend,), (row[0], row[5]))))
     assert made is not None
     return made
 

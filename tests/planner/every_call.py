@@ -129,9 +129,10 @@ def calls_of(function: str) -> Iterator[Call]:
     if function == "raise_error":
         yield from (call(function, (Literal(code, STRING),), BOOLEAN) for code in sorted(RAISED))
         return
-    most = entry.least if function in _OF_ANYTHING else min(entry.most or entry.least + 1, max(entry.least, 4))
-    longer = (p for p in _MIXED if entry.most is None and len(p) > most and function not in _OF_ANYTHING)
-    for each in (*(_arguments(count) for count in range(entry.least, most + 1)), longer):
+    least, most = entry.min_arguments, entry.max_arguments or entry.min_arguments + 1
+    most = least if function in _OF_ANYTHING else min(most, max(least, 4))
+    longer = (p for p in _MIXED if entry.max_arguments is None and len(p) > most and function not in _OF_ANYTHING)
+    for each in (*(_arguments(count) for count in range(least, most + 1)), longer):
         for arguments in each:
             if all(map(is_constant, arguments)):
                 continue

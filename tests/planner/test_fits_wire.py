@@ -18,7 +18,7 @@ from tidemark_protocol.plan.lir import Constant, Negate, Plan
 
 
 def test_what_is_nested_as_deep_as_may_be_can_be_stored() -> None:
-    """It was planned and could not be stored: tried again for ever, and the status never said why."""
+    """It was planned and could not be stored: tried_operation again for ever, and the status never said why."""
     description = dataflow("d", 300)
     plan: Plan = Constant((), ROW)
     deepest = 0

@@ -15,7 +15,7 @@ from tests.evaluator.edges import EDGES
 from tests.planner.every_call import ROW, calls_of
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.expressions.round_trip import check_round_trip
-from tidemark_planner.rules.scalar import null_where
+from tidemark_planner.rules.scalar import is_null_where
 from tidemark_protocol.functions.registry import FUNCTIONS, is_fallible
 from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.ids import GlobalId
@@ -25,7 +25,7 @@ from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 pytestmark = pytest.mark.spark
 
 ROWS = 250
-# What stands inside functions of functions only is tried there.
+# What stands inside functions of functions only is tried_operation there.
 EVERY = [name for name in FUNCTIONS if name not in ("lambda", "variable")]
 
 
@@ -58,7 +58,7 @@ def test_agree_text_and_tree_for_every_combination_of_types(catalyst: Catalyst, 
     try:
         check_round_trip(catalyst, [plan])
     finally:
-        catalyst.forget()
+        catalyst.drop_relations()
 
 
 def test_must_never_raise_what_is_said_never_to_fail(rows: DataFrame) -> None:
@@ -91,7 +91,7 @@ def _said_to_be_null(function: str) -> Iterator[tuple[Call, int]]:
         for place, argument in enumerate(call.arguments):
             if not isinstance(argument, ColumnRef) or call.arguments.count(argument) > 1:
                 continue
-            if null_where(call, frozenset({argument.index})):
+            if is_null_where(call, frozenset({argument.index})):
                 found[len(call.arguments), place] += 1
                 if found[len(call.arguments), place] <= 2:
                     yield call, argument.index

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.catalyst.lru import Remembered
+from tidemark_planner.catalyst.lru import LruSet
 from tidemark_planner.errors import Refusal
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_protocol.ids import GlobalId
@@ -27,7 +27,7 @@ def analysed(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     analyse = catalyst.analyse
     monkeypatch.setattr(catalyst, "analyse", lambda sql: (texts.append(sql), analyse(sql))[1])
-    monkeypatch.setattr(catalyst, "proved", Remembered(100))
+    monkeypatch.setattr(catalyst, "proved", LruSet(100))
     return texts
 
 
@@ -39,7 +39,7 @@ def test_an_expression_is_proved_once_wherever_its_columns_stand(catalyst: Catal
     counts = []
     for one in (first, moved, wider):
         check_round_trip(catalyst, [one])
-        catalyst.forget()
+        catalyst.drop_relations()
         counts.append(len(analysed))
 
     assert counts == [1, 1, 2]
@@ -51,14 +51,14 @@ def test_what_was_refused_is_refused_again(catalyst: Catalyst, analysed: list[st
     for _ in range(2):
         with pytest.raises(Refusal):
             check_round_trip(catalyst, [wrong])
-        catalyst.forget()
+        catalyst.drop_relations()
 
     assert len(analysed) == 2
 
 
 def test_the_oldest_is_forgotten_first() -> None:
     """Unless it was used since."""
-    seen = Remembered(2)
+    seen = LruSet(2)
     seen.add(["a", "b"])
     assert seen.has("a")
     seen.add(["c"])

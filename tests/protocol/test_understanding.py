@@ -12,7 +12,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.codec import _choices, _fields
 from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedViewSink
-from tidemark_protocol.plan.plan_features import UNDERSTOOD, WORDS, needed
+from tidemark_protocol.plan.plan_features import FEATURES, SUPPORTED_FEATURES, required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import SqlType
 from tidemark_protocol.vocabulary import wire_name_of
@@ -80,29 +80,29 @@ def test_what_the_first_replicas_did_not_understand_has_a_word() -> None:
     for line in FIRST.strip().splitlines():
         name, _, fields = line.partition(":")
         first |= {name, *(f"{name}.{field}" for field in fields.split())}
-    assert _members(DataflowDescription) - first == set(WORDS), "what is new has a line in understanding.WORDS"
+    assert _members(DataflowDescription) - first == set(FEATURES), "what is new has a line in understanding.FEATURES"
 
 
 def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
     """A field that holds its default is not written, so everybody reads the plan."""
     plain = dataflow("d", 300)
-    assert plain.needs == frozenset()
-    assert replace(plain, until=Time(400)).needs == frozenset()
+    assert plain.required_features == frozenset()
+    assert replace(plain, until=Time(400)).required_features == frozenset()
 
     (export,) = plain.sink_exports
     assert isinstance(export.sink, MaterializedViewSink)
     refreshed = replace(export, sink=replace(export.sink, refresh=RefreshSchedule(every_ms=1000)))
-    assert replace(plain, sink_exports=(export, refreshed)).needs == {"refresh"}
-    assert needed((plain, refreshed)) == {"refresh"}
-    assert "refresh" in UNDERSTOOD
+    assert replace(plain, sink_exports=(export, refreshed)).required_features == {"refresh"}
+    assert required_features((plain, refreshed)) == {"refresh"}
+    assert "refresh" in SUPPORTED_FEATURES
 
 
 def test_what_a_replica_understands_is_told_as_it_is_described() -> None:
     """An older one tells nothing, and words that nobody here knows arrive as well."""
-    for words in ((), UNDERSTOOD, ("refresh", "of tomorrow")):
+    for words in ((), SUPPORTED_FEATURES, ("refresh", "of tomorrow")):
         told = Description("incarnation", None, 0, (), (), (), words)
         assert description_from_proto(description_to_proto(told)) == told
-    assert Description("incarnation", None, 0, (), (), ()).understands == ()
+    assert Description("incarnation", None, 0, (), (), ()).plan_features == ()
 
 
 def _members(root: Any) -> set[str]:
@@ -119,6 +119,6 @@ def _members(root: Any) -> set[str]:
             found.add(name)
             fields = _fields(choice)
             found |= {f"{name}.{field}" for field in fields}
-            if name not in WORDS:
-                todo += [hint for field, (_, hint) in fields.items() if f"{name}.{field}" not in WORDS]
+            if name not in FEATURES:
+                todo += [hint for field, (_, hint) in fields.items() if f"{name}.{field}" not in FEATURES]
     return found

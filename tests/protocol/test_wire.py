@@ -52,7 +52,7 @@ RESPONSES: list[r.Response] = [
     r.Frontiers(ID, Frontier.at(0), None, Frontier.empty()),
     r.PeekResponse("peek-1", r.PeekRows(b"ipc", 3)),
     r.PeekResponse("peek-1", r.PeekStashed(3, 1 << 40)),
-    r.PeekResponse("peek-1", r.PeekError("division by zero", everywhere=True)),
+    r.PeekResponse("peek-1", r.PeekError("division by zero", is_deterministic=True)),
     r.PeekResponse("peek-1", r.PeekError("disk full")),
     r.PeekResponse("peek-1", r.PeekCanceled()),
     r.SubscribeResponse(ID, r.SubscribeBatch(Frontier.at(0), Frontier.at(5), b"ipc")),

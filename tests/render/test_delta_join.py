@@ -11,9 +11,9 @@ from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.tables import TU, T, U
 from tests.oracle.world import world
 from tidemark_planner.lir.joins.delta import delta_join
-from tidemark_planner.lir.joins.inputs import Problem
+from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.joins.linear import linear_join
-from tidemark_planner.lir.mfp import Fused
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
@@ -29,7 +29,7 @@ def both(inputs: list[Plan], conditions: list[tuple[int, str, int]], shown: list
     """The linear and the delta plan of the inputs where column `left` `=` or `<=>` column `right` of all columns."""
     row = refs(tuple(c for i in inputs for c in i.schema))
     equal = tuple(call(operator, (row[left], row[right]), BOOLEAN) for left, operator, right in conditions)
-    asked = Problem(tuple(inputs), ((),) * len(inputs), equal, Fused(more, tuple(row[c] for c in shown)))
+    asked = JoinProblem(tuple(inputs), ((),) * len(inputs), equal, FilterProject(more, tuple(row[c] for c in shown)))
     delta = delta_join(asked)
     assert delta is not None
     return [linear_join(asked), delta]

@@ -19,8 +19,8 @@ from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tests.render.test_index_imports import IMPORTED, INDEXED, importing
 from tests.waiting import BOUND
 from tidemark_planner.lir.joins.delta import delta_join
-from tidemark_planner.lir.joins.inputs import Problem
-from tidemark_planner.lir.mfp import Fused
+from tidemark_planner.lir.joins.inputs import JoinProblem
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.lir import Plan, refs
@@ -42,7 +42,7 @@ def three_ways(indexed: Plan) -> Plan:
     row = refs(tuple(c for i in inputs for c in i.schema))
     equal = (call("=", (row[0], row[3]), BOOLEAN), call("=", (row[3], row[5]), BOOLEAN))
     keys = (((0,),), (), ((0,),))
-    made = delta_join(Problem(inputs, keys, equal, Fused((), (row[1], row[4], row[7]))))
+    made = delta_join(JoinProblem(inputs, keys, equal, FilterProject((), (row[1], row[4], row[7]))))
     assert made is not None
     return made
 

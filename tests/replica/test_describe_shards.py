@@ -20,7 +20,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_protocol.types import BIGINT, Column, SqlType
 from tidemark_protocol.wire.describe import description_from_proto, description_to_proto
 from tidemark_replica.command_loop import describe
@@ -57,7 +57,7 @@ def test_must_say_what_it_understands_of_plans() -> None:
     """All of it: who does not say so is not told of what needs it."""
     mailbox = cast(Mailbox, SimpleNamespace(call=lambda asked: asked()))
     describer = Describer(mailbox, ShardHandles(), lambda: None, lambda: (0, (), ()))
-    assert describer(cast(Any, pb.DescribeRequest())).understands == UNDERSTOOD
+    assert describer(cast(Any, pb.DescribeRequest())).plan_features == SUPPORTED_FEATURES
 
 
 def test_frontiers_alone_are_told_where_nothing_else_is_asked_for(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_must_say_of_an_error_whether_any_replica_would_give_it(error: Exception
     assert scene.said[0] == PeekResponse("p", PeekError(str(error), everywhere))
     assert isinstance(scene.said[1], PeekResponse)
     assert isinstance(scene.said[1].result, PeekError)
-    assert not scene.said[1].result.everywhere
+    assert not scene.said[1].result.is_deterministic
 
 
 def test_a_peek_that_was_readable_stays_so_while_it_waits() -> None:

@@ -14,7 +14,7 @@ from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 from tidemark_operator.resources.manifest.replica import ComputeReplica
-from tidemark_protocol.forbidden_source_folders import OWN_FOLDERS
+from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
 from tidemark_protocol.messages.replica_settings import LogLevel
@@ -182,7 +182,10 @@ def test_files_are_read_from_anywhere_else(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "below", "said"),
     [
-        *((f"{folder}/a", "b", f"spec.files.path: '{folder}/a' is in {folder}, whose files") for folder in OWN_FOLDERS),
+        *(
+            (f"{folder}/a", "b", f"spec.files.path: '{folder}/a' is in {folder}, whose files")
+            for folder in FORBIDDEN_FOLDERS
+        ),
         ("/etc", "b", "spec.files.path: '/etc' is in /etc"),
         ("//etc//x", "b", "spec.files.path: '//etc//x' is in /etc"),
         ("file:///%65tc/x/", "b", "spec.files.path: '/etc/x' is in /etc"),

@@ -66,4 +66,4 @@ def _may_come(instance: RunningInstance, lacks: Lacking, now_ms: int) -> bool:
 
 
 def _may_understand(state: ReplicaState, lacks: Lacking) -> bool:
-    return state.description is None or lacks.words.issubset(state.description.understands)
+    return state.description is None or lacks.words.issubset(state.description.plan_features)

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_planner.catalyst.json_tree import Node, parse_tree
-from tidemark_planner.catalyst.lru import Remembered
+from tidemark_planner.catalyst.lru import LruSet
 from tidemark_planner.catalyst.spark_errors import diagnose
 from tidemark_planner.catalyst.spark_types import as_text, spark_field, type_of
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse
@@ -62,9 +62,9 @@ _DECORRELATION = (
     "optimizer.RewriteCorrelatedScalarSubquery",
     "optimizer.RewriteLateralSubquery",
 )
-_MOST_PASSES = 20
-_MOST_FRAMES = 256
-_MOST_PROVED = 16_384
+_MAX_PASSES = 20
+_MAX_FRAMES = 256
+_MAX_PROVED = 16_384
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
 
@@ -74,7 +74,7 @@ def _jvm_in(scratch: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Analysed:
+class AnalysedQuery:
     """The tree, those of the subqueries left in its expressions (by id), and the plans that they were read from."""
 
     tree: Node
@@ -100,8 +100,8 @@ class Catalyst:
         self._decorrelate = sql.catalyst.optimizer.DecorrelateInnerQuery
         self._data_type, self._sessions = sql.types.DataType, sql.classic.SparkSession
         self._leaves: set[str] = set()
-        self._frames = lru_cache(_MOST_FRAMES)(self._frame)
-        self.proved = Remembered(_MOST_PROVED)
+        self._frames = lru_cache(_MAX_FRAMES)(self._frame)
+        self.proven_expressions = LruSet(_MAX_PROVED)
 
     @staticmethod
     def start(scratch: Path | None = None) -> Catalyst:
@@ -136,12 +136,12 @@ class Catalyst:
         return tuple(Column(f["name"], type_of(f["type"]), f["nullable"]) for f in schema["fields"])
 
     def declare(self, name: str, columns: Sequence[Column]) -> None:
-        """Make `name` a relation of these columns until `forget`."""
+        """Make `name` a relation of these columns until `drop_relations`."""
         frame = self._frames(name, tuple(columns))
         self._guarded(lambda: frame.createOrReplaceTempView(quoted(name)))
         self._leaves.add(name)
 
-    def forget(self) -> None:
+    def drop_relations(self) -> None:
         """Drop all declared relations."""
         catalogue = self._state.catalog()
         while self._leaves:
@@ -153,7 +153,7 @@ class Catalyst:
         rows = self._spark.sparkContext._jsc.emptyRDD()
         return self._guarded(lambda: self._session.createDataFrame(rows, self._data_type.fromJson(schema)))
 
-    def analyse(self, sql: str) -> Analysed:
+    def analyse(self, sql: str) -> AnalysedQuery:
         """The analysed plan, after the rules; raises Refusal where the text does not resolve or type."""
         # Literals print in the zone of the thread's active session.
         self._sessions.setActiveSession(self._session)
@@ -162,7 +162,7 @@ class Catalyst:
         for number, subquery in self._guarded(lambda: list(self._subqueries(plan))):
             plans.append(subquery)
             trees[number] = parse_tree(json.loads(subquery.toJSON()))
-        return Analysed(parse_tree(json.loads(plan.toJSON())), trees, tuple(plans))
+        return AnalysedQuery(parse_tree(json.loads(plan.toJSON())), trees, tuple(plans))
 
     def _named(self, rules: Sequence[str]) -> list[Any]:
         catalyst = self._jvm.org.apache.spark.sql.catalyst
@@ -170,7 +170,7 @@ class Catalyst:
 
     def _rewritten(self, plan: Any) -> Any:
         """The plan after the rules, until they change nothing."""
-        for _ in range(_MOST_PASSES):
+        for _ in range(_MAX_PASSES):
             before = plan
             for rule in self._rules:
                 plan = rule.apply(plan)
@@ -223,7 +223,9 @@ class Catalyst:
             return plan
         return self._decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
 
-    def inline_rows(self, analysed: Analysed, first_attribute: int, types: Sequence[SqlType]) -> list[tuple[Any, ...]]:
+    def inline_rows(
+        self, analysed: AnalysedQuery, first_attribute: int, types: Sequence[SqlType]
+    ) -> list[tuple[Any, ...]]:
         """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text, binary
         in hex; arrays and structs as lists of such texts."""
         leaf = self._inline_table(analysed.plans, first_attribute)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 
 
-class Remembered:
+class LruSet:
     """Up to `most` values."""
 
     def __init__(self, most: int) -> None:

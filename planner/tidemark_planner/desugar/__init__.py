@@ -8,23 +8,23 @@ for reading a source again costs nothing.
 
 from __future__ import annotations
 
-from tidemark_planner.desugar.match import expand_match
-from tidemark_planner.desugar.sharing import Names, shared
+from tidemark_planner.desugar.match import desugar_match
+from tidemark_planner.desugar.sharing import NameSupply, bind_once
 from tidemark_planner.hir.nodes import Hir, Intersection, Match, Negate, Threshold, Union, inputs_of, with_inputs
 
 
 def expand(node: Hir) -> Hir:
     """The same rows without Match and Intersection."""
-    return _expand(node, Names())
+    return _expand(node, NameSupply())
 
 
-def _expand(node: Hir, names: Names) -> Hir:
+def _expand(node: Hir, names: NameSupply) -> Hir:
     node = with_inputs(node, tuple(_expand(i, names) for i in inputs_of(node)))
     if isinstance(node, Match):
-        return expand_match(node, names)
+        return desugar_match(node, names)
     if isinstance(node, Intersection):
         right = node.right
-        return shared(node.left, names, lambda left: _intersection(left, right))
+        return bind_once(node.left, names, lambda left: _intersection(left, right))
     return node
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.desugar.sharing import Names, shared
+from tidemark_planner.desugar.sharing import NameSupply, bind_once
 from tidemark_planner.hir.nodes import (
     Aggregate,
     Filter,
@@ -36,7 +36,7 @@ from tidemark_planner.hir.nodes import (
     project,
 )
 from tidemark_planner.rules.conditions import FALSE, TRUE, KeyPart, condition_of
-from tidemark_planner.rules.semi import keys_of
+from tidemark_planner.rules.semi import distinct_keys
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, columns_of, is_nullable, map_columns
 from tidemark_protocol.plan.lir import Aggregate as AggregateCall
@@ -48,34 +48,34 @@ _COUNT = ColumnType(BIGINT, False)
 _ZERO, _ONE = Literal("0", BIGINT), Literal("1", BIGINT)
 
 
-def expand_match(node: Match, names: Names) -> Hir:
+def desugar_match(node: Match, names: NameSupply) -> Hir:
     """The same rows without the Match; its inputs have been expanded."""
     condition = condition_of(node.predicates, len(node.left.schema))
     if not condition.residual and node.kind is MatchKind.SEMI:
         return _by_key(node.kind, node.left, node.right, condition.key, names)
     if not condition.residual:
-        return shared(node.left, names, lambda left: _by_key(node.kind, left, node.right, condition.key, names))
+        return bind_once(node.left, names, lambda left: _by_key(node.kind, left, node.right, condition.key, names))
     if node.kind is MatchKind.FULL:
         return _full_by_rows(node, names)
-    return shared(node.left, names, lambda left: _by_rows(node.kind, left, node.right, node.predicates, names))
+    return bind_once(node.left, names, lambda left: _by_rows(node.kind, left, node.right, node.predicates, names))
 
 
-def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
+def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
     """The Match of inputs that may be read often; `right` is read once or shared here."""
     nulls = [call("is_null", (p.right,), BOOLEAN) for p in key if not p.null_safe and is_nullable(p.right)]
     there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
     if kind is MatchKind.SEMI:
-        return _joined(left, keys_of(there, key), key, (), null_safe=False)
+        return _joined(left, distinct_keys(there, key), key, (), null_safe=False)
     if kind in (MatchKind.ANTI, MatchKind.MARK):
         return _decided(kind, left, there, key, ())
     if kind is not MatchKind.FULL:
-        return shared(there, names, lambda rows: _decided(kind, left, rows, key, columns(rows)))
+        return bind_once(there, names, lambda rows: _decided(kind, left, rows, key, columns(rows)))
     if not nulls:
-        return shared(right, names, lambda rows: _full(left, rows, key, names))
-    return shared(right, names, lambda rows: _full_with_nulls(left, rows, key, nulls, names))
+        return bind_once(right, names, lambda rows: _full(left, rows, key, names))
+    return bind_once(right, names, lambda rows: _full_with_nulls(left, rows, key, nulls, names))
 
 
-def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExpr, ...], names: Names) -> Hir:
+def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExpr, ...], names: NameSupply) -> Hir:
     """The Match by those left columns that the condition reads, from the pairs that meet it."""
     width = len(left.schema)
     read = sorted({c for p in predicates for c in columns_of(p) if c < width})
@@ -90,13 +90,13 @@ def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExp
     key = tuple(KeyPart(row[c], ref, null_safe=True) for c, ref in zip(read, columns(pairs), strict=False))
     if kind not in _BESIDE_RIGHT:
         return _by_key(kind, left, pairs, key, names)
-    return shared(pairs, names, lambda rows: _decided(kind, left, rows, key, columns(rows)[len(read) :]))
+    return bind_once(pairs, names, lambda rows: _decided(kind, left, rows, key, columns(rows)[len(read) :]))
 
 
 _BESIDE_RIGHT = (MatchKind.LEFT, MatchKind.SINGLE)
 
 
-def _full_by_rows(node: Match, names: Names) -> Hir:
+def _full_by_rows(node: Match, names: NameSupply) -> Hir:
     """A left join, and the right rows that match nothing beside NULLs."""
     width, other = len(node.left.schema), len(node.right.schema)
     turned = tuple(map_columns(p, lambda c: c + other if c < width else c - width) for p in node.predicates)
@@ -106,7 +106,7 @@ def _full_by_rows(node: Match, names: Names) -> Hir:
         alone = _by_rows(MatchKind.ANTI, right, left, turned, names)
         return Union((outer, Project(alone, _nulls(left.schema) + columns(alone))))
 
-    return shared(node.left, names, lambda left: shared(node.right, names, lambda right: both(left, right)))
+    return bind_once(node.left, names, lambda left: bind_once(node.right, names, lambda right: both(left, right)))
 
 
 def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], beside: Sequence[ScalarExpr]) -> Hir:
@@ -132,7 +132,7 @@ def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], b
     return _joined(left, rows, key, _after(key, rows))
 
 
-def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
+def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
     """A full join of inputs in which NULL matches NULL in every part of the key."""
 
     def joined(table: Hir) -> Hir:
@@ -145,7 +145,7 @@ def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: Names) -> Hir:
         both = _joined(lefts, rights, tuple(KeyPart(a, b) for a, b in pairs), _after(key, rights))
         return Project(both, columns(both)[len(key) :])
 
-    return shared(_key_table(left, right, key, with_left=True), names, joined)
+    return bind_once(_key_table(left, right, key, with_left=True), names, joined)
 
 
 def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
@@ -154,7 +154,7 @@ def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tupl
     return (nobody,) if key else (nobody, call(">", (own, _ZERO), BOOLEAN))
 
 
-def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: Names) -> Hir:
+def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: NameSupply) -> Hir:
     """The full join, and the right rows that match nothing because their key is NULL."""
     there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
     outside = Filter(right, (nulls[0] if len(nulls) == 1 else call("or", tuple(nulls), BOOLEAN),))

@@ -11,7 +11,7 @@ from tidemark_protocol.functions.registry import is_fallible, reads_clock
 from tidemark_protocol.ids import LocalId
 
 
-class Names:
+class NameSupply:
     """Names that are new within one object."""
 
     def __init__(self) -> None:
@@ -21,18 +21,18 @@ class Names:
         return LocalId(f"shared{next(self._numbers)}")
 
 
-def shared(value: Hir, names: Names, body: Callable[[Hir], Hir]) -> Hir:
+def bind_once(value: Hir, names: NameSupply, body: Callable[[Hir], Hir]) -> Hir:
     """`body` over something that gives the rows of `value` and may be read often."""
-    if is_free(value):
+    if is_free_to_recompute(value):
         return body(value)
     local = Local(names.fresh(), value.schema, unique_keys(value))
     return Let(local.name, value, body(local))
 
 
-def is_free(node: Hir) -> bool:
+def is_free_to_recompute(node: Hir) -> bool:
     """Whether computing it twice keeps no state twice (the clock's filters do) and evaluates nothing that can fail."""
     if not isinstance(node, Scan | Values | Local | Filter | Project | Union):
         return False
     if any(is_fallible(e) or reads_clock(e) for e in expressions_of(node)):
         return False
-    return all(map(is_free, inputs_of(node)))
+    return all(map(is_free_to_recompute, inputs_of(node)))

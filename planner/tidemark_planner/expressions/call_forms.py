@@ -13,14 +13,14 @@ from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions import fold
 from tidemark_planner.expressions.call_classes import CLASSES
 from tidemark_planner.expressions.casting import cast_to
-from tidemark_planner.expressions.nested import alike
-from tidemark_planner.sql.try_functions import TRIED
+from tidemark_planner.expressions.nested import with_first_type
+from tidemark_planner.sql.try_functions import TRY_VARIANTS
 from tidemark_protocol import decimals
 from tidemark_protocol.functions import call_types
 from tidemark_protocol.functions.call_types import describe
 from tidemark_protocol.functions.intervals import PARTS, WHOLE
 from tidemark_protocol.functions.registry import call, entry
-from tidemark_protocol.functions.text import MOST_CHARACTERS, MOST_TIMES
+from tidemark_protocol.functions.text import MAX_CHARACTERS, MAX_REPEATS
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT
 
@@ -29,12 +29,12 @@ ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Rema
 
 _HINTS = {
     **dict.fromkeys(
-        ("lpad", "rpad"), f": the length is a literal of at most {MOST_CHARACTERS}, and the text is not padded"
+        ("lpad", "rpad"), f": the length is a literal of at most {MAX_CHARACTERS}, and the text is not padded"
     ),
     **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), ": the zone is a literal, such as 'Europe/Berlin'"),
     "next_day": ": the day is a name, such as 'Monday'",
     **dict.fromkeys(("trunc", "date_trunc"), ": the unit is a literal name, such as 'MONTH'"),
-    "repeat": f": the number is a literal of at most {MOST_TIMES}, and the text is not repeated itself",
+    "repeat": f": the number is a literal of at most {MAX_REPEATS}, and the text is not repeated itself",
     **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
 }
 
@@ -43,18 +43,18 @@ def plain_call(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     """A call of call_classes.py; refused where the allow-list takes no such arguments."""
     function, result = CLASSES[kind]
     if result == BOOLEAN:
-        arguments = alike(arguments)
+        arguments = with_first_type(arguments)
     made = call(function, arguments, arguments[0].type if result is None else result)
     if not entry(function).accepts(made):
         refuse("TYPE", f"there is no {describe(made)}{_HINTS.get(function, '')}", word=function)
     return made
 
 
-def tried_call(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+def try_variant(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     """The variant that gives NULL where the operation raises; what cannot raise needs none."""
     if not isinstance(made, Call) or made.arguments != arguments or not entry(made.function).errors(made):
         return made
-    return call(TRIED[made.function], arguments, made.type)
+    return call(TRY_VARIANTS[made.function], arguments, made.type)
 
 
 def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -72,7 +72,7 @@ def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call("negate", arguments, of.type) if folded is None else folded
 
 
-def chosen(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+def conditional(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call(function, arguments, arguments[1].type)
 
 

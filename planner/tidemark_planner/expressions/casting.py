@@ -25,7 +25,7 @@ def cast_to(of: ScalarExpr, target: SqlType) -> ScalarExpr:
     return call("cast", (of,), target)
 
 
-def interval_to(of: ScalarExpr, described: object, target: SqlType) -> ScalarExpr:
+def truncate_interval(of: ScalarExpr, described: object, target: SqlType) -> ScalarExpr:
     """An interval as one of the types that Spark has for intervals: of its last field (`interval day`) it has whole
     ones. All of them are one type here; only what is cut off shows."""
     unit = str(described).rpartition(" ")[2].upper()

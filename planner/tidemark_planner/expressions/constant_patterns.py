@@ -20,7 +20,7 @@ from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.types import STRING
 
 
-def check_patterns(catalyst: Catalyst, exprs: Iterable[ScalarExpr]) -> None:
+def check_constant_patterns(catalyst: Catalyst, exprs: Iterable[ScalarExpr]) -> None:
     """Raise Refusal for the first one."""
     calls = dict.fromkeys(n for expr in exprs for n in walk(expr) if isinstance(n, Call) and n.function in _CHECKS)
     for call in calls:

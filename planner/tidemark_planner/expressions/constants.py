@@ -15,13 +15,13 @@ from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.plan.literals import is_valid
 
 
-def constant(expr: ScalarExpr) -> Literal | None:
+def fold_constant(expr: ScalarExpr) -> Literal | None:
     """The literal that the expression is; None where it is none, or of a kind that is not folded."""
     if isinstance(expr, Literal):
         return expr
     if not isinstance(expr, Call):
         return None
-    arguments = [constant(a) for a in expr.arguments]
+    arguments = [fold_constant(a) for a in expr.arguments]
     known = [a for a in arguments if a is not None and a.value is not None]
     if len(known) < len(arguments):
         return None

@@ -15,14 +15,21 @@ from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_planner.expressions.call_classes import CLASSES
-from tidemark_planner.expressions.call_forms import ARITHMETIC, BY_ARGUMENTS, arithmetic, chosen, plain_call, tried_call
-from tidemark_planner.expressions.casting import cast_to, interval_to
+from tidemark_planner.expressions.call_forms import (
+    ARITHMETIC,
+    BY_ARGUMENTS,
+    arithmetic,
+    conditional,
+    plain_call,
+    try_variant,
+)
+from tidemark_planner.expressions.casting import cast_to, truncate_interval
 from tidemark_planner.expressions.java_method_calls import lower_method
-from tidemark_planner.expressions.lambdas import function_of, lower_higher, parameters
+from tidemark_planner.expressions.lambdas import lambda_call, lower_higher_order, parameters
 from tidemark_planner.expressions.literals import literal_of
 from tidemark_planner.expressions.nested import empty_array, lower_nested
-from tidemark_planner.sql.like_patterns import escaped, with_backslash
-from tidemark_planner.sql.try_functions import tried, tried_aggregate
+from tidemark_planner.sql.like_patterns import marked_pattern, with_backslash
+from tidemark_planner.sql.try_functions import tried_aggregate, tried_operation
 from tidemark_protocol.check.scalar import MAX_EXPR_NODES
 from tidemark_protocol.functions.registry import call, entry
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
@@ -51,7 +58,7 @@ class _Lowering:
         special = _SPECIAL.get(kind)
         if special is not None:
             return special(self, node)
-        for family in (lower_nested, lower_method, lower_higher):
+        for family in (lower_nested, lower_method, lower_higher_order):
             if (found := family(node, self.lower)) is not None:
                 return found
         arguments = tuple(self.lower(child) for child in node.children)
@@ -74,7 +81,7 @@ class _Lowering:
         """A LambdaFunction: its body, and its parameters behind it."""
         own = parameters(node, len(self._variables))
         body = _Lowering(self._columns, self._common, {**self._variables, **own}).lower(node.children[0])
-        return function_of(body, tuple(own.values()))
+        return lambda_call(body, tuple(own.values()))
 
     def variable(self, node: Node) -> ScalarExpr:
         return self._variables[node.expr_id]
@@ -110,7 +117,7 @@ class _Lowering:
             return self.raised(source, target)
         of = self.lower(source)
         if of.type == target and target.name in INTERVAL_TYPES:
-            return interval_to(of, node.fields["dataType"], target)
+            return truncate_interval(of, node.fields["dataType"], target)
         return cast_to(of, target)
 
     def raised(self, node: Node, target: SqlType) -> ScalarExpr:
@@ -125,7 +132,7 @@ class _Lowering:
         of, pattern = node.children
         folds = pattern.kind == "Lower" and pattern.children[0].kind == "If"
         marked = pattern.children[0] if folds else pattern
-        found = escaped(marked) if marked.kind == "If" else None
+        found = marked_pattern(marked) if marked.kind == "If" else None
         if found is None:
             return plain_call("Like", (self.lower(of), self.lower(pattern)))
         written = with_backslash(self.lower(found[1]), found[0], folds)
@@ -134,20 +141,20 @@ class _Lowering:
     def choice(self, node: Node) -> ScalarExpr:
         if tried_aggregate(node) is not None:
             unsupported("try_sum and try_avg in a window, or of other than numbers")
-        operation = tried(node)
+        operation = tried_operation(node)
         if operation is None:
-            return chosen("if", tuple(self.lower(c) for c in node.children))
+            return conditional("if", tuple(self.lower(c) for c in node.children))
         if operation.kind == "Cast" and operation.children[0].kind.startswith("TimestampAdd"):
             return self.never_raising(operation.children[0])  # Spark's sum of a time and an interval is a cast
         if operation.kind == "Cast":
-            return tried_call(self.cast(operation), (self.lower(operation.children[0]),))
+            return try_variant(self.cast(operation), (self.lower(operation.children[0]),))
         if operation.kind not in ARITHMETIC:
             return self.never_raising(operation)
         arguments = tuple(self.lower(c) for c in operation.children)
-        return tried_call(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
+        return try_variant(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
 
     def never_raising(self, node: Node) -> ScalarExpr:
-        """What is tried though it cannot fail: days added to a date."""
+        """What is tried_operation though it cannot fail: days added to a date."""
         made = self.lower(node)
         if not isinstance(made, Call) or entry(made.function).errors(made) or made.function == "if":
             unsupported("a try_ function of other than numbers")
@@ -168,9 +175,9 @@ class _Lowering:
         return call(function, tuple(arguments), BOOLEAN)
 
     def case(self, node: Node) -> ScalarExpr:
-        return chosen("case", tuple(self.lower(c) for c in node.children))
+        return conditional("case", tuple(self.lower(c) for c in node.children))
 
-    def shared(self, node: Node) -> ScalarExpr:
+    def with_shared(self, node: Node) -> ScalarExpr:
         """With: its one definition is written out at each use (all functions are deterministic)."""
         body, *definitions = node.children
         if len(definitions) != 1:
@@ -181,7 +188,7 @@ class _Lowering:
             refuse("TOO_LARGE", f"an expression has more than {MAX_EXPR_NODES} parts once it is written out")
         return written
 
-    def shared_use(self, node: Node) -> ScalarExpr:
+    def shared_part(self, node: Node) -> ScalarExpr:
         if not self._common:
             refuse("FORBIDDEN_FUNCTION", "an expression refers to a shared part that is not there")
         return self._common[-1]
@@ -229,8 +236,8 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "CaseWhen": _Lowering.case,
     "If": _Lowering.choice,
     "Like": _Lowering.like,
-    "With": _Lowering.shared,
-    "CommonExpressionRef": _Lowering.shared_use,
+    "With": _Lowering.with_shared,
+    "CommonExpressionRef": _Lowering.shared_part,
     "TimestampDiff": _Lowering.of_unit,
     "TimestampAdd": _Lowering.of_unit,
     **dict.fromkeys(_SUBQUERIES, _Lowering.subquery),

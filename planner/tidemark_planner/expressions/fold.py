@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 
-from tidemark_planner.expressions.literal_comparisons import one_answer
+from tidemark_planner.expressions.literal_comparisons import constant_comparison
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.plan.literals import is_valid
 from tidemark_protocol.types import INTERVAL_TYPES, SqlType
@@ -34,7 +34,7 @@ def fold_call(call: Call) -> ScalarExpr:
     if call.function in _OPERATORS and any(a.value is None for a in literals):
         return Literal(None, call.type)
     if len(literals) < len(call.arguments):
-        return one_answer(call, fold_cast) or call
+        return constant_comparison(call, fold_cast) or call
     found: Literal | None = None
     if call.function == "cast":
         found = fold_cast(literals[0], call.type)

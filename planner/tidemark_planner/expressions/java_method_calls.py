@@ -19,7 +19,7 @@ from tidemark_protocol.functions.call_types import describe
 from tidemark_protocol.functions.codes import literal_text, number_format
 from tidemark_protocol.functions.nested import STRINGS
 from tidemark_protocol.functions.registry import call, entry
-from tidemark_protocol.functions.text import MOST_CHARACTERS
+from tidemark_protocol.functions.text import MAX_CHARACTERS
 from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, SqlType
 
@@ -99,9 +99,9 @@ def _made_time(node: Node, lower: Lower) -> ScalarExpr:
     if len(node.children) != 6:
         unsupported("a time of another zone", "write the parts in UTC")
     of = type_of(node.fields["dataType"])
-    tried = "" if node.fields["failOnError"] else "try_"
+    prefix = "" if node.fields["failOnError"] else "try_"
     suffix = "ltz" if of == TIMESTAMP else "ntz"
-    return _checked(f"{tried}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
+    return _checked(f"{prefix}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
 
 
 def _seconds(node: Node, lower: Lower) -> ScalarExpr:
@@ -122,8 +122,8 @@ def _number(node: Node, lower: Lower) -> ScalarExpr:
 
 def _spaces(node: Node, lower: Lower) -> ScalarExpr:
     count = lower(node.children[0])
-    if not isinstance(count, Literal) or count.value is None or int(count.value) > MOST_CHARACTERS:
-        unsupported("space of other than a literal number", f"at most {MOST_CHARACTERS}")
+    if not isinstance(count, Literal) or count.value is None or int(count.value) > MAX_CHARACTERS:
+        unsupported("space of other than a literal number", f"at most {MAX_CHARACTERS}")
     return Literal(" " * max(int(count.value), 0), STRING)
 
 

@@ -38,7 +38,7 @@ _HINTS = {
 }
 
 
-def lower_higher(node: Node, lower: Lower) -> ScalarExpr | None:
+def lower_higher_order(node: Node, lower: Lower) -> ScalarExpr | None:
     """The typed tree of a function of functions; None: it is none."""
     if node.kind == "KnownNotContainsNull":
         return lower(node.children[0])
@@ -58,7 +58,7 @@ def parameters(node: Node, depth: int) -> dict[int, ScalarExpr]:
     return {p.expr_id: variable(f"x{at}", type_of(p.fields["dataType"])) for at, p in declared}
 
 
-def function_of(body: ScalarExpr, variables: tuple[ScalarExpr, ...]) -> ScalarExpr:
+def lambda_call(body: ScalarExpr, variables: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call(LAMBDA, (body, *variables), body.type)
 
 
@@ -87,4 +87,4 @@ def _side_by_side(node: Node, lower: Lower) -> ScalarExpr:
     if names[0].lower() == names[1].lower():
         unsupported("arrays_zip of two arrays of one name", "give one of them another in a subquery")
     struct = SqlType.struct(zip(names, (p.type for p in pair), strict=True))
-    return _checked("zip_with", (*arrays, function_of(call("named_struct", pair, struct), pair)))
+    return _checked("zip_with", (*arrays, lambda_call(call("named_struct", pair, struct), pair)))

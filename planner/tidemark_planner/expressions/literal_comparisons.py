@@ -28,7 +28,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-def one_answer(call: Call, fold_cast: Fold) -> Literal | None:
+def constant_comparison(call: Call, fold_cast: Fold) -> Literal | None:
     """The literal that the call is, whatever is chosen; None: it depends, or is no such call."""
     compared = _COMPARED.get(call.function)
     if compared is None or sum(isinstance(a, Literal) for a in call.arguments) != 1:

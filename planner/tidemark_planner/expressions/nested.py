@@ -78,7 +78,7 @@ def empty_array(node: Node, target: SqlType) -> ScalarExpr | None:
     return call("array", tuple(Literal(None, target.element) for _ in node.children), target)
 
 
-def alike(arguments: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]:
+def with_first_type(arguments: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]:
     """Structs that are compared, with the first one's names of fields: Spark compares them by position."""
     of = arguments[0].type
     return tuple(call("cast", (a,), of) if of.is_nested and a.type != of else a for a in arguments)

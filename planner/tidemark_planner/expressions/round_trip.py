@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from tidemark_planner.catalyst.analyser import Catalyst, quoted
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import refuse
-from tidemark_planner.expressions.constant_patterns import check_patterns
+from tidemark_planner.expressions.constant_patterns import check_constant_patterns
 from tidemark_planner.expressions.expression import lower_expression
-from tidemark_planner.sql.try_functions import marked
+from tidemark_planner.sql.try_functions import mark_try_functions
 from tidemark_protocol.functions.lambdas import renamed
 from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, map_columns, walk
@@ -25,29 +25,31 @@ from tidemark_protocol.plan.lir import DeltaJoin, FlatMap, Join, MapFilterProjec
 from tidemark_protocol.types import BOOLEAN, Column
 
 LEAF = "/round-trip"
-Placed = tuple[ScalarExpr, Schema]
+TypedExpression = tuple[ScalarExpr, Schema]
 
 
 def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
     """Raise Refusal for the first expression whose text is not proved to mean it."""
     found = dict.fromkeys(p for plan in plans for p in _expressions(plan) if isinstance(p[0], Call))
-    placed = [p for p in dict.fromkeys(_narrowed(*p) for p in found) if not catalyst.proved.has(p)]
-    if not placed:
+    unproven = [
+        p for p in dict.fromkeys(_over_own_columns(*p) for p in found) if not catalyst.proven_expressions.has(p)
+    ]
+    if not unproven:
         return
-    check_patterns(catalyst, (expr for expr, _ in placed))
-    starts, columns = _layout(placed)
-    moved = [_shifted(expr, starts[schema]) for expr, schema in placed]
+    check_constant_patterns(catalyst, (expr for expr, _ in unproven))
+    starts, columns = _layout(unproven)
+    moved = [_shifted(expr, starts[schema]) for expr, schema in unproven]
     texts = ", ".join(f"{to_sql(expr)} AS e{n}" for n, expr in enumerate(moved))
     catalyst.declare(LEAF, columns)
-    tree = catalyst.analyse(marked(catalyst.jvm, f"SELECT {texts} FROM {quoted(LEAF)}")).tree
+    tree = catalyst.analyse(mark_try_functions(catalyst.jvm, f"SELECT {texts} FROM {quoted(LEAF)}")).tree
     known = _columns_of(tree, columns)
     for expr, output in zip(moved, tree.expressions("projectList"), strict=True):
         if renamed(lower_expression(output, known)) != renamed(expr):
             refuse("FORBIDDEN_FUNCTION", f"the expression {to_sql(expr)} does not survive being written as text")
-    catalyst.proved.add(placed)
+    catalyst.proven_expressions.add(unproven)
 
 
-def _narrowed(expr: ScalarExpr, schema: Schema) -> Placed:
+def _over_own_columns(expr: ScalarExpr, schema: Schema) -> TypedExpression:
     """The expression over the columns that it reads, in the order in which it reads them."""
     places = {c: n for n, c in enumerate(dict.fromkeys(e.index for e in walk(expr) if isinstance(e, ColumnRef)))}
     return map_columns(expr, places.__getitem__), tuple(schema[c] for c in places)
@@ -57,11 +59,11 @@ def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
     return map_columns(expr, lambda column: column + by)
 
 
-def _layout(placed: Iterable[Placed]) -> tuple[dict[Schema, int], list[Column]]:
+def _layout(unproven: Iterable[TypedExpression]) -> tuple[dict[Schema, int], list[Column]]:
     """All schemas side by side, as uniquely named columns."""
     starts: dict[Schema, int] = {}
     columns: list[Column] = []
-    for _, schema in placed:
+    for _, schema in unproven:
         if schema not in starts:
             starts[schema] = len(columns)
             columns += [Column(f"c{len(columns) + n}", c.type, c.nullable) for n, c in enumerate(schema)]
@@ -76,7 +78,7 @@ def _columns_of(tree: Node, columns: list[Column]) -> dict[int, ColumnRef]:
     return {a: ColumnRef(n, c.type, c.nullable) for n, (a, c) in enumerate(zip(attributes, columns, strict=True))}
 
 
-def _expressions(plan: Plan) -> Iterator[Placed]:
+def _expressions(plan: Plan) -> Iterator[TypedExpression]:
     """Every scalar expression of the plan with the row that it is over."""
     if isinstance(plan, Mfp):
         yield from _of_mfp(plan.mfp)
@@ -92,7 +94,7 @@ def _expressions(plan: Plan) -> Iterator[Placed]:
         yield from _expressions(below)
 
 
-def _of_join(plan: Join) -> Iterator[Placed]:
+def _of_join(plan: Join) -> Iterator[TypedExpression]:
     if isinstance(plan.plan, DeltaJoin):  # lookups are by columns, and compute nothing
         yield from _of_mfp(plan.plan.closure)
         return
@@ -104,5 +106,5 @@ def _of_join(plan: Join) -> Iterator[Placed]:
         stream = stage.closure.output
 
 
-def _of_mfp(mfp: MapFilterProject) -> Iterator[Placed]:
+def _of_mfp(mfp: MapFilterProject) -> Iterator[TypedExpression]:
     yield from ((e, mfp.extended) for e in (*mfp.expressions, *mfp.predicates, *mfp.lower, *mfp.upper))

@@ -32,13 +32,13 @@ from tidemark_protocol.functions.registry import reads_clock
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr
 
 Key = tuple[int, ...]
-_MOST_KEYS = 8
-_MOST_COMBINATIONS = 64
+_MAX_KEYS = 8
+_MAX_COMBINATIONS = 64
 
 
 def unique_keys(node: Hir) -> tuple[Key, ...]:
     """Some keys of the node's rows, the shortest first."""
-    return tuple(sorted(dict.fromkeys(_keys(node)), key=lambda k: (len(k), k))[:_MOST_KEYS])
+    return tuple(sorted(dict.fromkeys(_keys(node)), key=lambda k: (len(k), k))[:_MAX_KEYS])
 
 
 def _keys(node: Hir) -> list[Key]:
@@ -106,7 +106,7 @@ def _joined(node: Join) -> list[Key]:
         start += len(each.schema)
     bound = _equalities(node.predicates)
     found = []
-    for together in islice(product(*shifted), _MOST_COMBINATIONS):
+    for together in islice(product(*shifted), _MAX_COMBINATIONS):
         kept = list(range(len(together)))
         for at in reversed(range(len(together))):
             others = [i for i in kept if i != at]

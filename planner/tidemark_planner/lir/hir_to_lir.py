@@ -35,8 +35,8 @@ from tidemark_planner.hir.nodes import (
     project,
 )
 from tidemark_planner.lir.imports import Imports
-from tidemark_planner.lir.joins import Candidate, join_plan
-from tidemark_planner.lir.mfp import Fused, fuse, mfp_of
+from tidemark_planner.lir.joins import JoinInput, join_plan
+from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
 from tidemark_planner.lir.reduce_plan import reduce_plan
 from tidemark_planner.rules.nullability import with_nullability
 from tidemark_protocol.functions.registry import reads_clock
@@ -46,47 +46,47 @@ from tidemark_protocol.plan.expr import Literal, columns_of, map_columns
 from tidemark_protocol.types import BIGINT
 
 
-def emit(node: Hir, imports: Imports) -> lir.Plan:
+def to_lir(node: Hir, imports: Imports) -> lir.Plan:
     """The plan of a node whose joins are flat and whose scans are pruned."""
-    return _emit(with_nullability(expand(node)), imports)
+    return _to_lir(with_nullability(expand(node)), imports)
 
 
-def _emit(node: Hir, imports: Imports) -> lir.Plan:
+def _to_lir(node: Hir, imports: Imports) -> lir.Plan:
     base, fused = fuse(node)
     if isinstance(base, Join):
         return _join(base, fused, imports)
     if isinstance(base, Scan):
         return _scan(base, fused, imports)
     if isinstance(base, FlatMap):
-        plan = _emit(base.input, imports)
+        plan = _to_lir(base.input, imports)
         return lir.FlatMap(plan, base.function, base.arguments, base.produces, mfp_of(base.schema, fused))
     if isinstance(base, Let):
         body = project(filtered(base.body, fused.predicates), fused.outputs)
-        return lir.Let(base.name, _emit(base.value, imports), _emit(body, imports))
-    return _with_mfp(_emit_base(base, imports), fused)
+        return lir.Let(base.name, _to_lir(base.value, imports), _to_lir(body, imports))
+    return _with_mfp(_base_to_lir(base, imports), fused)
 
 
-def _join(join: Join, fused: Fused, imports: Imports) -> lir.Plan:
+def _join(join: Join, fused: FilterProject, imports: Imports) -> lir.Plan:
     """Conditions that read the clock are an operator of their own, after the join."""
-    inputs = [Candidate(_emit(i, imports), imports.arranged(*fuse(i))) for i in join.inputs]
+    inputs = [JoinInput(_to_lir(i, imports), imports.indexed_input(*fuse(i))) for i in join.inputs]
     clock = tuple(p for p in (*join.predicates, *fused.predicates) if reads_clock(p))
     if not clock:
         return join_plan(inputs, join.predicates, fused)
     read = sorted(frozenset[int]().union(*map(columns_of, (*clock, *fused.outputs))))
     own = tuple(p for p in join.predicates if p not in clock)
     rest = tuple(p for p in fused.predicates if p not in clock)
-    joined = join_plan(inputs, own, Fused(rest, tuple(columns(join)[c] for c in read)))
+    joined = join_plan(inputs, own, FilterProject(rest, tuple(columns(join)[c] for c in read)))
     return _with_mfp(
-        joined, Fused(*(tuple(map_columns(e, read.index) for e in part) for part in (clock, fused.outputs)))
+        joined, FilterProject(*(tuple(map_columns(e, read.index) for e in part) for part in (clock, fused.outputs)))
     )
 
 
-def _with_mfp(plan: lir.Plan, fused: Fused) -> lir.Plan:
+def _with_mfp(plan: lir.Plan, fused: FilterProject) -> lir.Plan:
     mfp = mfp_of(plan.schema, fused)
     return plan if mfp.is_identity else lir.Mfp(plan, mfp)
 
 
-def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
+def _base_to_lir(base: Hir, imports: Imports) -> lir.Plan:
     if isinstance(base, Values):
         return lir.Constant(tuple(lir.ConstantRow(row) for row in base.rows), base.schema)
     if isinstance(base, Aggregate):
@@ -95,26 +95,26 @@ def _emit_base(base: Hir, imports: Imports) -> lir.Plan:
         return lir.Get(base.name, base.schema)
     if isinstance(base, Union):
         subtracts = any(isinstance(i, Negate) for i in base.inputs)
-        return lir.Union(tuple(_emit(i, imports) for i in base.inputs), consolidate_output=subtracts)
+        return lir.Union(tuple(_to_lir(i, imports) for i in base.inputs), consolidate_output=subtracts)
     if isinstance(base, Negate):
-        return lir.Negate(_emit(base.input, imports))
+        return lir.Negate(_to_lir(base.input, imports))
     if isinstance(base, Threshold):
-        return lir.Threshold(_emit(base.input, imports))
+        return lir.Threshold(_to_lir(base.input, imports))
     if isinstance(base, TopK):
         return _top_k(base, imports)
     if isinstance(base, LetRec):
         return _let_rec(base, imports)
     if isinstance(base, Window):
-        return lir.Window(_emit(base.input, imports), base.partition, base.order, base.calls)
-    return _emit(base, imports)  # a chain that fuse has cut
+        return lir.Window(_to_lir(base.input, imports), base.partition, base.order, base.calls)
+    return _to_lir(base, imports)  # a chain that fuse has cut
 
 
-def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
+def _scan(scan: Scan, fused: FilterProject, imports: Imports) -> lir.Plan:
     """The import has the columns that any object reads; the scan's own are picked by what runs over it."""
     held = imports.columns(scan)
     schema = tuple(scan.of[c] for c in held)
     place = tuple(held.index(c) for c in scan.columns)
-    over_import = Fused(
+    over_import = FilterProject(
         tuple(map_columns(p, place.__getitem__) for p in fused.predicates),
         tuple(map_columns(o, place.__getitem__) for o in fused.outputs),
     )
@@ -123,14 +123,14 @@ def _scan(scan: Scan, fused: Fused, imports: Imports) -> lir.Plan:
 
 def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
     how = reduce_plan(node.aggregates, is_monotonic(node.input))
-    plan = _emit(node.input, imports)
+    plan = _to_lir(node.input, imports)
     return lir.Reduce(plan, node.keys, node.values, how, lir.MapFilterProject.identity(node.schema))
 
 
 def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:
     """Bindings that read each other; one that does not read itself is just shared."""
-    values = [_emit(b.value, imports) for b in node.bindings]
-    body = _emit(node.body, imports)
+    values = [_to_lir(b.value, imports) for b in node.bindings]
+    body = _to_lir(node.body, imports)
     if len(values) == 1 and not _reads(node.bindings[0].value, node.bindings[0].id):
         return lir.Let(LocalId(node.bindings[0].id), values[0], body)
     bindings = tuple(
@@ -150,5 +150,5 @@ def _top_k(node: TopK, imports: Imports) -> lir.Plan:
     if node.limit is not None and not node.offset and is_monotonic(node.input):
         kind = "monotonic_top1" if node.limit == 1 else "monotonic_top_k"
     limit = None if node.limit is None else Literal(str(node.limit), BIGINT)
-    plan = _emit(node.input, imports)
+    plan = _to_lir(node.input, imports)
     return lir.TopK(plan, node.group_key, node.order, limit, node.offset, lir.TopKPlan(kind))

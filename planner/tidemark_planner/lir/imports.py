@@ -1,9 +1,10 @@
 """What a plan reads of other objects: shards, or indexes of Dataflows of the same instance.
 
     Scan t:orders     Get t:orders   a shard, only the columns that any object of the dataflow reads
-    Scan live         Get live       an index, whole; as a join's input, arranged by its key
+    Scan live         Get live       an index, whole; as a join's input, indexed by its key
 
-Which of them are imported follows from the plans that were made: what a Get names, and what a lookup finds arranged.
+Which of them are imported follows from the plans that were made: what a Get names, and what a lookup finds
+indexed_input.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir, Scan, inputs_of
-from tidemark_planner.lir.joins.inputs import Arranged, in_place
-from tidemark_planner.lir.mfp import Fused
+from tidemark_planner.lir.joins.inputs import IndexedInput, indexes_used
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.functions.registry import is_fallible, reads_clock
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Relation, SharedIndex
@@ -45,7 +46,7 @@ class Imports:
         whole = tuple(range(len(scan.of)))
         return whole if relation is None or relation.shard is None else self._columns.get(scan.id, whole)
 
-    def arranged(self, base: Hir, row: Fused) -> Arranged | None:
+    def indexed_input(self, base: Hir, row: FilterProject) -> IndexedInput | None:
         """The rows that `row` makes of a scan, as indexes of the scanned collection have them."""
         relation = self._relations.get(base.id) if isinstance(base, Scan) else None
         if relation is None or not relation.indexes:
@@ -54,12 +55,12 @@ class Imports:
             return None
         assert isinstance(base, Scan)
         columns = base.columns
-        over = Fused(
+        over = FilterProject(
             tuple(map_columns(p, columns.__getitem__) for p in row.predicates),
             tuple(map_columns(o, columns.__getitem__) for o in row.outputs),
         )
         gets = tuple(lir.Get(index.id, base.of) for index in relation.indexes)
-        return Arranged(gets, tuple(index.key for index in relation.indexes), over)
+        return IndexedInput(gets, tuple(index.key for index in relation.indexes), over)
 
     def of(self, plans: Sequence[lir.Plan]) -> tuple[tuple[SourceImport, ...], tuple[IndexImport, ...]]:
         """What the plans import."""
@@ -69,7 +70,7 @@ class Imports:
             for id, relation in sorted(self._relations.items())
             if id in read and relation.shard is not None
         ]
-        met = {index for plan in plans for node in _nodes(plan) for index in self._met(node)}
+        met = {index for plan in plans for node in _nodes(plan) for index in self._lookup_indexes(node)}
         indexes = {}
         for relation in self._relations.values():
             for index in relation.indexes:
@@ -77,12 +78,12 @@ class Imports:
                     indexes[index.id] = _index_import(relation, index)
         return tuple(sources), tuple(index for _, index in sorted(indexes.items()))
 
-    def _met(self, node: lir.Plan) -> Iterator[GlobalId]:
+    def _lookup_indexes(self, node: lir.Plan) -> Iterator[GlobalId]:
         """The indexes that a join's lookups use in place."""
         if not isinstance(node, lir.Join):
             return
         siblings = [self._siblings(i) for i in node.inputs]
-        for at, key in in_place(node, [tuple(i.key for i in of) for of in siblings]):
+        for at, key in indexes_used(node, [tuple(i.key for i in of) for of in siblings]):
             yield from (index.id for index in siblings[at] if index.key == key)
 
     def _siblings(self, plan: lir.Plan) -> tuple[SharedIndex, ...]:

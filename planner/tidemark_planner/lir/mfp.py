@@ -9,7 +9,7 @@ Chains are written out over their input first (rules/fuse.py).
 
 from __future__ import annotations
 
-from tidemark_planner.rules.fuse import Fused as Fused
+from tidemark_planner.rules.fuse import FilterProject as FilterProject
 from tidemark_planner.rules.fuse import fuse as fuse
 from tidemark_planner.rules.temporal_filters import bounds_of
 from tidemark_protocol.functions.registry import reads_clock
@@ -17,7 +17,7 @@ from tidemark_protocol.plan.expr import ColumnRef
 from tidemark_protocol.plan.lir import MapFilterProject, Schema
 
 
-def mfp_of(schema: Schema, fused: Fused) -> MapFilterProject:
+def mfp_of(schema: Schema, fused: FilterProject) -> MapFilterProject:
     """The operator over rows of `schema`; equal outputs are computed once, and the clock's conditions are bounds."""
     computed = tuple(dict.fromkeys(o for o in fused.outputs if not isinstance(o, ColumnRef)))
     place = {expr: len(schema) + at for at, expr in enumerate(computed)}

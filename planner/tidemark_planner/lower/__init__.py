@@ -14,9 +14,9 @@ from tidemark_planner.lower.generate import lower_generate, lower_lateral, lower
 from tidemark_planner.lower.join import lower_join
 from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.project import lower_filter, lower_project
-from tidemark_planner.lower.row_order import lower_organised, lower_sort
+from tidemark_planner.lower.row_order import lower_limit, lower_sort
 from tidemark_planner.lower.set_operation import lower_except, lower_intersect
-from tidemark_planner.lower.subquery import LOWERED, lower_lowered, with_subqueries
+from tidemark_planner.lower.subquery import LOWERED, lower_stand_in, with_subqueries
 from tidemark_planner.lower.union import lower_union
 from tidemark_planner.lower.window import lower_window
 
@@ -36,12 +36,12 @@ LOWERINGS: dict[str, Lower] = {
     "OneRowRelation": lower_one_row,
     "WithCTE": lower_with_cte,
     "CTERelationRef": lower_cte_ref,
-    "GlobalLimit": lower_organised,
-    "Offset": lower_organised,
+    "GlobalLimit": lower_limit,
+    "Offset": lower_limit,
     "Sort": lower_sort,
     "Window": lower_window,
     "Generate": lower_generate,
     "Range": lower_range,
     "LateralJoin": lower_lateral,
-    LOWERED: lower_lowered,
+    LOWERED: lower_stand_in,
 }

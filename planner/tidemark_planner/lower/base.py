@@ -11,7 +11,7 @@ from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.hir.nodes import columns as all_columns
-from tidemark_planner.sql.names import Known
+from tidemark_planner.sql.names import NamedRelation
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.types import SqlType
@@ -43,7 +43,7 @@ InlineRows = Callable[[int, Sequence[SqlType]], list[tuple[Any, ...]]]
 class Context:
     """One query: its leaves by name, how to read inline tables, and what has been lowered on the way."""
 
-    leaves: Mapping[str, Known]
+    leaves: Mapping[str, NamedRelation]
     lowerings: Mapping[str, Lower]
     inline_rows: InlineRows
     object_id: Callable[[int], GlobalId]

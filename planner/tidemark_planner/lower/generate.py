@@ -25,7 +25,7 @@ from tidemark_planner.hir.nodes import columns as all_columns
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.cte import share
 from tidemark_protocol.functions.registry import call
-from tidemark_protocol.functions.table_functions import MOST_VALUES, produces
+from tidemark_protocol.functions.table_functions import MAX_VALUES, produces
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, ColumnType, SqlType
 
@@ -53,8 +53,8 @@ def lower_range(node: Node, context: Context) -> Lowered:
     """range(): Spark has checked its arguments, which are literals."""
     start, end, step = (int(node.fields[f]) for f in ("start", "end", "step"))
     count = len(range(start, end, step))
-    if count > MOST_VALUES:
-        refuse("TOO_LARGE", f"range() has {count} rows, more than the limit of {MOST_VALUES}", word="range")
+    if count > MAX_VALUES:
+        refuse("TOO_LARGE", f"range() has {count} rows, more than the limit of {MAX_VALUES}", word="range")
     attributes, names = attributes_of(node.expressions("output"))
     schema = (ColumnType(BIGINT, False),)
     if not count:

@@ -23,13 +23,13 @@ def lower_join(node: Node, context: Context) -> Lowered:
     kind = _join_type(node)
     left, right = (context.lower(child) for child in node.children)
     if kind == "RightOuter":
-        return _flipped(joined(right, left, MatchKind.LEFT, node.expression("condition")), len(right.attributes))
+        return _flipped(build_join(right, left, MatchKind.LEFT, node.expression("condition")), len(right.attributes))
     if kind not in _INNER and kind not in _KINDS:
         unsupported(f"{kind} join")
-    return joined(left, right, _KINDS.get(kind), node.expression("condition"))
+    return build_join(left, right, _KINDS.get(kind), node.expression("condition"))
 
 
-def joined(left: Lowered, right: Lowered, kind: MatchKind | None, condition: Node | None) -> Lowered:
+def build_join(left: Lowered, right: Lowered, kind: MatchKind | None, condition: Node | None) -> Lowered:
     """The join of two inputs; None: an inner one."""
     both = Join((left.hir, right.hir))
     attributes, names = left.attributes + right.attributes, left.names + right.names

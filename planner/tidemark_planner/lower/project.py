@@ -13,13 +13,13 @@ from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.hir.nodes import Filter, Hir, Match, MatchKind, Project
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_planner.lower.subquery import (
-    Beside,
+    SubqueryColumns,
     correlation,
     has_subquery,
     membership,
-    only,
-    read_often,
     rows_of,
+    select_columns,
+    shared_rows,
 )
 
 
@@ -43,11 +43,11 @@ def lower_filter(node: Node, context: Context) -> Lowered:
             rest.append(each)
         else:
             rows = Lowered(matched, below.attributes, below.names)
-    beside = Beside(rows, context)
-    asked = [beside.without(each, in_filter=True) for each in rest]
+    beside = SubqueryColumns(rows, context)
+    asked = [beside.replace_subqueries(each, in_filter=True) for each in rest]
     predicates = tuple(beside.rows.expression(each) for each in asked)
     filtered = Lowered(Filter(beside.rows.hir, predicates), beside.rows.attributes, beside.rows.names)
-    return only(filtered, below.attributes)
+    return select_columns(filtered, below.attributes)
 
 
 def _conjuncts(condition: Node) -> list[Node]:
@@ -70,7 +70,7 @@ def _matched(condition: Node, rows: Lowered, context: Context) -> Hir | None:
     found = membership(asked, rows, right)
     if not negated or not found.unknown:
         return Match(kind, rows.hir, right.hir, found.matched)
-    right = read_often(right, context)
+    right = shared_rows(right, context)
     kept = rows.hir
     for predicates in (found.matched, *found.unknown):
         kept = Match(kind, kept, right.hir, predicates)

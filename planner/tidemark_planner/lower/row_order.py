@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import unsupported
-from tidemark_planner.expressions.constants import constant
+from tidemark_planner.expressions.constants import fold_constant
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Project, top_k
 from tidemark_planner.hir.nodes import columns as all_columns
@@ -29,7 +29,7 @@ from tidemark_planner.lower.base import Context, Lowered, attributes_of
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.plan.lir import OrderKey
 
-_MOST = (1 << 63) - 1
+_MAX = (1 << 63) - 1
 # The keys of an order, where they stand beside what is computed, are attributes with ids far from Spark's.
 _FIRST_KEY = 1 << 50
 
@@ -42,7 +42,7 @@ class SortKey:
 
 
 @dataclass(frozen=True)
-class Trimmings:
+class OrderAndLimit:
     """`shown`: the attributes and names of the result, where they are fewer than the rows'."""
 
     order: tuple[SortKey, ...] = ()
@@ -51,12 +51,12 @@ class Trimmings:
     shown: tuple[tuple[int, str], ...] | None = None
 
 
-def peel(tree: Node) -> tuple[Node, Trimmings]:
+def split_order_and_limit(tree: Node) -> tuple[Node, OrderAndLimit]:
     """The tree of the rows, and what was around it."""
-    node, found = tree, Trimmings()
+    node, found = tree, OrderAndLimit()
     if node.kind == "WithCTE":
         *definitions, query = node.children
-        rows, found = peel(query)
+        rows, found = split_order_and_limit(query)
         return replace(node, children=(*definitions, rows)), found
     if node.kind == "GlobalLimit":
         found = replace(found, limit=_number(node, "limitExpr", "LIMIT"))
@@ -69,7 +69,7 @@ def peel(tree: Node) -> tuple[Node, Trimmings]:
         outputs, below = node.expressions("projectList"), node.children[0]
         found = replace(found, shown=tuple(zip(*attributes_of(outputs), strict=True)))
         if _computes(node):
-            rows, order = _computed_below(node, sort_keys(below))
+            rows, order = _order_above_project(node, sort_keys(below))
             return rows, replace(found, order=order)
         node = below
     if node.kind == "Sort":
@@ -82,7 +82,7 @@ def _computes(node: Node) -> bool:
     return any(o.kind != "AttributeReference" for o in node.expressions("projectList"))
 
 
-def _limited_first(node: Node) -> Node | None:
+def _limit_below_project(node: Node) -> Node | None:
     """A limit of what is computed of rows in order as that of the limited rows; None for any other."""
     links, at = [], node
     while at.kind in ("GlobalLimit", "LocalLimit", "Offset"):
@@ -96,7 +96,7 @@ def _limited_first(node: Node) -> Node | None:
     return replace(at, children=(limited,))
 
 
-def _computed_below(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tuple[SortKey, ...]]:
+def _order_above_project(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tuple[SortKey, ...]]:
     """The Project below its Sort: its outputs and the order's keys; and the order by these."""
     names = [{"exprId": {"id": -_FIRST_KEY - n}, "name": f"key {n}"} for n in range(len(keys))]
     made = [Node("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
@@ -105,15 +105,15 @@ def _computed_below(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tup
     return replace(project, fields=fields, children=project.children[0].children), tuple(order)
 
 
-def lower_organised(node: Node, context: Context) -> Lowered:
+def lower_limit(node: Node, context: Context) -> Lowered:
     """A limit or an offset in a view or subquery; ties in its order are broken by the whole row."""
-    if (computed := _limited_first(node)) is not None:
+    if (computed := _limit_below_project(node)) is not None:
         return context.lower(computed)
-    rows, trimmings = peel(node)
+    rows, ordering = split_order_and_limit(node)
     below = context.lower(rows)
-    shown = trimmings.shown or tuple(zip(below.attributes, below.names, strict=True))
-    exprs, order = with_order(below, all_columns(below.hir), trimmings.order)
-    kept = top_k(Project(below.hir, exprs), (), order, trimmings.limit, trimmings.offset)
+    shown = ordering.shown or tuple(zip(below.attributes, below.names, strict=True))
+    exprs, order = append_order_keys(below, all_columns(below.hir), ordering.order)
+    kept = top_k(Project(below.hir, exprs), (), order, ordering.limit, ordering.offset)
     outputs = tuple(below.columns[attribute] for attribute, _ in shown)
     return Lowered(Project(kept, outputs), tuple(a for a, _ in shown), tuple(n for _, n in shown))
 
@@ -135,7 +135,7 @@ def sort_key(node: Node) -> SortKey:
     return SortKey(node.children[0], descending, "NullsLast" in str(node.fields["nullOrdering"]))
 
 
-def with_order(
+def append_order_keys(
     below: Lowered, exprs: tuple[ScalarExpr, ...] | tuple[ColumnRef, ...], keys: tuple[SortKey, ...]
 ) -> tuple[tuple[ScalarExpr, ...], tuple[OrderKey, ...]]:
     """The expressions, followed by those that are only ordered by; and the order over them."""
@@ -152,7 +152,7 @@ def with_order(
 def _number(node: Node, field: str, clause: str) -> int:
     written = node.expression(field)
     assert written is not None, "a limit has a number"
-    literal = constant(lower_expression(written, {}))
+    literal = fold_constant(lower_expression(written, {}))
     if literal is None or literal.value is None:
         unsupported(f"{clause} with such an expression", "write a number, or a sum, difference or product of numbers")
-    return min(int(literal.value), _MOST)
+    return min(int(literal.value), _MAX)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tidemark_planner.catalyst.json_tree import Node, walk
-from tidemark_planner.desugar.sharing import is_free
+from tidemark_planner.desugar.sharing import is_free_to_recompute
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.expression import lower_expression
-from tidemark_planner.expressions.nested import alike
+from tidemark_planner.expressions.nested import with_first_type
 from tidemark_planner.hir.keys import has_one_row
 from tidemark_planner.hir.nodes import Hir, Join, Match, MatchKind, Project, Values, columns
 from tidemark_planner.lower.base import Context, Lower, Lowered
@@ -83,17 +83,17 @@ def membership(node: Node, left: Lowered, right: Lowered) -> Membership:
     pairs = [(left.expression(v), both[len(left.attributes) + at]) for at, v in enumerate(values)]
     return Membership(
         correlation(query, left, right),
-        tuple(call("=", alike(pair), BOOLEAN) for pair in pairs),
+        tuple(call("=", with_first_type(pair), BOOLEAN) for pair in pairs),
         tuple(tuple(call("is_null", (e,), BOOLEAN) for e in pair if is_nullable(e)) for pair in pairs),
     )
 
 
-def read_often(rows: Lowered, context: Context) -> Lowered:
+def shared_rows(rows: Lowered, context: Context) -> Lowered:
     """The rows as something that may be read several times: computed once, unless reading them again is free."""
-    return rows if is_free(rows.hir) else replace(rows, hir=share(rows.hir, context))
+    return rows if is_free_to_recompute(rows.hir) else replace(rows, hir=share(rows.hir, context))
 
 
-def scalar(node: Node, context: Context) -> Hir:
+def scalar_subquery_row(node: Node, context: Context) -> Hir:
     """The one row of an uncorrelated scalar subquery."""
     if node.children:
         unsupported("a correlated scalar subquery here", "put it into the SELECT list or the WHERE of a query")
@@ -103,7 +103,7 @@ def scalar(node: Node, context: Context) -> Hir:
     return Match(MatchKind.SINGLE, _ONE_ROW, rows, ())
 
 
-class Beside:
+class SubqueryColumns:
     """Rows, and beside them a column for each subquery that was taken out of an expression."""
 
     def __init__(self, rows: Lowered, context: Context) -> None:
@@ -111,10 +111,10 @@ class Beside:
         self._context = context
         self._marks = 0
 
-    def without(self, node: Node, *, in_filter: bool = False) -> Node:
+    def replace_subqueries(self, node: Node, *, in_filter: bool = False) -> Node:
         """The expression with its subqueries replaced by attributes. `in_filter`: NULL is as good as false."""
         if node.kind == "ScalarSubquery":
-            row = scalar(node, self._context)
+            row = scalar_subquery_row(node, self._context)
             return self._added(Join((self.rows.hir, row)))
         if node.kind == "Exists":
             right = rows_of(node, self._context)
@@ -122,9 +122,11 @@ class Beside:
         passed = in_filter and node.kind in ("And", "Or")
         condition = node.expression("filter") if node.kind == "AggregateExpression" else None
         if condition is not None:
-            asked = self.without(condition, in_filter=True)
-            return replace(node, fields={**node.fields, "filter": asked}, children=(self.without(node.children[0]),))
-        node = replace(node, children=tuple(self.without(c, in_filter=passed) for c in node.children))
+            asked = self.replace_subqueries(condition, in_filter=True)
+            return replace(
+                node, fields={**node.fields, "filter": asked}, children=(self.replace_subqueries(node.children[0]),)
+            )
+        node = replace(node, children=tuple(self.replace_subqueries(c, in_filter=passed) for c in node.children))
         return self._in(node, in_filter) if node.kind == "InSubquery" else node
 
     def _in(self, node: Node, in_filter: bool) -> Node:
@@ -133,7 +135,7 @@ class Beside:
         found = membership(node, self.rows, right)
         if in_filter or not found.unknown:
             return self._mark(right, found.matched)
-        right = read_often(right, self._context)
+        right = shared_rows(right, self._context)
         matched = self._mark(right, found.matched)
         chosen = [matched, _boolean("true")]
         for at in range(len(found.unknown)):
@@ -163,15 +165,17 @@ def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str
         if not any(has_subquery(e) for exprs in held.values() for e in exprs):
             return lower(node, context)
         first, *others = node.children
-        beside = Beside(context.lower(first), context)
+        beside = SubqueryColumns(context.lower(first), context)
         taken: dict[str, Node | list[Node]] = {}
         for name, exprs in held.items():
-            take = _in_aggregates(beside.without) if name in only_in_aggregates else beside.without
+            take = (
+                _in_aggregates(beside.replace_subqueries) if name in only_in_aggregates else beside.replace_subqueries
+            )
             changed = [take(e) for e in exprs]
             taken[name] = changed if _is_list(node, name) else changed[0]
         children = (Node(LOWERED, {"lowered": beside.rows}, ()), *others)
         made = lower(replace(node, fields={**node.fields, **taken}, children=children), context)
-        return only(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
+        return select_columns(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
 
     return lowered
 
@@ -179,14 +183,14 @@ def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str
 LOWERED = "Lowered"
 
 
-def lower_lowered(node: Node, context: Context) -> Lowered:
+def lower_stand_in(node: Node, context: Context) -> Lowered:
     """What stands in a tree for rows that are lowered already."""
     found = node.fields["lowered"]
     assert isinstance(found, Lowered)
     return found
 
 
-def only(lowered: Lowered, attributes: tuple[int, ...]) -> Lowered:
+def select_columns(lowered: Lowered, attributes: tuple[int, ...]) -> Lowered:
     """The rows with these columns alone."""
     if attributes == lowered.attributes:
         return lowered

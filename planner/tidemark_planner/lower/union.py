@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import unsupported
-from tidemark_planner.expressions.nested import alike
+from tidemark_planner.expressions.nested import with_first_type
 from tidemark_planner.hir.nodes import Hir, Union, columns, project
 from tidemark_planner.lower.base import Context, Lowered
 
@@ -19,4 +19,4 @@ def lower_union(node: Node, context: Context) -> Lowered:
 def like(first: Hir, other: Hir) -> Hir:
     """The other's rows in the first one's types: Spark puts structs together by position, whatever they call fields."""
     pairs = zip(columns(first), columns(other), strict=True)
-    return project(other, tuple(alike(pair)[1] for pair in pairs))
+    return project(other, tuple(with_first_type(pair)[1] for pair in pairs))

@@ -14,13 +14,13 @@ from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import CatalystFailed, refuse, unsupported
 from tidemark_planner.expressions import fold
 from tidemark_planner.expressions.casting import cast_to
-from tidemark_planner.expressions.constants import constant
+from tidemark_planner.expressions.constants import fold_constant
 from tidemark_planner.hir.nodes import Project, Window
 from tidemark_planner.hir.nodes import columns as all_columns
 from tidemark_planner.lower.aggregates.calls import fraction, separator
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
-from tidemark_planner.lower.row_order import SortKey, Trimmings, peel, sort_key
-from tidemark_planner.lower.subquery import only
+from tidemark_planner.lower.row_order import OrderAndLimit, SortKey, sort_key, split_order_and_limit
+from tidemark_planner.lower.subquery import select_columns
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.functions.windows import signature
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
@@ -59,10 +59,10 @@ _ZERO = Literal("0", INT)
 
 def lower_window(node: Node, context: Context) -> Lowered:
     """The rows, and a column per call."""
-    rows, trimmings = peel(node.children[0]) if _is_limit(node) else (node.children[0], Trimmings())
-    calls = _Calls(context.lower(rows))
-    partition = tuple(calls.place_of(p) for p in node.expressions("partitionSpec"))
-    order = tuple(map(calls.order, trimmings.order or map(sort_key, node.expressions("orderSpec"))))
+    rows, ordering = split_order_and_limit(node.children[0]) if _is_limit(node) else (node.children[0], OrderAndLimit())
+    calls = _WindowCalls(context.lower(rows))
+    partition = tuple(calls.column_of(p) for p in node.expressions("partitionSpec"))
+    order = tuple(map(calls.order, ordering.order or map(sort_key, node.expressions("orderSpec"))))
     outputs = node.expressions("windowExpressions")
     made = tuple(calls.call(o.children[0]) for o in outputs)
     window = Window(Project(calls.below.hir, tuple(calls.exprs)), partition, order, made)
@@ -70,9 +70,9 @@ def lower_window(node: Node, context: Context) -> Lowered:
     shown = Project(window, (*every[:width], *every[len(calls.exprs) :]))
     attributes, names = attributes_of(outputs)
     lowered = Lowered(shown, calls.below.attributes + attributes, calls.below.names + names)
-    if trimmings.shown is None:
+    if ordering.shown is None:
         return lowered
-    return only(lowered, (*(attribute for attribute, _ in trimmings.shown), *attributes))
+    return select_columns(lowered, (*(attribute for attribute, _ in ordering.shown), *attributes))
 
 
 def _is_limit(node: Node) -> bool:
@@ -84,7 +84,7 @@ def _is_limit(node: Node) -> bool:
     return not node.expressions("orderSpec") and numbers == ["RowNumber"] and sort.kind == "Sort"
 
 
-class _Calls:
+class _WindowCalls:
     """The calls of one window, and the columns below it: those of the rows, then what the calls read."""
 
     def __init__(self, below: Lowered) -> None:
@@ -92,16 +92,16 @@ class _Calls:
         self.exprs: list[ScalarExpr] = list(all_columns(below.hir))
         self._chosen: ScalarExpr | None = None
 
-    def place(self, expr: ScalarExpr) -> int:
+    def column(self, expr: ScalarExpr) -> int:
         if expr not in self.exprs:
             self.exprs.append(expr)
         return self.exprs.index(expr)
 
-    def place_of(self, node: Node) -> int:
-        return self.place(self.below.expression(node))
+    def column_of(self, node: Node) -> int:
+        return self.column(self.below.expression(node))
 
     def order(self, key: SortKey) -> OrderKey:
-        return OrderKey(self.place_of(key.expression), key.descending, key.nulls_last)
+        return OrderKey(self.column_of(key.expression), key.descending, key.nulls_last)
 
     def call(self, node: Node) -> WindowCall:
         """The call of a WindowExpression."""
@@ -132,7 +132,7 @@ class _Calls:
         expr = self.below.expression(node)
         return expr if self._chosen is None else call("case", (self._chosen, expr), expr.type)
 
-    def made(
+    def build(
         self,
         name: str,
         arguments: tuple[ScalarExpr, ...] = (),
@@ -146,7 +146,7 @@ class _Calls:
                 "TYPE", f"there is no window function {name}({', '.join(str(a.type) for a in arguments)})", word=name
             )
         nullable = any(map(is_nullable, arguments)) if found.nullable is None else found.nullable
-        places = tuple(map(self.place, arguments))
+        places = tuple(map(self.column, arguments))
         over = frame if found.framed else None
         return WindowCall(name, places, ColumnType(found.result, nullable), over, parameters, ignore_nulls)
 
@@ -160,67 +160,69 @@ class _Calls:
             return None
         if node.kind == "CurrentRow$":
             return _ZERO
-        return self.constant(node, "the bound of a frame")
+        return self.constant_number(node, "the bound of a frame")
 
-    def constant(self, node: Node, what: str) -> Literal:
-        literal = constant(self.below.expression(node))
+    def constant_number(self, node: Node, what: str) -> Literal:
+        literal = fold_constant(self.below.expression(node))
         if literal is None or literal.value is None:
             unsupported(f"{what} that is no constant number")
         return literal
 
 
-def _rank(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
-    return calls.made(_RANKS[node.kind])
+def _rank(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+    return calls.build(_RANKS[node.kind])
 
 
-def _ntile(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
-    return calls.made("ntile", parameters=(calls.constant(node.children[0], "the number of ntile"),))
+def _ntile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+    return calls.build("ntile", parameters=(calls.constant_number(node.children[0], "the number of ntile"),))
 
 
-def _shift(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+def _shift(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     """lag, lead; back by less than nothing is forward. A default is a column of its own, read on the current row."""
     of, by, default = node.children
     name = _SHIFTS[node.kind]
-    offset = calls.constant(by, f"the offset of {name}")
+    offset = calls.constant_number(by, f"the offset of {name}")
     if int(str(offset.value)) < 0:
         name, offset = ("lead" if name == "lag" else "lag"), fold.negate(offset) or offset
     arguments = [calls.below.expression(of)]
     if default.kind != "Literal" or default.fields["value"] is not None:
         arguments.append(cast_to(calls.below.expression(default), arguments[0].type))
-    return calls.made(name, tuple(arguments), (offset,), ignore_nulls=bool(node.fields.get("ignoreNulls")))
+    return calls.build(name, tuple(arguments), (offset,), ignore_nulls=bool(node.fields.get("ignoreNulls")))
 
 
-def _pick(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
-    parameters = (calls.constant(node.children[1], "the position of nth_value"),) if node.kind == "NthValue" else ()
+def _pick(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+    parameters = (
+        (calls.constant_number(node.children[1], "the position of nth_value"),) if node.kind == "NthValue" else ()
+    )
     of = calls.below.expression(node.children[0])
     ignores = bool(node.fields.get("ignoreNulls"))
-    return calls.made(_PICKS[node.kind], (of,), parameters, frame, ignores)
+    return calls.build(_PICKS[node.kind], (of,), parameters, frame, ignores)
 
 
-def _aggregate(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+def _aggregate(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     if len(node.children) != 1:
         unsupported(f"{_AGGREGATES[node.kind]} of several arguments in a window")
     of = calls.argument(node.children[0])
     every_row = node.kind == "Count" and isinstance(of, Literal | ColumnRef) and not is_nullable(of)
-    return calls.made(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
+    return calls.build(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
 
 
-def _percentile(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+def _percentile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     """median, percentile: of a frame's values as doubles, in ascending order."""
     if node.fields.get("reverse") or (node.kind == "Percentile" and node.children[2].fields.get("value") != "1"):
         unsupported("a percentile in descending order or with frequencies, in a window")
     name = "percentile_disc" if node.kind == "PercentileDisc" else "percentile_cont"
     of = cast_to(calls.argument(node.children[0]), DOUBLE)
-    return calls.made(name, (of,), (fraction(calls.below.expression(node.children[1])),), frame)
+    return calls.build(name, (of,), (fraction(calls.below.expression(node.children[1])),), frame)
 
 
-def _string_agg(calls: _Calls, node: Node, frame: WindowFrame) -> WindowCall:
+def _string_agg(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     if len(node.children) > 2:
         unsupported("WITHIN GROUP in a window", "order the window")
-    return calls.made("string_agg", (calls.argument(node.children[0]),), (separator(node),), frame)
+    return calls.build("string_agg", (calls.argument(node.children[0]),), (separator(node),), frame)
 
 
-_LOWERINGS: dict[str, Callable[[_Calls, Node, WindowFrame], WindowCall]] = {
+_LOWERINGS: dict[str, Callable[[_WindowCalls, Node, WindowFrame], WindowCall]] = {
     **dict.fromkeys(_RANKS, _rank),
     "NTile": _ntile,
     **dict.fromkeys(_SHIFTS, _shift),

@@ -16,8 +16,8 @@ from tidemark_planner.expressions.nested import TABLE_FUNCTIONS
 from tidemark_planner.sql.syntax import ParseTree, Phrase
 from tidemark_planner.sql.table_changes import FUNCTION as CHANGES
 from tidemark_planner.sql.try_functions import NAMES as TRIES
-from tidemark_protocol.functions.nested import MOST_ELEMENTS
-from tidemark_protocol.functions.text import MOST_CHARACTERS, MOST_TIMES
+from tidemark_protocol.functions.nested import MAX_ELEMENTS
+from tidemark_protocol.functions.text import MAX_CHARACTERS, MAX_REPEATS
 from tidemark_protocol.plan.literals import is_special_time
 
 AGGREGATES = frozenset(
@@ -88,14 +88,14 @@ _KEYWORDS = {
     "COLLATE": "COLLATE",
 }
 # Functions that make large values, and how large the argument that says so may be.
-_MOST = {
-    "lpad": MOST_CHARACTERS,
-    "rpad": MOST_CHARACTERS,
-    "repeat": MOST_TIMES,
-    "array_repeat": MOST_ELEMENTS,
-    "space": MOST_CHARACTERS,
+_MAX = {
+    "lpad": MAX_CHARACTERS,
+    "rpad": MAX_CHARACTERS,
+    "repeat": MAX_REPEATS,
+    "array_repeat": MAX_ELEMENTS,
+    "space": MAX_CHARACTERS,
 }
-_GROWING = re.compile(rf"\b({'|'.join(_MOST)})`?\(", re.IGNORECASE)
+_GROWING = re.compile(rf"\b({'|'.join(_MAX)})`?\(", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FORMATS = frozenset({"format_string", "printf"})
 # A literal text, or several, which are one.
@@ -166,13 +166,13 @@ def _check_functions(tree: ParseTree) -> None:
 
 def _check_sizes(tree: ParseTree) -> None:
     """What makes large values of small ones asks for literal sizes, since analysis already evaluates some calls."""
-    for phrase, _, arguments in tree.calls(_MOST):
+    for phrase, _, arguments in tree.calls(_MAX):
         name = phrase.text.lower().strip("`")
         at = 0 if name == "space" else 1
         size = arguments[at].text if len(arguments) > at else ""
-        small = _NUMBER.fullmatch(size) is not None and int(size) <= _MOST[name]
+        small = _NUMBER.fullmatch(size) is not None and int(size) <= _MAX[name]
         if not small or any(_GROWING.search(a.text) for a in arguments):
-            message = f"{name} takes a literal number, at most {_MOST[name]}, and nothing that was made longer already"
+            message = f"{name} takes a literal number, at most {_MAX[name]}, and nothing that was made longer already"
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
     for phrase, _, arguments in tree.calls(_FORMATS):

@@ -13,7 +13,7 @@ from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.errors import refuse
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Hir
-from tidemark_planner.lir.hir_to_lir import emit
+from tidemark_planner.lir.hir_to_lir import to_lir
 from tidemark_planner.lir.imports import Imports
 from tidemark_protocol.check.plan import check_plan
 from tidemark_protocol.errors import MalformedPlan, PlanNotAllowed
@@ -46,7 +46,7 @@ def check_settings(settings: Settings, dialect: str = "spark") -> None:
 
 
 @dataclass(frozen=True)
-class Beside:
+class DataflowExtras:
     """What a dataflow has beside the objects of its views: shards imported whole, objects that are built before all
     others, and collections that its objects read and nobody imports."""
 
@@ -60,30 +60,33 @@ def assemble(
     request: PlanRequest | PlanQueryRequest,
     built: Objects,
     exports: tuple[PlannedExport, ...],
-    beside: Beside | None = None,
+    extras: DataflowExtras | None = None,
 ) -> Planned:
     """The dataflow of these objects, checked as the replica will check it."""
-    beside = beside or Beside()
-    imports = Imports(request.catalogue, (hir for _, hir in built), beside.whole)
-    objects = (*beside.before, *(BuildDesc(built_as, emit(hir, imports)) for built_as, hir in built))
+    extras = extras or DataflowExtras()
+    imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole)
+    objects = (*extras.before, *(BuildDesc(built_as, to_lir(hir, imports)) for built_as, hir in built))
     sources, indexes = imports.of([o.plan for o in objects])
-    _check(sources, indexes, objects, beside)
+    _check(sources, indexes, objects, extras)
     try:
         check_round_trip(catalyst, [o.plan for o in objects])
     finally:
-        catalyst.forget()
+        catalyst.drop_relations()
     drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
     references = tuple(sorted([*(i.id for i in sources), *(i.id for i in indexes)]))
     return fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
 
 
 def _check(
-    sources: tuple[SourceImport, ...], indexes: tuple[IndexImport, ...], objects: tuple[BuildDesc, ...], beside: Beside
+    sources: tuple[SourceImport, ...],
+    indexes: tuple[IndexImport, ...],
+    objects: tuple[BuildDesc, ...],
+    extras: DataflowExtras,
 ) -> None:
     """The replica's own checks, so that nothing is answered that it would refuse."""
     scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in sources}
     scope.update({i.id: i.schema for i in indexes})
-    scope.update(beside.known)
+    scope.update(extras.known)
     try:
         for built in objects:
             check_plan(built.plan, scope)

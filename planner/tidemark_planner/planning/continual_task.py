@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir, Intersection, Negate, Scan, Union, inputs_of, scan
-from tidemark_planner.planning.assemble import Beside
-from tidemark_planner.planning.exports import View
+from tidemark_planner.planning.assemble import DataflowExtras
+from tidemark_planner.planning.exports import PlannedView
 from tidemark_planner.rules import optimise
-from tidemark_planner.sql.names import Known, Scope, scope_of
+from tidemark_planner.sql.names import NamedRelation, Scope, scope_of
 from tidemark_planner.sql.syntax import RelationName, Span
 from tidemark_planner.sql.table_changes import columns_of_changes
 from tidemark_protocol.ids import GlobalId, LocalId
@@ -45,12 +45,12 @@ _NOWHERE = Span(0, 0, 0, 0)
 
 
 @dataclass
-class Task:
+class ContinualTask:
     """The task of a request; `columns`: of its output, as soon as they are known."""
 
     request: PlanRequest
     export: ExportRequest
-    asked: TaskRequest
+    task: TaskRequest
     watched: Relation
     columns: tuple[Column, ...] | None
     _names: frozenset[tuple[str, ...]] = field(init=False)
@@ -67,17 +67,17 @@ class Task:
     def _own_id(self) -> GlobalId:
         return self._id("own")
 
-    def scope(self, views: Mapping[str, View]) -> Scope:
+    def scope(self, views: Mapping[str, PlannedView]) -> Scope:
         """What names mean to the next view: the catalogue's, earlier views', and the task's own."""
-        self._learn(views)
-        scope = scope_of(self.request.catalogue, (v.known for v in views.values()))
-        changes = Known(
+        self._set_columns(views)
+        scope = scope_of(self.request.catalogue, (v.relation for v in views.values()))
+        changes = NamedRelation(
             f"/changes/{self._watched_name}",
             self._changes_id,
             columns_of_changes(self.watched),
             tuple((*key, len(self.watched.columns)) for key in self.watched.keys),
         )
-        both = {self.asked.watch.lower(), self._watched_name.lower()}
+        both = {self.task.watch.lower(), self._watched_name.lower()}
         return self._with_own(replace(scope, changes=dict.fromkeys(sorted(both), changes)))
 
     def _with_own(self, scope: Scope) -> Scope:
@@ -87,59 +87,59 @@ class Task:
                 f"{self.export.view}: declare them in continualTask.columns"
             )
             return replace(scope, unusable=dict.fromkeys(sorted(self._names), why))
-        own = (Known(f"/own/{self.export.name}", self._own_id, self.columns),)
+        own = (NamedRelation(f"/own/{self.export.name}", self._own_id, self.columns),)
         one = {name[0]: own for name in self._names if len(name) == 1}
         two = {(name[0], name[1]): own for name in self._names if len(name) == 2}
         return replace(scope, one_part={**scope.one_part, **one}, two_parts={**scope.two_parts, **two})
 
-    def finish(self, views: Mapping[str, View], objects: Objects) -> tuple[PlannedExport, Beside]:
+    def finish(self, views: Mapping[str, PlannedView], objects: Objects) -> tuple[PlannedExport, DataflowExtras]:
         """The export, and what the dataflow needs beside its views; adds the object that is exported."""
         source = _view(self.export, self.export.view, views)
-        self._learn(views)
-        self._check_columns(source.known.columns)
-        on = source.known.id
-        if self.asked.delete is not None:
+        self._set_columns(views)
+        self._check_columns(source.relation.columns)
+        on = source.relation.id
+        if self.task.delete is not None:
             on = self._id("rows")
-            objects.append((on, optimise(self._rows(source, _view(self.export, self.asked.delete, views)))))
+            objects.append((on, optimise(self._rows(source, _view(self.export, self.task.delete, views)))))
         read = {s.id for _, hir in objects for s in _scans(hir)}
         self._check_inputs(read)
         known: dict[GlobalId | LocalId, Schema] = {}
         if self._own_id in read:
             known = {self._own_id: _schema(self.columns or ())}
         task = PlannedTask(self.watched.id, self._own_id if known else None)
-        columns = _nullable(source.known.columns)
+        columns = _nullable(source.relation.columns)
         export = PlannedExport(
             self.export.name,
             CONTINUAL_TASK,
             on,
             columns,
             tuple(range(len(columns))),
-            monotonic=self.asked.delete is None,
+            monotonic=self.task.delete is None,
             task=task,
         )
-        return export, Beside(frozenset({self.watched.id}), self._built(read), known)
+        return export, DataflowExtras(frozenset({self.watched.id}), self._built(read), known)
 
     def _built(self, read: set[GlobalId]) -> tuple[BuildDesc, ...]:
         if self._changes_id not in read:
             return ()
         return (BuildDesc(self._changes_id, Changes(Get(self.watched.id, _schema(self.watched.columns)))),)
 
-    def _rows(self, added: View, gone: View) -> Hir:
+    def _rows(self, added: PlannedView, gone: PlannedView) -> Hir:
         """What the task adds to its output; what it takes away, as far as it is there, negative."""
-        has, should = ([c.type for c in v.known.columns] for v in (gone, added))
+        has, should = ([c.type for c in v.relation.columns] for v in (gone, added))
         if has != should:
             found, wanted = (", ".join(map(str, types)) for types in (has, should))
-            message = f"{self.asked.delete} gives rows of ({found}), but the output has columns of ({wanted})"
-            refuse("TYPE", f"export {self.export.name}: {message}", word=gone.known.leaf.rpartition("/")[2])
+            message = f"{self.task.delete} gives rows of ({found}), but the output has columns of ({wanted})"
+            refuse("TYPE", f"export {self.export.name}: {message}", word=gone.relation.leaf.rpartition("/")[2])
         own = scan(self._own_id, _schema(self.columns or ()))
         there = Intersection(_scan(gone), own)
         return Union((_scan(added), Negate(there)))
 
-    def _learn(self, views: Mapping[str, View]) -> None:
+    def _set_columns(self, views: Mapping[str, PlannedView]) -> None:
         """The output's columns, where they are those of a view that has been planned."""
         view = views.get(self.export.view.lower())
         if self.columns is None and view is not None:
-            self.columns = _nullable(view.known.columns)
+            self.columns = _nullable(view.relation.columns)
 
     def _check_columns(self, found: tuple[Column, ...]) -> None:
         declared = self.columns or ()
@@ -164,7 +164,7 @@ class Task:
         return f"{self.watched.parent}.{self.watched.name}"
 
 
-def task_of(request: PlanRequest) -> Task | None:
+def continual_task_of(request: PlanRequest) -> ContinualTask | None:
     """The request's continual task, if it asks for one; raises Refusal."""
     export = next((e for e in request.exports if e.kind == CONTINUAL_TASK), None)
     if export is None:
@@ -180,7 +180,7 @@ def task_of(request: PlanRequest) -> Task | None:
         refuse("DUPLICATE_NAME", message, word=clash)
     catalogue = Catalogue(tuple(replace(r, indexes=()) for r in request.catalogue.relations))
     alone = replace(request, catalogue=catalogue)
-    return Task(alone, export, export.task, _watched(export.task.watch, catalogue), export.task.columns)
+    return ContinualTask(alone, export, export.task, _watched(export.task.watch, catalogue), export.task.columns)
 
 
 def _watched(name: str, catalogue: Catalogue) -> Relation:
@@ -194,7 +194,7 @@ def _watched(name: str, catalogue: Catalogue) -> Relation:
     return relation
 
 
-def _view(export: ExportRequest, name: str, views: Mapping[str, View]) -> View:
+def _view(export: ExportRequest, name: str, views: Mapping[str, PlannedView]) -> PlannedView:
     view = views.get(name.lower())
     if view is None:
         refuse("UNRESOLVED_RELATION", f"export {export.name}: there is no view {name}", word=name)
@@ -209,8 +209,8 @@ def _schema(columns: tuple[Column, ...]) -> Schema:
     return tuple(ColumnType(c.type, c.nullable) for c in columns)
 
 
-def _scan(view: View) -> Scan:
-    return scan(view.known.id, _schema(view.known.columns))
+def _scan(view: PlannedView) -> Scan:
+    return scan(view.relation.id, _schema(view.relation.columns))
 
 
 def _scans(node: Hir) -> list[Scan]:

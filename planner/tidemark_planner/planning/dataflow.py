@@ -14,23 +14,23 @@ from tidemark_planner.hir.keys import is_monotonic, unique_keys
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.planning.assemble import assemble, check_settings
-from tidemark_planner.planning.continual_task import Task, task_of
-from tidemark_planner.planning.exports import View, check_output_names, plan_export
+from tidemark_planner.planning.continual_task import ContinualTask, continual_task_of
+from tidemark_planner.planning.exports import PlannedView, check_output_names, plan_export
 from tidemark_planner.planning.query import lower_query
 from tidemark_planner.rules import optimise
-from tidemark_planner.sql.names import VIEW_LEAF, Known, scope_of
+from tidemark_planner.sql.names import VIEW_LEAF, NamedRelation, scope_of
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlanRequest, Refused, ViewRequest
 from tidemark_protocol.types import Column
 
 
 @dataclass
-class Built:
+class DataflowDraft:
     """The request so far: views by name, and objects in the order in which they are built."""
 
-    views: dict[str, View] = field(default_factory=dict)
+    views: dict[str, PlannedView] = field(default_factory=dict)
     objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
-    task: Task | None = None
+    task: ContinualTask | None = None
 
 
 def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
@@ -43,31 +43,31 @@ def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
 
 def _plan(catalyst: Catalyst, request: PlanRequest) -> Planned:
     check_settings(request.settings, request.dialect)
-    task = task_of(request)
-    built = Built(task=task)
+    task = continual_task_of(request)
+    draft = DataflowDraft(task=task)
     for view in request.views:
         try:
-            add_view(catalyst, request, view, built)
+            add_view(catalyst, request, view, draft)
         except Refusal as refusal:
             raise refusal.in_view(view.name) from None
     if task is not None:
-        export, beside = task.finish(built.views, built.objects)
-        return assemble(catalyst, task.request, built.objects, (export,), beside)
-    exports = tuple(plan_export(export, built.views) for export in request.exports)
-    return assemble(catalyst, request, built.objects, exports)
+        export, extras = task.finish(draft.views, draft.objects)
+        return assemble(catalyst, task.request, draft.objects, (export,), extras)
+    exports = tuple(plan_export(export, draft.views) for export in request.exports)
+    return assemble(catalyst, request, draft.objects, exports)
 
 
-def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, built: Built) -> None:
-    if view.name.lower() in built.views:
+def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft: DataflowDraft) -> None:
+    if view.name.lower() in draft.views:
         refuse("DUPLICATE_NAME", f"there are two views called {view.name}", word=view.name)
-    scope = scope_of(request.catalogue, (v.known for v in built.views.values()))
-    if built.task is not None:
-        scope = built.task.scope(built.views)
+    scope = scope_of(request.catalogue, (v.relation for v in draft.views.values()))
+    if draft.task is not None:
+        scope = draft.task.scope(draft.views)
     prefix = f"{request.id_prefix}{view.name}"
     query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view)
     hir = optimise(query.lowered.hir)
-    built.objects += [*query.objects, (GlobalId(prefix), hir)]
-    built.views[view.name.lower()] = View(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)
+    draft.objects += [*query.objects, (GlobalId(prefix), hir)]
+    draft.views[view.name.lower()] = PlannedView(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)
 
 
 def _lower_view(tree: Node, context: Context) -> Lowered:
@@ -76,6 +76,6 @@ def _lower_view(tree: Node, context: Context) -> Lowered:
     return lowered
 
 
-def _known(name: str, built_as: GlobalId, lowered: Lowered, hir: Hir) -> Known:
+def _known(name: str, built_as: GlobalId, lowered: Lowered, hir: Hir) -> NamedRelation:
     columns = tuple(Column(n, c.type, c.nullable) for n, c in zip(lowered.names, hir.schema, strict=True))
-    return Known(VIEW_LEAF + name, built_as, columns, unique_keys(hir), is_monotonic(hir))
+    return NamedRelation(VIEW_LEAF + name, built_as, columns, unique_keys(hir), is_monotonic(hir))

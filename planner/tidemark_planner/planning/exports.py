@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir
-from tidemark_planner.sql.names import Known
+from tidemark_planner.sql.names import NamedRelation
 from tidemark_protocol.messages.planning import ExportRequest, PlannedExport
 
 # What a Delta table without column mapping cannot hold in a column's name.
@@ -16,10 +16,10 @@ _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True)
-class View:
+class PlannedView:
     """A view that has been lowered: its object, and what later views and exports see of it."""
 
-    known: Known
+    relation: NamedRelation
     hir: Hir
 
 
@@ -35,19 +35,19 @@ def check_output_names(names: tuple[str, ...]) -> None:
             refuse("RESERVED_NAME", f"the column {name} needs a name: write {name} AS ...", word=name)
 
 
-def plan_export(export: ExportRequest, views: Mapping[str, View]) -> PlannedExport:
-    """The export; its key as asked for, else a unique key where one is known, else all columns."""
+def plan_export(export: ExportRequest, views: Mapping[str, PlannedView]) -> PlannedExport:
+    """The export; its key as asked for, else a unique key where one is relation, else all columns."""
     view = views.get(export.view.lower())
     if view is None:
         message = f"export {export.name}: there is no view {export.view}"
         refuse("UNRESOLVED_RELATION", message, word=export.view)
-    known = view.known
-    positions = {c.name.lower(): i for i, c in enumerate(known.columns)}
-    every = tuple(range(len(known.columns)))
-    default = known.keys[0] if known.keys else every
+    relation = view.relation
+    positions = {c.name.lower(): i for i, c in enumerate(relation.columns)}
+    every = tuple(range(len(relation.columns)))
+    default = relation.keys[0] if relation.keys else every
     key = default if export.key is None else tuple(_position(export, name, positions) for name in export.key)
-    unique = any(set(k) <= set(key) for k in known.keys)
-    return PlannedExport(export.name, export.kind, known.id, known.columns, key, unique, known.monotonic)
+    unique = any(set(k) <= set(key) for k in relation.keys)
+    return PlannedExport(export.name, export.kind, relation.id, relation.columns, key, unique, relation.monotonic)
 
 
 def _position(export: ExportRequest, name: str, positions: Mapping[str, int]) -> int:

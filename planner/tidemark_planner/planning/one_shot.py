@@ -14,11 +14,11 @@ from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import NeedsOperators, Refusal
 from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.lower.row_order import Trimmings, peel
+from tidemark_planner.lower.row_order import OrderAndLimit, split_order_and_limit
 from tidemark_planner.planning.assemble import assemble, check_settings, fits_wire
 from tidemark_planner.planning.peek import plan_peek
 from tidemark_planner.planning.query import lower_query
-from tidemark_planner.planning.result_finishing import finished
+from tidemark_planner.planning.result_finishing import finish_query
 from tidemark_planner.rules import optimise
 from tidemark_planner.sql.names import scope_of
 from tidemark_protocol.ids import GlobalId
@@ -49,11 +49,11 @@ def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneSh
 
 def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
     check_settings(request.settings, request.dialect)
-    trimmings = Trimmings()
+    ordering = OrderAndLimit()
 
     def lower(tree: Node, context: Context) -> Lowered:
-        nonlocal trimmings
-        rows, trimmings = peel(tree)
+        nonlocal ordering
+        rows, ordering = split_order_and_limit(tree)
         return context.lower(rows)
 
     def object_id(number: int) -> GlobalId:
@@ -61,7 +61,7 @@ def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
 
     scope = scope_of(request.catalogue, ())
     query = lower_query(catalyst, request.sql, scope, object_id, lower)
-    end = finished(query.lowered, trimmings)
+    end = finish_query(query.lowered, ordering)
     hir = optimise(end.hir)
     built_as = GlobalId(request.id_prefix + RESULT)
     held = tuple(Column(f"c{at}", c.type, c.nullable) for at, c in enumerate(hir.schema))

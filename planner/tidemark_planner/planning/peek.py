@@ -18,12 +18,12 @@ from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import NeedsOperators, refuse
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Scan
-from tidemark_planner.lir.mfp import Fused, fuse, mfp_of
+from tidemark_planner.lir.mfp import FilterProject, fuse, mfp_of
 from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.lower.row_order import Trimmings, peel
+from tidemark_planner.lower.row_order import OrderAndLimit, split_order_and_limit
 from tidemark_planner.planning.assemble import check_settings, fits_wire
 from tidemark_planner.planning.query import lower_query
-from tidemark_planner.planning.result_finishing import finished
+from tidemark_planner.planning.result_finishing import finish_query
 from tidemark_planner.rules.push_down import push_down
 from tidemark_planner.sql.names import scope_of
 from tidemark_protocol.check.plan import check_mfp
@@ -44,7 +44,7 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
     peeled = _Peeled()
     scope = scope_of(request.catalogue, ())
     lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
-    end = finished(lowered, peeled.trimmings)
+    end = finish_query(lowered, peeled.ordering)
     base, fused = fuse(push_down(end.hir))
     if not isinstance(base, Scan):
         _needs_operators()
@@ -57,12 +57,12 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
 
 @dataclass
 class _Peeled:
-    """Takes the query's trimmings (order, limit, offset) off before its rows are lowered."""
+    """Takes the query's ordering (order, limit, offset) off before its rows are lowered."""
 
-    trimmings: Trimmings = Trimmings()
+    ordering: OrderAndLimit = OrderAndLimit()
 
     def __call__(self, tree: Node, context: Context) -> Lowered:
-        rows, self.trimmings = peel(tree)
+        rows, self.ordering = split_order_and_limit(tree)
         if rows.kind == "WithCTE":
             _needs_operators()
         return context.lower(rows)
@@ -76,7 +76,7 @@ def _needs_operators() -> NoReturn:
     raise NeedsOperators(Diagnostic("UNSUPPORTED", "this needs more than the rows of one relation"))
 
 
-def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:
+def _checked(catalyst: Catalyst, base: Scan, fused: FilterProject) -> MapFilterProject:
     mfp = mfp_of(base.schema, fused)
     try:
         check_mfp(mfp)
@@ -85,7 +85,7 @@ def _checked(catalyst: Catalyst, base: Scan, fused: Fused) -> MapFilterProject:
     try:
         check_round_trip(catalyst, [Mfp(Get(base.id, base.schema), mfp)])
     finally:
-        catalyst.forget()
+        catalyst.drop_relations()
     return mfp
 
 

@@ -17,10 +17,10 @@ from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.planning.allowed_sql import check_statement
-from tidemark_planner.recursion import Parts, cut, lower_block
+from tidemark_planner.recursion import PartLowering, lower_block, split_recursive_query
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
-from tidemark_planner.sql.names import Known, Rewritten, Scope, binary_edits, rewrite
+from tidemark_planner.sql.names import NamedRelation, RewrittenText, Scope, binary_edits, rewrite
 from tidemark_planner.sql.syntax import ParseTree, RelationName
 from tidemark_planner.sql.table_changes import changes_in
 from tidemark_planner.sql.try_functions import try_edits
@@ -47,7 +47,7 @@ def lower_query(
     """The query's HIR; raises Refusal with positions in `sql`."""
     if len(sql) > MAX_SQL_CHARACTERS:
         refuse("TOO_LARGE", f"the SQL text has {len(sql)} characters, more than the limit of {MAX_SQL_CHARACTERS}")
-    block = cut(catalyst.jvm, sql) if "RECURSIVE" in sql.upper() else None
+    block = split_recursive_query(catalyst.jvm, sql) if "RECURSIVE" in sql.upper() else None
     if block is None:
         return _lower_part(catalyst, sql, scope, object_id, lower)
 
@@ -55,7 +55,7 @@ def lower_query(
         part = _lower_part(catalyst, sql, scope, object_id, lower)
         return part.lowered, part.objects
 
-    parts = Parts(catalyst, object_id, lower_part)
+    parts = PartLowering(catalyst, object_id, lower_part)
     lowered = lower_block(block, scope, parts, lower)
     return Query(lowered, tuple(parts.objects))
 
@@ -67,12 +67,12 @@ def _lower_part(
     catalyst.parse(sql)
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
-    meanings = [*_meanings(tree, scope), *changes_in(sql, tree, scope)]
+    resolved = [*_resolve_relations(tree, scope), *changes_in(sql, tree, scope)]
     edits = (*binary_edits(tree), *try_edits(sql, tree), *like_edits(sql, tree))
-    rewritten = rewrite(sql, meanings, edits)
+    rewritten = rewrite(sql, resolved, edits)
     if edits:  # what stood in a comment before them may not be SQL after them
         check_statement(rewritten.text, ParseTree(catalyst.jvm, rewritten.text))
-    leaves = {known.leaf: known for _, known in meanings}
+    leaves = {known.leaf: known for _, known in resolved}
     try:
         for known in leaves.values():
             catalyst.declare(known.leaf, known.columns)
@@ -94,7 +94,7 @@ def _lower_part(
     except RecursionError:
         refuse("TOO_LARGE", "the query is nested too deeply to be planned")
     finally:
-        catalyst.forget()
+        catalyst.drop_relations()
 
 
 def _check_columns(lowered: Lowered) -> None:
@@ -104,9 +104,9 @@ def _check_columns(lowered: Lowered) -> None:
             unsupported(f"a column of type {column.type}", hint)
 
 
-def _meanings(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, Known]]:
+def _resolve_relations(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, NamedRelation]]:
     """What each relation means; all names that are missing are told at once."""
-    found: list[tuple[RelationName, Known]] = []
+    found: list[tuple[RelationName, NamedRelation]] = []
     missing: list[Diagnostic] = []
     for name in tree.relations():
         if len(name.parts) == 1 and name.parts[0].lower() in name.ctes:
@@ -120,7 +120,7 @@ def _meanings(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, Known]]
     return found
 
 
-def _not_hidden(name: RelationName, known: Known) -> Known:
+def _not_hidden(name: RelationName, known: NamedRelation) -> NamedRelation:
     """The relation, whose leaf no common table expression takes the place of: WITH `a.b` AS (...) SELECT * FROM a.b."""
     if known.leaf.lower() in name.ctes:
         dotted = ".".join(name.parts)
@@ -129,18 +129,18 @@ def _not_hidden(name: RelationName, known: Known) -> Known:
     return known
 
 
-def _in_original(refusal: Refusal, rewritten: Rewritten) -> Refusal:
+def _in_original(refusal: Refusal, rewritten: RewrittenText) -> Refusal:
     moved = []
     for diagnostic in refusal.diagnostics:
         if diagnostic.line:
             line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
         else:
-            line, column = _where(rewritten.original, diagnostic.word)
+            line, column = _position_of(rewritten.original, diagnostic.word)
         moved.append(replace(diagnostic, line=line, column=column))
     return Refusal(*moved)
 
 
-def _where(sql: str, word: str) -> tuple[int, int]:
+def _position_of(sql: str, word: str) -> tuple[int, int]:
     """The position of a word that stands in the text once; (0, 0) where that is not so."""
     folded = sql.lower()
     if not word or folded.count(word.lower()) != 1:

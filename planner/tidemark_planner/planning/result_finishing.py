@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from tidemark_planner.hir.nodes import Hir, Project
 from tidemark_planner.lower import Lowered
-from tidemark_planner.lower.row_order import Trimmings, with_order
+from tidemark_planner.lower.row_order import OrderAndLimit, append_order_keys
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.expr import ScalarExpr
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedQuery:
     """The rows with the columns shown first, then those that are only ordered by; their names; the end."""
 
     hir: Hir
@@ -23,12 +23,12 @@ class Finished:
     finishing: Finishing
 
 
-def finished(lowered: Lowered, trimmings: Trimmings) -> Finished:
+def finish_query(lowered: Lowered, ordering: OrderAndLimit) -> FinishedQuery:
     columns = lowered.columns
-    shown = trimmings.shown or tuple(zip(lowered.attributes, lowered.names, strict=True))
+    shown = ordering.shown or tuple(zip(lowered.attributes, lowered.names, strict=True))
     outputs: tuple[ScalarExpr, ...] = tuple(columns[attribute] for attribute, _ in shown)
-    exprs, order = with_order(lowered, outputs, trimmings.order)
+    exprs, order = append_order_keys(lowered, outputs, ordering.order)
     hidden = range(len(outputs), len(exprs))
     names = (*(name for _, name in shown), *(f"__order{at}" for at in hidden))
-    finishing = Finishing(order, trimmings.limit, trimmings.offset, len(outputs) if hidden else None)
-    return Finished(Project(lowered.hir, exprs), names, finishing)
+    finishing = Finishing(order, ordering.limit, ordering.offset, len(outputs) if hidden else None)
+    return FinishedQuery(Project(lowered.hir, exprs), names, finishing)

@@ -19,10 +19,10 @@ from tidemark_planner.errors import refuse
 from tidemark_planner.hir.keys import unique_keys
 from tidemark_planner.hir.nodes import Binding, Hir, LetRec, Project, Scan, columns, expressions_of, inputs_of, scan
 from tidemark_planner.lower import Context, Lowered
-from tidemark_planner.recursion.cut import Block, Item, Token, cut
+from tidemark_planner.recursion.cut import RecursiveBlock, Token, WithQuery, split_recursive_query
 from tidemark_planner.recursion.linear import check_linear
 from tidemark_planner.rules import optimise
-from tidemark_planner.sql.names import Known, Scope
+from tidemark_planner.sql.names import NamedRelation, Scope
 from tidemark_planner.sql.syntax import ParseTree, split_name
 from tidemark_protocol.casts import cast_errors
 from tidemark_protocol.functions.registry import call, reads_clock
@@ -30,7 +30,7 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.lir import Schema
 from tidemark_protocol.types import Column, ColumnType, SqlType
 
-__all__ = ["Block", "Parts", "cut", "lower_block"]
+__all__ = ["PartLowering", "RecursiveBlock", "lower_block", "split_recursive_query"]
 
 Objects = list[tuple[GlobalId, Hir]]
 LowerTree = Callable[[Node, Context], Lowered]
@@ -45,7 +45,7 @@ class LowerPart(Protocol):
 
 
 @dataclass
-class Parts:
+class PartLowering:
     """What a block is lowered with, and the objects that it has made so far."""
 
     catalyst: Catalyst
@@ -74,12 +74,12 @@ class Parts:
         return name
 
 
-def lower_block(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lowered:
+def lower_block(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """The body's rows; `lower` takes its tree apart."""
     for item in block.items:
-        if [i.called.lower() for i in block.items].count(item.called.lower()) > 1:
+        if [i.plain_name.lower() for i in block.items].count(item.plain_name.lower()) > 1:
             at = item.name
-            refuse("DUPLICATE_NAME", f"there are two queries called {item.called}", at.line, at.column, at.text)
+            refuse("DUPLICATE_NAME", f"there are two queries called {item.plain_name}", at.line, at.column, at.text)
     return _mutual(block, scope, parts, lower) if block.mutually else _one_by_one(block, scope, parts, lower)
 
 
@@ -87,10 +87,10 @@ def _whole(tree: Node, context: Context) -> Lowered:
     return context.lower(tree)
 
 
-def _one_by_one(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lowered:
+def _one_by_one(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """WITH RECURSIVE: each name may read itself and those before it."""
     for item in block.items:
-        if parts.reads(item.query, item.called.lower()):
+        if parts.reads(item.query, item.plain_name.lower()):
             hir, names = _recursive(item, scope, parts)
         else:
             lowered, made = parts.part(item.query, scope)
@@ -104,22 +104,24 @@ def _one_by_one(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> L
     return lowered
 
 
-def _recursive(item: Item, scope: Scope, parts: Parts) -> tuple[Hir, tuple[str, ...]]:
+def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
     """One name that reads itself: its columns are those of the first part that does not."""
-    first = next((arm for arm in item.arms if not parts.reads(arm, item.called.lower())), None)
+    first = next((arm for arm in item.arms if not parts.reads(arm, item.plain_name.lower())), None)
     at = item.name
     if first is None or len(item.arms) == 1:
-        message = f"{item.called} reads itself, but has no part beside, put to it with UNION, that does not"
+        message = f"{item.plain_name} reads itself, but has no part beside, put to it with UNION, that does not"
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     anchor, _ = parts.part(first, scope)
-    names, id = _renamed(item, anchor.names), GlobalId(f"rec/{item.called.lower()}")
+    names, id = _renamed(item, anchor.names), GlobalId(f"rec/{item.plain_name.lower()}")
     schema = anchor.hir.schema
     while True:
         lowered, made = parts.part(item.query, _with(scope, _known(item, id, names, schema)))
         found = lowered.hir.schema
         for name, declared, made_type in zip(names, schema, found, strict=True):
             if declared.type != made_type.type:
-                message = f"column {name} of {item.called} begins as {declared.type} and goes on as {made_type.type}"
+                message = (
+                    f"column {name} of {item.plain_name} begins as {declared.type} and goes on as {made_type.type}"
+                )
                 refuse("TYPE", f"{message}: cast it in one of the parts", at.line, at.column, at.text)
         if all(d.nullable or not m.nullable for d, m in zip(schema, found, strict=True)):
             break
@@ -133,10 +135,10 @@ def _recursive(item: Item, scope: Scope, parts: Parts) -> tuple[Hir, tuple[str, 
     return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
 
 
-def _mutual(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lowered:
+def _mutual(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """WITH MUTUALLY RECURSIVE: each name may read all."""
     declared = [_declared(item, parts.catalyst) for item in block.items]
-    ids = [GlobalId(f"rec/{item.called.lower()}") for item in block.items]
+    ids = [GlobalId(f"rec/{item.plain_name.lower()}") for item in block.items]
     for item, id, of in zip(block.items, ids, declared, strict=True):
         schema = tuple(ColumnType(c.type) for c in of)
         scope = _with(scope, _known(item, id, tuple(c.name for c in of), schema))
@@ -157,7 +159,7 @@ def _mutual(block: Block, scope: Scope, parts: Parts, lower: LowerTree) -> Lower
     return replace(lowered, hir=LetRec(tuple(bindings), hir))
 
 
-def _sorted(made: Objects, inside: set[GlobalId], parts: Parts) -> Objects:
+def _sorted(made: Objects, inside: set[GlobalId], parts: PartLowering) -> Objects:
     """Objects that read nothing of the block are the dataflow's; the others are returned, and are of the block."""
     kept: Objects = []
     for name, hir in made:
@@ -169,20 +171,20 @@ def _sorted(made: Objects, inside: set[GlobalId], parts: Parts) -> Objects:
     return kept
 
 
-def _declared(item: Item, catalyst: Catalyst) -> tuple[Column, ...]:
+def _declared(item: WithQuery, catalyst: Catalyst) -> tuple[Column, ...]:
     if item.columns is None:
         at = item.name
-        message = f"{item.called} needs its columns: {item.called} (column type, ...) AS (...)"
+        message = f"{item.plain_name} needs its columns: {item.plain_name} (column type, ...) AS (...)"
         refuse("SYNTAX", message, at.line, at.column, at.text)
     found = catalyst.parse_columns(item.columns)
     if not all(c.nullable for c in found):
         at = item.name
-        message = f"NOT NULL is not supported in a recursion: the columns of {item.called}"
+        message = f"NOT NULL is not supported in a recursion: the columns of {item.plain_name}"
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     return found
 
 
-def _as_declared(item: Item, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:
+def _as_declared(item: WithQuery, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:
     """The rows in the declared types, where that loses nothing."""
     found = columns(lowered.hir)
     if len(found) != len(declared) or any(
@@ -190,7 +192,7 @@ def _as_declared(item: Item, lowered: Lowered, declared: tuple[Column, ...]) -> 
     ):
         has, should = (", ".join(str(c.type) for c in of) for of in (found, declared))
         at = item.name
-        refuse("TYPE", f"{item.called} is declared as ({should}), but its query gives ({has})", at.line, at.column)
+        refuse("TYPE", f"{item.plain_name} is declared as ({should}), but its query gives ({has})", at.line, at.column)
     if all(f.type == d.type for f, d in zip(found, declared, strict=True)):
         return lowered.hir
     wide = tuple(f if f.type == d.type else call("cast", (f,), d.type) for f, d in zip(found, declared, strict=True))
@@ -201,26 +203,26 @@ def _widens(narrow: SqlType, wide: SqlType) -> bool:
     return narrow.is_numeric and wide.is_numeric and cast_errors(narrow, wide) == frozenset()
 
 
-def _renamed(item: Item, names: tuple[str, ...]) -> tuple[str, ...]:
+def _renamed(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names that `r (a, b) AS` gives, else the query's own."""
     if item.columns is None:
         return names
     given = tuple(split_name(part.strip())[0] for part in item.columns.split(","))
     if len(given) != len(names):
         at = item.name
-        message = f"{item.called} names {len(given)} columns, but its query has {len(names)}"
+        message = f"{item.plain_name} names {len(given)} columns, but its query has {len(names)}"
         refuse("TYPE", message, at.line, at.column, at.text)
     return given
 
 
 def _known(
-    item: Item, id: GlobalId, names: Iterable[str], schema: Schema, keys: tuple[tuple[int, ...], ...] = ()
-) -> Known:
+    item: WithQuery, id: GlobalId, names: Iterable[str], schema: Schema, keys: tuple[tuple[int, ...], ...] = ()
+) -> NamedRelation:
     named = tuple(Column(n, c.type, c.nullable) for n, c in zip(names, schema, strict=True))
-    return Known(f"/with/{item.called}", id, named, keys)
+    return NamedRelation(f"/with/{item.plain_name}", id, named, keys)
 
 
-def _with(scope: Scope, known: Known) -> Scope:
+def _with(scope: Scope, known: NamedRelation) -> Scope:
     """The scope with one name more, which hides others."""
     return replace(scope, one_part={**scope.one_part, known.leaf.removeprefix("/with/").lower(): (known,)})
 

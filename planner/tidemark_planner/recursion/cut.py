@@ -40,7 +40,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Item:
+class WithQuery:
     """One `name (columns) AS (query)`; `columns` is what stands between its parentheses."""
 
     name: Token
@@ -50,44 +50,44 @@ class Item:
     """The parts that UNION puts together, each as a query of its own."""
 
     @property
-    def called(self) -> str:
+    def plain_name(self) -> str:
         return split_name(self.name.text)[0]
 
 
 @dataclass(frozen=True)
-class Block:
+class RecursiveBlock:
     """The items, and the query that reads them."""
 
     mutually: bool
     limit: Limit | None
-    items: tuple[Item, ...]
+    items: tuple[WithQuery, ...]
     body: str
 
 
-def cut(jvm: Any, sql: str) -> Block | None:
+def split_recursive_query(jvm: Any, sql: str) -> RecursiveBlock | None:
     """The parts of a recursive query; None for any other text, also for one that Spark's parser should judge."""
     tokens = list(_tokens(jvm, sql))
     words = [t.text.upper() for t in tokens[:3]]
     if words[:2] == ["WITH", "RECURSIVE"]:
-        return _Cutter(sql, tokens[2:], mutually=False).block()
+        return _Splitter(sql, tokens[2:], mutually=False).block()
     if words == ["WITH", "MUTUALLY", "RECURSIVE"]:
-        return _Cutter(sql, tokens[3:], mutually=True).block()
+        return _Splitter(sql, tokens[3:], mutually=True).block()
     return None
 
 
-class _Cutter:
+class _Splitter:
     def __init__(self, sql: str, tokens: Sequence[Token], *, mutually: bool) -> None:
         self._sql, self._tokens, self._mutually = sql, tokens, mutually
         self._at = 0
 
-    def block(self) -> Block:
+    def block(self) -> RecursiveBlock:
         limit = self._limit() if self._mutually else None
         items = [self._item()]
         while self._next_is(","):
             self._at += 1
             items.append(self._item())
         start = self._peek("the query").start
-        return Block(self._mutually, limit, tuple(items), self._only(start, len(self._sql)))
+        return RecursiveBlock(self._mutually, limit, tuple(items), self._only(start, len(self._sql)))
 
     def _limit(self) -> Limit | None:
         opens = self._peek("a name")
@@ -107,7 +107,7 @@ class _Cutter:
             refuse("SYNTAX", message, at.line, at.column, at.text)
         return Limit(int(words[-1]), returns)
 
-    def _item(self) -> Item:
+    def _item(self) -> WithQuery:
         name = self._peek("a name")
         self._at += 1
         columns = None
@@ -124,7 +124,7 @@ class _Cutter:
         if not inside:
             self._refuse(name, f"{name.text} has no query", "SYNTAX")
         arms = tuple(self._only(a[0].start, a[-1].end) for a in _arms(inside) if a)
-        return Item(name, columns, self._only(inside[0].start, inside[-1].end), arms)
+        return WithQuery(name, columns, self._only(inside[0].start, inside[-1].end), arms)
 
     def _parenthesised(self) -> list[Token]:
         """The tokens between this parenthesis and the one that closes it."""

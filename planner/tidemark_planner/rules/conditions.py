@@ -33,14 +33,14 @@ class KeyPart:
 
 
 @dataclass(frozen=True)
-class Condition:
+class MatchCondition:
     """`residual` is over both rows side by side."""
 
     key: tuple[KeyPart, ...]
     residual: tuple[ScalarExpr, ...]
 
 
-def condition_of(predicates: tuple[ScalarExpr, ...], width: int) -> Condition:
+def condition_of(predicates: tuple[ScalarExpr, ...], width: int) -> MatchCondition:
     """The condition of a Match whose left row has so many columns."""
     key: list[KeyPart] = []
     residual: list[ScalarExpr] = []
@@ -50,7 +50,7 @@ def condition_of(predicates: tuple[ScalarExpr, ...], width: int) -> Condition:
             key.append(part)
         elif predicate != TRUE:
             residual.append(predicate)
-    return Condition(tuple(key), tuple(residual))
+    return MatchCondition(tuple(key), tuple(residual))
 
 
 def _key_part(predicate: ScalarExpr, width: int) -> KeyPart | None:
@@ -58,9 +58,9 @@ def _key_part(predicate: ScalarExpr, width: int) -> KeyPart | None:
         return None
     used = columns_of(predicate)
     if not used or max(used) < width:
-        return KeyPart(_surely(predicate), TRUE)
+        return KeyPart(_null_as_false(predicate), TRUE)
     if min(used) >= width:
-        return KeyPart(TRUE, map_columns(_surely(predicate), lambda c: c - width))
+        return KeyPart(TRUE, map_columns(_null_as_false(predicate), lambda c: c - width))
     if isinstance(predicate, Call) and predicate.function in ("=", "<=>"):
         one, other = predicate.arguments
         for left, right in ((one, other), (other, one)):
@@ -74,6 +74,6 @@ def _is_within(expr: ScalarExpr, start: int, end: int | None) -> bool:
     return bool(used) and start <= min(used) and (end is None or max(used) < end)
 
 
-def _surely(predicate: ScalarExpr) -> ScalarExpr:
+def _null_as_false(predicate: ScalarExpr) -> ScalarExpr:
     """The predicate, false where it is NULL."""
     return call("coalesce", (predicate, FALSE), BOOLEAN) if is_nullable(predicate) else predicate

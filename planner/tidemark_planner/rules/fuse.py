@@ -14,7 +14,7 @@ from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 
 
 @dataclass(frozen=True)
-class Fused:
+class FilterProject:
     """Predicates and outputs over one row."""
 
     predicates: tuple[ScalarExpr, ...]
@@ -25,29 +25,29 @@ class Fused:
         return self.predicates + self.outputs
 
 
-def fuse(node: Hir) -> tuple[Hir, Fused]:
+def fuse(node: Hir) -> tuple[Hir, FilterProject]:
     """The first node below that is neither Project nor Filter (or where the chain is cut), and what runs over it."""
     chain: list[Project | Filter] = []
     base = node
     while isinstance(base, Project | Filter):
         chain.append(base)
         base = base.input
-    fused = Fused((), columns(base))
+    fused = FilterProject((), columns(base))
     for link in reversed(chain):
         longer = _then(fused, link)
         if longer is None:
-            base, fused = link.input, Fused((), columns(link.input))
+            base, fused = link.input, FilterProject((), columns(link.input))
             longer = _then(fused, link)
         fused = fused if longer is None else longer
     return base, fused
 
 
-def _then(fused: Fused, link: Project | Filter) -> Fused | None:
+def _then(fused: FilterProject, link: Project | Filter) -> FilterProject | None:
     exprs = link.exprs if isinstance(link, Project) else link.predicates
     if grows_too_large(exprs, fused.outputs) and any(not isinstance(o, ColumnRef) for o in fused.outputs):
         return None
     written = tuple(substitute(e, fused.outputs) for e in exprs)
     if isinstance(link, Project):
-        return Fused(fused.predicates, written)
+        return FilterProject(fused.predicates, written)
     new = tuple(c for p in written for c in conjuncts(p))
-    return Fused(tuple(dict.fromkeys(fused.predicates + new)), fused.outputs)
+    return FilterProject(tuple(dict.fromkeys(fused.predicates + new)), fused.outputs)

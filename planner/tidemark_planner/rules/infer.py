@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tidemark_planner.hir.nodes import Aggregate, Filter, FlatMap, Hir, Join, Project, expressions_of, inputs_of
-from tidemark_planner.rules.scalar import conjuncts, null_where, renewed
+from tidemark_planner.rules.scalar import conjuncts, is_null_where, substitute_with_nullability
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of, walk
 from tidemark_protocol.types import BOOLEAN
@@ -19,7 +19,7 @@ from tidemark_protocol.types import BOOLEAN
 Predicates = tuple[ScalarExpr, ...]
 
 
-def infer(
+def infer_predicates(
     inputs: Sequence[Hir], given: Sequence[Sequence[ScalarExpr]], predicates: Iterable[ScalarExpr]
 ) -> list[Predicates]:
     """For each input, what the others' predicates say about it.
@@ -36,12 +36,14 @@ def infer(
         for at, ref in members:
             if wanted[at]:
                 nullable = (call("is_not_null", (ref,), BOOLEAN),) if ref.nullable else ()
-                others = (renewed(p, {source[1].index: ref}) for source, p in about if source != (at, ref))
+                others = (
+                    substitute_with_nullability(p, {source[1].index: ref}) for source, p in about if source != (at, ref)
+                )
                 found[at].update(dict.fromkeys((*nullable, *others)))
     return [tuple(p for p in each if p not in about) for each, about in zip(found, known, strict=True)]
 
 
-def guarded(predicates: Iterable[ScalarExpr]) -> Predicates:
+def with_null_guards(predicates: Iterable[ScalarExpr]) -> Predicates:
     """The predicates, and that columns are not NULL without which one that can fail is not true anyway.
 
     10 div b > a   ->   a IS NOT NULL, b IS NOT NULL, 10 div b > a
@@ -51,7 +53,7 @@ def guarded(predicates: Iterable[ScalarExpr]) -> Predicates:
     for predicate in listed:
         if is_fallible(predicate):
             read = dict.fromkeys(n for n in walk(predicate) if isinstance(n, ColumnRef) and n.nullable)
-            needed = (r for r in read if null_where(predicate, frozenset({r.index})) and not _is_given(r, listed))
+            needed = (r for r in read if is_null_where(predicate, frozenset({r.index})) and not _is_given(r, listed))
             found.update(dict.fromkeys(call("is_not_null", (ref,), BOOLEAN) for ref in needed))
         found[predicate] = None
     return tuple(found)
@@ -59,7 +61,7 @@ def guarded(predicates: Iterable[ScalarExpr]) -> Predicates:
 
 def _is_given(column: ColumnRef, predicates: Predicates) -> bool:
     """Whether one that cannot fail drops the rows where the column is NULL."""
-    return any(null_where(p, frozenset({column.index})) for p in predicates if not is_fallible(p))
+    return any(is_null_where(p, frozenset({column.index})) for p in predicates if not is_fallible(p))
 
 
 def _own_columns(node: Hir) -> list[ColumnRef]:
@@ -105,7 +107,7 @@ def _known(node: Hir) -> Predicates:
 def _shown(known: Predicates, exprs: Predicates) -> Predicates:
     """Those on columns that are shown as they are, over the outputs."""
     shown = {e.index: ColumnRef(at, e.type, e.nullable) for at, e in enumerate(exprs) if isinstance(e, ColumnRef)}
-    return tuple(renewed(p, shown) for p in known if columns_of(p) <= shown.keys())
+    return tuple(substitute_with_nullability(p, shown) for p in known if columns_of(p) <= shown.keys())
 
 
 def _side_by_side(inputs: Sequence[Hir]) -> Predicates:
@@ -113,6 +115,6 @@ def _side_by_side(inputs: Sequence[Hir]) -> Predicates:
     start = 0
     for each in inputs:
         moved = {ref.index: ColumnRef(start + ref.index, ref.type, ref.nullable) for ref in _own_columns(each)}
-        found += [renewed(p, moved) for p in _known(each)]
+        found += [substitute_with_nullability(p, moved) for p in _known(each)]
         start += len(each.schema)
     return tuple(found)

@@ -11,7 +11,7 @@ Both break ties by the whole row, so they keep the same rows.
 from __future__ import annotations
 
 from tidemark_planner.hir.nodes import Filter, Hir, Project, Window, filtered, inputs_of, project, top_k, with_inputs
-from tidemark_planner.rules.fuse import Fused, fuse
+from tidemark_planner.rules.fuse import FilterProject, fuse
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, columns_of
 from tidemark_protocol.types import INT
 
@@ -29,7 +29,7 @@ def limit_windows(node: Hir) -> Hir:
     return with_inputs(node, tuple(limit_windows(i) for i in inputs_of(node)))
 
 
-def _limited(window: Window, fused: Fused) -> Hir | None:
+def _limited(window: Window, fused: FilterProject) -> Hir | None:
     """What runs over the window, over a TopK instead; None where the number is read for more than to limit."""
     number = len(window.input.schema)
     if [c.function for c in window.calls] != ["row_number"] or any(number in columns_of(e) for e in fused.outputs):

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tidemark_planner.hir.nodes import Hir, Join, Match, MatchKind, Project, columns
-from tidemark_planner.rules.infer import guarded, infer
-from tidemark_planner.rules.scalar import conjuncts, null_where
+from tidemark_planner.rules.infer import infer_predicates, with_null_guards
+from tidemark_planner.rules.scalar import conjuncts, is_null_where
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, columns_of, map_columns
 
@@ -23,7 +23,7 @@ Predicates = tuple[ScalarExpr, ...]
 
 
 @dataclass(frozen=True)
-class Placed:
+class PredicatePlacement:
     """Where predicates go: to an input (over its columns), into the Match, or above it."""
 
     left: Predicates
@@ -32,12 +32,12 @@ class Placed:
     above: Predicates
 
 
-def place(node: Match, predicates: Predicates) -> Placed:
+def place_predicates(node: Match, predicates: Predicates) -> PredicatePlacement:
     """Where the predicates above the Match, and its own, are to be tested."""
     width = len(node.left.schema)
-    own = guarded(tuple(c for p in node.predicates for c in conjuncts(p) if not _is_true(c)))
+    own = with_null_guards(tuple(c for p in node.predicates for c in conjuncts(p) if not _is_true(c)))
     if node.kind is MatchKind.FULL:
-        return Placed((), (), own, predicates)
+        return PredicatePlacement((), (), own, predicates)
     to_left = [p for p in predicates if _moves(p, 0, width)]
     above = tuple(p for p in predicates if p not in to_left)
     to_right = [p for p in own if _moves(p, width, width + len(node.right.schema))]
@@ -45,9 +45,9 @@ def place(node: Match, predicates: Predicates) -> Placed:
         to_left += [p for p in own if _moves(p, 0, width)]
     here = tuple(p for p in own if p not in to_right and (node.kind is not MatchKind.SEMI or p not in to_left))
     right = [map_columns(p, lambda c: c - width) for p in to_right]
-    more_left, more_right = infer((node.left, node.right), (to_left, right), here)
+    more_left, more_right = infer_predicates((node.left, node.right), (to_left, right), here)
     left = (*to_left, *more_left) if node.kind is MatchKind.SEMI else tuple(to_left)
-    return Placed(left, (*right, *more_right), here, above)
+    return PredicatePlacement(left, (*right, *more_right), here, above)
 
 
 def _moves(predicate: ScalarExpr, start: int, end: int) -> bool:
@@ -60,7 +60,7 @@ def _is_true(predicate: ScalarExpr) -> bool:
     return isinstance(predicate, Literal) and predicate.value == "true"
 
 
-def inner_or_outer(node: Match, predicates: Predicates) -> Hir:
+def narrow_outer_join(node: Match, predicates: Predicates) -> Hir:
     """The narrowest join that gives the same rows under these predicates; the node itself where there is none."""
     if node.kind not in (MatchKind.LEFT, MatchKind.FULL):
         return node
@@ -92,5 +92,5 @@ def _drops_nulls(predicate: ScalarExpr, of: frozenset[int]) -> bool:
     if isinstance(predicate, Call) and predicate.function == "or":
         return all(_drops_nulls(a, of) for a in predicate.arguments)
     if isinstance(predicate, Call) and predicate.function == "is_not_null":
-        return null_where(predicate.arguments[0], of)
-    return null_where(predicate, of)
+        return is_null_where(predicate.arguments[0], of)
+    return is_null_where(predicate, of)

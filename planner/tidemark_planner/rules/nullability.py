@@ -20,7 +20,7 @@ from tidemark_planner.hir.nodes import (
     inputs_of,
     with_inputs,
 )
-from tidemark_planner.rules.scalar import renewed
+from tidemark_planner.rules.scalar import substitute_with_nullability
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 
 
@@ -46,4 +46,4 @@ def with_nullability(node: Hir) -> Hir:
 
 def _over(exprs: tuple[ScalarExpr, ...], row: tuple[ColumnRef, ...]) -> tuple[ScalarExpr, ...]:
     by = dict(enumerate(row))
-    return tuple(renewed(e, by) for e in exprs)
+    return tuple(substitute_with_nullability(e, by) for e in exprs)

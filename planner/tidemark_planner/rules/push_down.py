@@ -37,8 +37,8 @@ from tidemark_planner.hir.nodes import (
     with_inputs,
 )
 from tidemark_planner.hir.nodes import columns as all_columns
-from tidemark_planner.rules.infer import guarded, infer
-from tidemark_planner.rules.match import inner_or_outer, place
+from tidemark_planner.rules.infer import infer_predicates, with_null_guards
+from tidemark_planner.rules.match import narrow_outer_join, place_predicates
 from tidemark_planner.rules.scalar import conjuncts, grows_too_large, substitute
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
@@ -50,7 +50,7 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
     """The same rows as `Filter(node, predicates)`."""
     if isinstance(node, Filter):
         own = tuple(c for p in node.predicates for c in conjuncts(p))
-        return push_down(node.input, tuple(dict.fromkeys(guarded(own) + predicates)))
+        return push_down(node.input, tuple(dict.fromkeys(with_null_guards(own) + predicates)))
     if isinstance(node, Project):
         return _project(node, predicates)
     if isinstance(node, Join):
@@ -81,10 +81,10 @@ def _project(node: Project, predicates: Predicates) -> Hir:
 
 
 def _match(node: Match, predicates: Predicates) -> Hir:
-    turned = inner_or_outer(node, predicates)
+    turned = narrow_outer_join(node, predicates)
     if turned is not node:
         return push_down(turned, predicates)
-    placed = place(node, predicates)
+    placed = place_predicates(node, predicates)
     left, right = push_down(node.left, placed.left), push_down(node.right, placed.right)
     return filtered(replace(node, left=left, right=right, predicates=placed.here), placed.above)
 
@@ -138,7 +138,7 @@ def _flat_map(node: FlatMap, predicates: Predicates) -> Hir:
 def _join(node: Join, predicates: Predicates) -> Hir:
     flat = _flatten(node)
     above = tuple(c for p in predicates for c in conjuncts(substitute(p, flat.outputs)))
-    wanted = guarded(flat.predicates + above)
+    wanted = with_null_guards(flat.predicates + above)
     at_inputs: list[list[ScalarExpr]] = [[] for _ in flat.inputs]
     here: list[ScalarExpr] = []
     starts = _starts(flat.inputs)
@@ -149,7 +149,7 @@ def _join(node: Join, predicates: Predicates) -> Hir:
             at_inputs[at].append(_shifted(predicate, -starts[at]))
         else:
             here.append(predicate)
-    inferred = infer(flat.inputs, at_inputs, here)
+    inferred = infer_predicates(flat.inputs, at_inputs, here)
     inputs = tuple(push_down(i, (*own, *more)) for i, own, more in zip(flat.inputs, at_inputs, inferred, strict=True))
     return project(Join(inputs, tuple(here)), flat.outputs)
 

@@ -27,17 +27,17 @@ def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
     return expr
 
 
-def renewed(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
+def substitute_with_nullability(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
     """As `substitute`, where what is put in may be NULL more, or less, often than what was there."""
     if isinstance(expr, ColumnRef):
         return by[expr.index]
     if isinstance(expr, Call):
-        made = replace(expr, arguments=tuple(renewed(a, by) for a in expr.arguments))
+        made = replace(expr, arguments=tuple(substitute_with_nullability(a, by) for a in expr.arguments))
         return fold_call(replace(made, nullable=entry(made.function).nullable(made)))
     return expr
 
 
-def null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
+def is_null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
     """Whether the expression is NULL, unless it fails, where all columns `of` are."""
     if isinstance(expr, ColumnRef):
         return expr.index in of
@@ -46,7 +46,7 @@ def null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
     function = entry(expr.function)
     if function.lazy or (function.nullable is not any_argument and expr.function != "cast"):
         return False
-    return any(null_where(a, of) for a in expr.arguments[: _STRICT_IN.get(expr.function)])
+    return any(is_null_where(a, of) for a in expr.arguments[: _STRICT_IN.get(expr.function)])
 
 
 def size(expr: ScalarExpr) -> int:
@@ -86,8 +86,8 @@ def _factored(predicate: Call) -> tuple[ScalarExpr, ...]:
     rest = [tuple(c for c in arm if c not in shared) for arm in arms]
     if any(not arm for arm in rest):  # an arm that asks nothing more makes the others irrelevant
         return tuple(shared)
-    return (*shared, call("or", tuple(all_of(arm) for arm in rest), BOOLEAN))
+    return (*shared, call("or", tuple(conjunction(arm) for arm in rest), BOOLEAN))
 
 
-def all_of(predicates: Sequence[ScalarExpr]) -> ScalarExpr:
+def conjunction(predicates: Sequence[ScalarExpr]) -> ScalarExpr:
     return predicates[0] if len(predicates) == 1 else call("and", tuple(predicates), BOOLEAN)

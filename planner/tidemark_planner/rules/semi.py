@@ -36,7 +36,7 @@ def semi_to_inner(node: Hir) -> Hir:
     if condition.residual or not key:
         return node
     left = filtered(node.left, tuple(p.left for p in condition.key if p.right == TRUE))
-    right = keys_of(filtered(node.right, tuple(p.right for p in condition.key if p.left == TRUE)), key)
+    right = distinct_keys(filtered(node.right, tuple(p.right for p in condition.key if p.left == TRUE)), key)
     width = len(left.schema)
     row = columns(Join((left, right)))
     operators = ("<=>" if p.null_safe else "=" for p in key)
@@ -44,7 +44,7 @@ def semi_to_inner(node: Hir) -> Hir:
     return Project(Join((left, right), tuple(equal)), row[:width])
 
 
-def keys_of(rows: Hir, key: tuple[KeyPart, ...]) -> Hir:
+def distinct_keys(rows: Hir, key: tuple[KeyPart, ...]) -> Hir:
     """The right keys that there are, each once."""
     exprs = tuple(p.right for p in key)
     places = {e.index for e in exprs if isinstance(e, ColumnRef)}

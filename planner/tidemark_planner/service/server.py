@@ -26,7 +26,7 @@ from tidemark_protocol.messages.planning import GRACE_SECONDS
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
-from tidemark_protocol.tls.server import OnlyFrom, server_credentials
+from tidemark_protocol.tls.server import RequireCaller, server_credentials
 
 MAX_PLAN_SECONDS = 30.0
 MAX_WORKERS = 2
@@ -121,7 +121,7 @@ def _serve_calls(
 ) -> None:
     server = grpc.server(
         ThreadPoolExecutor(_MAX_CALLS),
-        interceptors=[] if credentials is None else [OnlyFrom(OPERATOR)],
+        interceptors=[] if credentials is None else [RequireCaller(OPERATOR)],
         options=_OPTIONS,
         maximum_concurrent_rpcs=_MAX_CALLS,
     )

@@ -37,7 +37,7 @@ def like_edits(sql: str, tree: ParseTree) -> list[Edit]:
     return edits
 
 
-def escaped(node: Node) -> tuple[str, Node] | None:
+def marked_pattern(node: Node) -> tuple[str, Node] | None:
     """The character that escapes and the pattern of a marked If; None for any other."""
     condition, _, pattern = node.children
     if condition.kind != "EqualTo" or condition.children[0].fields.get("value") != _MARK:

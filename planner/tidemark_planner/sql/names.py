@@ -21,7 +21,7 @@ from tidemark_protocol.types import Column
 
 
 @dataclass(frozen=True)
-class Known:
+class NamedRelation:
     """A relation that names can mean, and the leaf that stands for it in the analysed text."""
 
     leaf: str
@@ -35,14 +35,14 @@ class Known:
 class Scope:
     """All names of one planning request, in lower case."""
 
-    one_part: Mapping[str, tuple[Known, ...]]
-    two_parts: Mapping[tuple[str, str], tuple[Known, ...]]
-    changes: Mapping[str, Known] = field(default_factory=dict)
+    one_part: Mapping[str, tuple[NamedRelation, ...]]
+    two_parts: Mapping[tuple[str, str], tuple[NamedRelation, ...]]
+    changes: Mapping[str, NamedRelation] = field(default_factory=dict)
     """What table_changes() gives, by the name of what is watched; nothing outside continual tasks."""
     unusable: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     """Names that mean something that cannot be read here, and why."""
 
-    def resolve(self, name: RelationName) -> Known:
+    def resolve(self, name: RelationName) -> NamedRelation:
         """What the name means; raises Refusal where that is nothing, or two things."""
         folded = tuple(p.lower() for p in name.parts)
         dotted = ".".join(name.parts)
@@ -72,13 +72,13 @@ class Scope:
         return Diagnostic("UNRESOLVED_RELATION", message, "", at[0], at[1], at[2], relation=name.parts)
 
 
-def scope_of(catalogue: Catalogue, views: Iterable[Known]) -> Scope:
+def scope_of(catalogue: Catalogue, views: Iterable[NamedRelation]) -> Scope:
     """The catalogue's names, and those of earlier views, which hide Dataflows of the same name."""
-    one: dict[str, tuple[Known, ...]] = {}
-    two: dict[tuple[str, str], tuple[Known, ...]] = {}
+    one: dict[str, tuple[NamedRelation, ...]] = {}
+    two: dict[tuple[str, str], tuple[NamedRelation, ...]] = {}
     for r in catalogue.relations:
         leaf = f"{r.parent}.{r.name}"
-        known = Known(leaf, r.id, r.columns, r.keys, r.monotonic)
+        known = NamedRelation(leaf, r.id, r.columns, r.keys, r.monotonic)
         at = (r.parent.lower(), r.name.lower())
         two[at] = (*two.get(at, ()), known)
         if r.short:
@@ -101,7 +101,7 @@ class Edit:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewrittenText:
     """A text after edits, and the way back to the original's positions."""
 
     original: str
@@ -128,7 +128,9 @@ class Rewritten:
         return offset - shift
 
 
-def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]], more: Iterable[Edit] = ()) -> Rewritten:
+def rewrite(
+    sql: str, meanings: Iterable[tuple[RelationName, NamedRelation]], more: Iterable[Edit] = ()
+) -> RewrittenText:
     """The text with each relation replaced by its leaf, under its own last name where it had no alias."""
     edits = list(more)
     for name, known in meanings:
@@ -139,7 +141,7 @@ def rewrite(sql: str, meanings: Iterable[tuple[RelationName, Known]], more: Iter
     for edit in edits:
         pieces += [sql[at : edit.start], edit.by]
         at = edit.end
-    return Rewritten(sql, "".join([*pieces, sql[at:]]), tuple(edits))
+    return RewrittenText(sql, "".join([*pieces, sql[at:]]), tuple(edits))
 
 
 def binary_edits(tree: ParseTree) -> list[Edit]:

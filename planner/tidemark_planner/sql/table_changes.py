@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidemark_planner.errors import refuse
-from tidemark_planner.sql.names import Known, Scope
+from tidemark_planner.sql.names import NamedRelation, Scope
 from tidemark_planner.sql.syntax import ParseTree, RelationName, TableCall
 from tidemark_protocol.messages.planning import Relation
 from tidemark_protocol.types import STRING, TIMESTAMP, Column
@@ -25,7 +25,7 @@ def columns_of_changes(relation: Relation) -> tuple[Column, ...]:
     return (*relation.columns, Column(CHANGE_TYPE, STRING, False), Column(COMMIT_TIMESTAMP, TIMESTAMP, False))
 
 
-def changes_in(sql: str, tree: ParseTree, scope: Scope) -> Iterator[tuple[RelationName, Known]]:
+def changes_in(sql: str, tree: ParseTree, scope: Scope) -> Iterator[tuple[RelationName, NamedRelation]]:
     """The calls in a text, each as a name that means a declared relation."""
     if FUNCTION not in sql.lower():
         return
@@ -33,7 +33,7 @@ def changes_in(sql: str, tree: ParseTree, scope: Scope) -> Iterator[tuple[Relati
         yield RelationName((FUNCTION,), call.aliased, call.span, frozenset()), _meant(call, scope)
 
 
-def _meant(call: TableCall, scope: Scope) -> Known:
+def _meant(call: TableCall, scope: Scope) -> NamedRelation:
     at = (call.span.line, call.span.column, FUNCTION)
     if not scope.changes:
         refuse("UNSUPPORTED", f"{FUNCTION} is for the views of a continualTask: what changes in what it watches", *at)
@@ -49,7 +49,7 @@ def _meant(call: TableCall, scope: Scope) -> Known:
     return known
 
 
-def _check_names(known: Known, at: tuple[int, int, str]) -> None:
+def _check_names(known: NamedRelation, at: tuple[int, int, str]) -> None:
     """The input has no column of a name that the changes need."""
     names = [c.name.lower() for c in known.columns]
     for name in (CHANGE_TYPE, COMMIT_TIMESTAMP):

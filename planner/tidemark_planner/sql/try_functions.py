@@ -1,14 +1,14 @@
 """TRY_CAST and try_add, try_subtract, try_multiply, try_divide, try_mod: NULL where the operation raises.
 
-The tree that Spark prints does not show them apart from what they are variants of. So they are marked in the text that
-is analysed, by a condition that is never true, and the mark is read off the tree:
+The tree that Spark prints does not show them apart from what they are variants of. So they are mark_try_functions in
+the text that is analysed, by a condition that is never true, and the mark is read off the tree:
 
     TRY_CAST(s AS INT)      if('/try' = '', NULL, CAST(s AS INT))         If(EqualTo('/try', ''), NULL, Cast(s))
     try_divide(a, b)        if('/try' = '', NULL, (a) / (b))
     try_sum(x)              sum(if('/try' = 'of', NULL, x))
 
-Only the operation itself is tried: what its arguments raise is raised. So `sum(TRY_CAST(s AS INT))` and
-`try_sum(CAST(s AS INT))` are marked apart. Inline tables stay as they are, since analysis
+Only the operation itself is tried_operation: what its arguments raise is raised. So `sum(TRY_CAST(s AS INT))` and
+`try_sum(CAST(s AS INT))` are mark_try_functions apart. Inline tables stay as they are, since analysis
 evaluates them.
 """
 
@@ -26,8 +26,8 @@ _OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_div
 _CASTS = {"try_to_timestamp": "TIMESTAMP", "try_to_date": "DATE"}
 _AGGREGATES = {"try_sum": "sum", "try_avg": "avg"}
 NAMES = frozenset((*_OPERATORS, *_CASTS))
-# What is tried: the function that raises, and the one that gives NULL instead.
-TRIED = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
+# What is tried_operation: the function that raises, and the one that gives NULL instead.
+TRY_VARIANTS = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
 
 
 def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
@@ -58,20 +58,20 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
     return edits
 
 
-def marked(catalyst_jvm: object, sql: str) -> str:
+def mark_try_functions(catalyst_jvm: object, sql: str) -> str:
     """A text of our own with its marks."""
     if "TRY_" not in sql.upper():
         return sql
     return rewrite(sql, (), try_edits(sql, ParseTree(catalyst_jvm, sql))).text
 
 
-def tried(node: Node) -> Node | None:
-    """What a marked If tries."""
+def tried_operation(node: Node) -> Node | None:
+    """The operation that a marked If tries."""
     return _marked(node, _OPERATION)
 
 
 def tried_aggregate(node: Node) -> Node | None:
-    """Of what an aggregate is, that is tried itself."""
+    """Of what an aggregate is, that is tried_operation itself."""
     return _marked(node, _AGGREGATE) if node.kind == "If" else None
 
 

@@ -45,16 +45,16 @@ class Function:
     """
 
     name: str
-    least: int
-    most: int | None
+    min_arguments: int
+    max_arguments: int | None
     signature: Signature
     errors: Errors = never
     nullable: Nullability = any_argument
     lazy: bool = False
-    higher: bool = False
+    higher_order: bool = False
 
     def accepts(self, call: Call) -> bool:
         count = len(call.arguments)
-        enough = self.least <= count and (self.most is None or count <= self.most)
-        allowed = self.higher or not any(map(is_lambda, call.arguments))
+        enough = self.min_arguments <= count and (self.max_arguments is None or count <= self.max_arguments)
+        allowed = self.higher_order or not any(map(is_lambda, call.arguments))
         return enough and allowed and self.signature(call.arguments, call.type)

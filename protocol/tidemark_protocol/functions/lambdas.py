@@ -136,10 +136,10 @@ def _of_first(call: Call) -> bool:
 LAMBDAS = (
     Function(VARIABLE, 1, 1, _variable, nullable=maybe),
     Function(LAMBDA, 2, 3, _function, nullable=_of_first),
-    Function("transform", 2, 2, _transformed, nullable=_of_first, higher=True),
-    Function("filter", 2, 2, _filtered, nullable=_of_first, higher=True),
-    *(Function(n, 2, 2, _asked, nullable=maybe, higher=True) for n in ("exists", "forall")),
-    Function("aggregate", 4, 4, _aggregated, nullable=maybe, higher=True),
-    Function("zip_with", 3, 3, _zipped, nullable=maybe, higher=True),
-    Function("array_sort", 2, 2, _sorted, always("COMPARATOR_RETURNS_NULL"), _of_first, higher=True),
+    Function("transform", 2, 2, _transformed, nullable=_of_first, higher_order=True),
+    Function("filter", 2, 2, _filtered, nullable=_of_first, higher_order=True),
+    *(Function(n, 2, 2, _asked, nullable=maybe, higher_order=True) for n in ("exists", "forall")),
+    Function("aggregate", 4, 4, _aggregated, nullable=maybe, higher_order=True),
+    Function("zip_with", 3, 3, _zipped, nullable=maybe, higher_order=True),
+    Function("array_sort", 2, 2, _sorted, always("COMPARATOR_RETURNS_NULL"), _of_first, higher_order=True),
 )

@@ -18,7 +18,7 @@ INVALID_INDEX_OF_ZERO = "INVALID_INDEX_OF_ZERO"
 INVALID_PARAMETER = "INVALID_PARAMETER_VALUE"
 STRINGS = SqlType.array(STRING)
 # The most elements that a literal may ask a function for.
-MOST_ELEMENTS = 10_000
+MAX_ELEMENTS = 10_000
 Arguments = tuple[ScalarExpr, ...]
 
 
@@ -164,4 +164,4 @@ def _array_and_element(arguments: Arguments) -> bool:
 def _is_small(argument: ScalarExpr) -> bool:
     if not isinstance(argument, Literal) or argument.type != INT or argument.value is None:
         return False
-    return abs(int(argument.value)) <= MOST_ELEMENTS
+    return abs(int(argument.value)) <= MAX_ELEMENTS

@@ -18,7 +18,7 @@ from tidemark_protocol.types import DATE, INT, ColumnType, SqlType
 
 ILLEGAL_SEQUENCE = "INVALID_PARAMETER_VALUE"
 TOO_MANY_VALUES = "COLLECTION_SIZE_LIMIT_EXCEEDED"
-MOST_VALUES = 2**31 - 1 - 15
+MAX_VALUES = 2**31 - 1 - 15
 """What Spark makes an array of at most."""
 _OUTER = "_outer"
 

@@ -15,19 +15,19 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 
 BINARY = SqlType("binary")
 INVALID_PATTERN = "INVALID_PARAMETER_VALUE"
-MOST_CHARACTERS = 10_000
-MOST_TIMES = 1_000
+MAX_CHARACTERS = 10_000
+MAX_REPEATS = 1_000
 _GROWING = frozenset({"lpad", "rpad", "repeat"})
 # A pattern of which every regular expression engine says the same: literal characters, `.`, ^ first and $ last.
 _PLAIN_PATTERN = re.compile(r"\^?[\w\s.,:;@%/#=<>!&~\"'-]*\$?", re.ASCII)
 
 
 def padded(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    return fixed(STRING, STRING, INT, STRING)(arguments, result) and _is_bounded(arguments, MOST_CHARACTERS)
+    return fixed(STRING, STRING, INT, STRING)(arguments, result) and _is_bounded(arguments, MAX_CHARACTERS)
 
 
 def repeated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    return fixed(STRING, STRING, INT)(arguments, result) and _is_bounded(arguments, MOST_TIMES)
+    return fixed(STRING, STRING, INT)(arguments, result) and _is_bounded(arguments, MAX_REPEATS)
 
 
 def _is_bounded(arguments: tuple[ScalarExpr, ...], most: int) -> bool:

@@ -32,7 +32,7 @@ from tidemark_protocol.messages.commands import (
 )
 from tidemark_protocol.plan.dataflow import DataflowDescription
 
-NOWHERE: Mapping[GlobalId, Frontier] = MappingProxyType({})
+NO_RESUMES: Mapping[GlobalId, Frontier] = MappingProxyType({})
 
 
 @dataclass
@@ -46,11 +46,12 @@ class _Entry:
 
     _created: CreateDataflow | None = None
 
-    def created(self, begins: Frontier | None) -> CreateDataflow:
-        """The same to all that join while the as_of stays, so that it is encoded once; but for who `begins` earlier."""
+    def created(self, resume_from: Frontier | None) -> CreateDataflow:
+        """The same to all that join while the as_of stays, so that it is encoded once; but for who `resume_from`
+        earlier."""
         as_of = self.as_of
-        if begins is not None and begins < as_of:
-            return CreateDataflow(self.description.with_as_of(begins))
+        if resume_from is not None and resume_from < as_of:
+            return CreateDataflow(self.description.with_as_of(resume_from))
         if self._created is None or self._created.dataflow.as_of != as_of.time:
             self._created = CreateDataflow(self.description.with_as_of(as_of))
         return self._created
@@ -60,12 +61,12 @@ class _Entry:
         own = Frontier.at(self.description.as_of)
         return meet(max(own, self.compaction.get(e, own)) for e in self.description.export_ids)
 
-    def compacted(self, begins: Frontier | None) -> Iterator[AllowCompaction]:
+    def compacted(self, resume_from: Frontier | None) -> Iterator[AllowCompaction]:
         """How far exports may be compacted, where that is beyond the time from which on they are created."""
         own, as_of = Frontier.at(self.description.as_of), self.as_of
-        begins = as_of if begins is None else min(begins, as_of)
+        resume_from = as_of if resume_from is None else min(resume_from, as_of)
         allowed = ((id, self.compaction.get(id, own)) for id in self.description.export_ids)
-        yield from (AllowCompaction(id, frontier) for id, frontier in allowed if frontier > begins)
+        yield from (AllowCompaction(id, frontier) for id, frontier in allowed if frontier > resume_from)
 
 
 class History:
@@ -106,7 +107,7 @@ class History:
             case _:
                 self._push_storage(command)
 
-    def answered(self, uuid: str) -> None:
+    def forget_peek(self, uuid: str) -> None:
         """The peek was answered: no new replica needs to see it."""
         self._peeks.pop(uuid, None)
 
@@ -114,18 +115,18 @@ class History:
         """The shard is gone, or of no interest any more."""
         self._shards.pop(id, None)
 
-    def replay(self, begins: Mapping[GlobalId, Frontier] = NOWHERE) -> Iterator[Command]:
-        """What brings a new replica, greeted and with its instance created, to the present. `begins`: from when on it
-        goes on with exports that it has, where that is before all others begin with them."""
+    def replay(self, resume_from: Mapping[GlobalId, Frontier] = NO_RESUMES) -> Iterator[Command]:
+        """What brings a new replica, greeted and with its instance created, to the present. `resume_from`: from when on
+        it goes on with exports that it has, where that is before all others begin with them."""
         if self._configuration != UpdateConfiguration():
             yield self._configuration
         for entry in self._dataflows:
-            yield entry.created(begins.get(entry.description.export_ids[0]))
+            yield entry.created(resume_from.get(entry.description.export_ids[0]))
         for entry in self._dataflows:
             yield from entry.scheduled.values()
         yield from self._peeks.values()
         for entry in self._dataflows:
-            yield from entry.compacted(begins.get(entry.description.export_ids[0]))
+            yield from entry.compacted(resume_from.get(entry.description.export_ids[0]))
         for entry in self._dataflows:
             yield from entry.writes.values()
         yield from self._ingestions.values()

@@ -25,29 +25,29 @@ class LogLevel(Enum):
 
 LOG_LEVEL = "log_level"
 _VALUES: Mapping[str, type[Enum]] = {LOG_LEVEL: LogLevel}
-_SHOWN_MOST = 64
+_MAX_SHOWN = 64
 
 
 @dataclass(frozen=True)
-class Understood:
-    """What is meant by settings. None: it stays as it is. `strange`: of each setting that this version does not
+class ParsedSettings:
+    """What is meant by settings. None: it stays as it is. `unknown`: of each setting that this version does not
     understand, by its name, why."""
 
     log_level: LogLevel | None
-    strange: Mapping[str, str]
+    unknown: Mapping[str, str]
 
 
-def understood(settings: Mapping[str, str]) -> Understood:
+def parse_settings(settings: Mapping[str, str]) -> ParsedSettings:
     """Whatever they are."""
-    strange = {name: why for name, value in settings.items() if (why := _strangeness(name, value))}
-    known = LOG_LEVEL in settings and LOG_LEVEL not in strange
-    return Understood(LogLevel(settings[LOG_LEVEL]) if known else None, strange)
+    unknown = {name: why for name, value in settings.items() if (why := _refusal(name, value))}
+    known = LOG_LEVEL in settings and LOG_LEVEL not in unknown
+    return ParsedSettings(LogLevel(settings[LOG_LEVEL]) if known else None, unknown)
 
 
-def _strangeness(name: str, value: str) -> str:
+def _refusal(name: str, value: str) -> str:
     """Why it cannot be done, with what could be; empty where it can."""
     values = _VALUES.get(name)
     if values is None:
-        return f"there is no setting {name[:_SHOWN_MOST]!r}; there is {', '.join(_VALUES)}"
+        return f"there is no setting {name[:_MAX_SHOWN]!r}; there is {', '.join(_VALUES)}"
     known = [member.value for member in values]
-    return "" if value in known else f"setting {name} is {value[:_SHOWN_MOST]!r}; it can be {', '.join(known)}"
+    return "" if value in known else f"setting {name} is {value[:_MAX_SHOWN]!r}; it can be {', '.join(known)}"

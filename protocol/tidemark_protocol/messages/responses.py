@@ -49,7 +49,7 @@ class PeekError:
     own failure. A replica that is older than this field tells none of its errors apart."""
 
     message: str
-    everywhere: bool = False
+    is_deterministic: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,4 +201,4 @@ class Description:
     dataflows: tuple[DescribedDataflow, ...]
     collections: tuple[DescribedCollection, ...]
     shards: tuple[DescribedShard, ...]
-    understands: tuple[str, ...] = ()
+    plan_features: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from tidemark_protocol.ids import Digest, GlobalId, ShardId, Time
 from tidemark_protocol.plan.codec import digest, encode
 from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import LIR_VERSION, Plan
-from tidemark_protocol.plan.plan_features import needed
+from tidemark_protocol.plan.plan_features import required_features
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, ColumnType
 from tidemark_protocol.vocabulary import wire_name
@@ -205,9 +205,9 @@ class DataflowDescription:
         return encode(self)
 
     @cached_property
-    def needs(self) -> frozenset[str]:
+    def required_features(self) -> frozenset[str]:
         """What a replica must understand, so as to be told of it."""
-        return needed(self)
+        return required_features(self)
 
     @cached_property
     def plan_digest(self) -> Digest:

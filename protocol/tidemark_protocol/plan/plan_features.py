@@ -16,12 +16,12 @@ from typing import Any
 from tidemark_protocol.types import SqlType
 from tidemark_protocol.vocabulary import entry_of
 
-WORDS = {"MaterializedViewSink.refresh": "refresh"}
+FEATURES = {"MaterializedViewSink.refresh": "refresh"}
 """By `Class`, or `Class.field`. What is inside of it needs no line of its own."""
-UNDERSTOOD = tuple(sorted(set(WORDS.values())))
+SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 
 
-def needed(value: Any) -> frozenset[str]:
+def required_features(value: Any) -> frozenset[str]:
     """The words without which a tree of the protocol's dataclasses is not understood."""
     words: set[str] = set()
     todo = [value]
@@ -50,4 +50,4 @@ def _members(cls: Any) -> tuple[frozenset[str], tuple[tuple[str, Any, frozenset[
 
 
 def _word(member: str) -> frozenset[str]:
-    return frozenset({WORDS[member]} if member in WORDS else ())
+    return frozenset({FEATURES[member]} if member in FEATURES else ())

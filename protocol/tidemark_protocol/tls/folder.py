@@ -3,7 +3,7 @@
     tls.crt   the holder's certificate        tls.key   its key        ca.crt   the authorities that it trusts
 
 Kubernetes renews a mounted Secret by turning the link `..data` to another folder: the three are read behind one look at
-it. In a folder without that link they may be half renewed: then key and certificate do not match, and it is read again
+it. In a folder without that link they may be half watch: then key and certificate do not match, and it is read again
 later.
 """
 
@@ -52,7 +52,7 @@ class CertificateFolder:
         return link.resolve() if link.is_symlink() else self.path
 
 
-class Renewed:
+class CertificateWatch:
     """The folder's last whole content; safe to ask from any thread."""
 
     def __init__(self, folder: CertificateFolder) -> None:

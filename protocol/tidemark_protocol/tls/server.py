@@ -1,7 +1,7 @@
 """Servers that take one caller: the holder of a certificate that says who it is.
 
     handshake   its certificate is of an authority in ca.crt, valid now, and made for calling   (gRPC, TLS 1.2 or 1.3)
-    each call   its certificate says `tidemark://operator`                                      (OnlyFrom)
+    each call   its certificate says `tidemark://operator`                                      (RequireCaller)
 
 The folder is looked at in every handshake, so a new certificate needs no restart; connections that are there stay.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from tidemark_protocol.errors import CertificateUnreadable
-from tidemark_protocol.tls.folder import CertificateFolder, Material, Renewed
+from tidemark_protocol.tls.folder import CertificateFolder, CertificateWatch, Material
 from tidemark_protocol.tls.identities import Identity
 
 LOG = logging.getLogger(__name__)
@@ -25,11 +25,11 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 def server_credentials(folder: CertificateFolder) -> Any:
     """For `add_secure_port`; callers must show a certificate. Raises CertificateUnreadable."""
-    renewed = Renewed(folder)
+    watch = CertificateWatch(folder)
 
     def look() -> Any:
         try:
-            found = renewed.look()
+            found = watch.look()
         except CertificateUnreadable as error:
             LOG.warning("the certificate stays as it was: %s", error)
             return None
@@ -38,7 +38,7 @@ def server_credentials(folder: CertificateFolder) -> Any:
         LOG.info("a new certificate is in use, from %s", folder.path)
         return _configuration(found)
 
-    return grpc.dynamic_ssl_server_credentials(_configuration(renewed.current), look, True)
+    return grpc.dynamic_ssl_server_credentials(_configuration(watch.current), look, True)
 
 
 def _configuration(material: Material) -> Any:
@@ -46,7 +46,7 @@ def _configuration(material: Material) -> Any:
     return grpc.ssl_server_certificate_configuration([pair], material.authorities)
 
 
-class OnlyFrom(grpc.ServerInterceptor):  # type: ignore[misc]
+class RequireCaller(grpc.ServerInterceptor):  # type: ignore[misc]
     """Refuses every call of anybody else with PERMISSION_DENIED, before anything of it is read."""
 
     def __init__(self, caller: Identity) -> None:

@@ -30,7 +30,7 @@ def description_to_proto(description: Description) -> pb.DescribeResponse:
             for c in description.collections
         ],
         shards=[_shard_to_proto(s) for s in description.shards],
-        understands=description.understands,
+        understands=description.plan_features,
     )
 
 
@@ -61,7 +61,7 @@ def _description(message: pb.DescribeResponse) -> Description:
             for c in message.collections
         ),
         shards=tuple(_shard_from_proto(s) for s in message.shards),
-        understands=tuple(message.understands),
+        plan_features=tuple(message.understands),
     )
 
 

@@ -119,7 +119,7 @@ def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:
     if isinstance(r.result, responses.PeekStashed):
         return pb.PeekResponse(uuid=r.uuid, stashed_bytes=r.result.size, row_count=r.result.row_count)
     if isinstance(r.result, responses.PeekError):
-        return pb.PeekResponse(uuid=r.uuid, error=r.result.message, error_everywhere=r.result.everywhere)
+        return pb.PeekResponse(uuid=r.uuid, error=r.result.message, error_everywhere=r.result.is_deterministic)
     return pb.PeekResponse(uuid=r.uuid, canceled=True)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.messages.responses import DescribedCollection, DescribedDataflow, DescribedShard, Description
 from tidemark_protocol.pb import compute_pb2 as pb
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_replica.events.mailbox import Mailbox
 from tidemark_replica.shards.shards import ShardHandles, told, unreadable
 from tidemark_replica.values.failure_text import told_of
@@ -57,7 +57,9 @@ class Describer:
         shards = tuple(_outcome(id, look.seen) for id, look in looks.items())
         if not request.frontiers_alone:
             shards = tuple(self._whole(shard, locations[shard.id]) for shard in shards)
-        return Description(self.incarnation, self._epoch(), hydrations, dataflows, collections, shards, UNDERSTOOD)
+        return Description(
+            self.incarnation, self._epoch(), hydrations, dataflows, collections, shards, SUPPORTED_FEATURES
+        )
 
     def _ask(self) -> Installed:
         answer: Future[Installed] = Future()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from tidemark_protocol.messages.replica_settings import understood
+from tidemark_protocol.messages.replica_settings import parse_settings
 from tidemark_replica.command_loop.log_level import set_level
 
 LOG = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ class Settings:
         self._told: set[str] = set()
 
     def apply(self, settings: Mapping[str, str]) -> None:
-        meant = understood(settings)
+        meant = parse_settings(settings)
         if meant.log_level is not None:
             set_level(meant.log_level)
-        for why in meant.strange.values():
+        for why in meant.unknown.values():
             if why not in self._told and len(self._told) < TOLD_MOST:
                 self._told.add(why)
                 LOG.warning("left as it is, the operator may be newer than this replica: %s", why)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark_protocol.functions.sql_text import to_sql
-from tidemark_protocol.functions.table_functions import ILLEGAL_SEQUENCE, MOST_VALUES, TOO_MANY_VALUES, table_function
+from tidemark_protocol.functions.table_functions import ILLEGAL_SEQUENCE, MAX_VALUES, TOO_MANY_VALUES, table_function
 from tidemark_protocol.plan.expr import columns_of
 from tidemark_protocol.plan.lir import FlatMap, MapFilterProject, refs
 from tidemark_replica.kernels.flat_map import FlatMapSpec
@@ -50,7 +50,7 @@ def lower_flat_map(scope: Scope, plan: FlatMap, flow: Flow, apply: Apply) -> Flo
         function.outer,
         error_text(ILLEGAL_SEQUENCE, text),
         error_text(TOO_MANY_VALUES, text),
-        MOST_VALUES,
+        MAX_VALUES,
     )
     prepared = scope.flows.mfp(flow, rows.mfp)
     return apply(scope, Flow(Kernel(spec, prepared.tree), plan.mfp_after.input), plan.mfp_after)

@@ -35,7 +35,7 @@ from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec, SourceTable, TpchSource
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
-from tidemark_protocol.tls.server import OnlyFrom, server_credentials
+from tidemark_protocol.tls.server import RequireCaller, server_credentials
 from tidemark_protocol.wire.describe import description_to_proto
 from tidemark_protocol.wire.frames import (
     GRPC_MAX_BYTES,
@@ -231,7 +231,7 @@ def status_of(failure: Exception) -> grpc.StatusCode:
 def start_server(service: ComputeService, address: str, tls: CertificateFolder | None) -> Any:
     """Listens at `address` (`unix:///path` or `host:port`); returns the running server. Raises AddressNotUsable."""
     pool = futures.ThreadPoolExecutor(THREADS, thread_name_prefix="grpc")
-    only = [] if tls is None else [OnlyFrom(OPERATOR)]
+    only = [] if tls is None else [RequireCaller(OPERATOR)]
     server = grpc.server(pool, interceptors=only, options=[*SIZES, *KEEPALIVE, ("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((service.handler(),))
     try:

@@ -15,10 +15,10 @@ def become_older() -> None:
     known = codec._fields
 
     def fields(cls: Any) -> dict[str, tuple[str, Any]]:
-        return {n: f for n, f in known(cls).items() if f"{wire_name_of(cls)}.{n}" not in plan_features.WORDS}
+        return {n: f for n, f in known(cls).items() if f"{wire_name_of(cls)}.{n}" not in plan_features.FEATURES}
 
     codec._fields = fields  # type: ignore[assignment]
-    plan_features.UNDERSTOOD = ()
+    plan_features.SUPPORTED_FEATURES = ()
 
 
 if "tidemark_replica" in sys.orig_argv and any(word.endswith("/r1") for word in sys.orig_argv):

@@ -113,7 +113,7 @@ class PeekBook:
         if asked is None or replica not in asked.replicas or not isinstance(result, PeekRows | PeekStashed | PeekError):
             return None
         asked.replicas.discard(replica)  # it has nothing more to do for it, unless it keeps the answer
-        if isinstance(result, PeekError) and not result.everywhere:
+        if isinstance(result, PeekError) and not result.is_deterministic:
             asked.failed[replica] = Failed(result, now_ms)
             return None if asked.replicas else PeekAnswer(response.uuid, _why(asked))
         if isinstance(result, PeekStashed):

@@ -39,7 +39,7 @@ from tidemark_protocol.messages.commands import (
 )
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardSink
-from tidemark_protocol.plan.plan_features import UNDERSTOOD
+from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 
 def tables_of(description: DataflowDescription) -> list[ShardId]:
@@ -85,7 +85,9 @@ class LeftOut:
         """As it is connected. What it says is finished is so where that can be."""
         found = finished_shards(() if has is None else has.shards)
         self._finished[replica] = found
-        self._understands[replica] = frozenset(UNDERSTOOD).intersection(() if has is None else has.understands)
+        self._understands[replica] = frozenset(SUPPORTED_FEATURES).intersection(
+            () if has is None else has.plan_features
+        )
         conclude(self._dataflows, found, now_ms)
 
     def heard(self, replica: ReplicaId, shard: ShardId, upper: Frontier) -> None:
@@ -118,7 +120,7 @@ class LeftOut:
 
     def _lacks(self, replica: ReplicaId, dataflow: Dataflow) -> frozenset[str]:
         """What the replica would have to understand: of the plan, and of those whose indexes it imports."""
-        lacks = dataflow.description.needs - self._understands.get(replica, frozenset())
+        lacks = dataflow.description.required_features - self._understands.get(replica, frozenset())
         exporters = (self._dataflows.index(id) for id in dataflow.imports)
         there = (exporter.replicas.get(replica) for exporter in exporters if exporter is not None)
         return lacks.union(*(on.lacks for on in there if on is not None))

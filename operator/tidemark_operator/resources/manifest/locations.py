@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_protocol.forbidden_source_folders import own_folder
+from tidemark_protocol.forbidden_source_folders import forbidden_folder
 
 _S3 = "s3://"
 # what S3 calls safe: no such name means anything in a URL, so a location is the same in all tools
@@ -29,7 +29,7 @@ def local_path(fields: Fields, name: str) -> str:
 
 def readable(at: str, path: str) -> str:
     """The path, if files may be read there."""
-    if folder := own_folder(path):
+    if folder := forbidden_folder(path):
         raise InvalidValue(
             at, f"{path!r:.200} is in {folder}, whose files are the pod's own; put files elsewhere, such as /data"
         )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.quantities import cores, memory_bytes, size_bytes
-from tidemark_protocol.forbidden_source_folders import OWN_FOLDERS
+from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 
 MOST_EXECUTORS = 100
 MOST_VOLUMES = 16
-RESERVED = (*OWN_FOLDERS, "/tmp", "/opt", "/usr")
+RESERVED = (*FORBIDDEN_FOLDERS, "/tmp", "/opt", "/usr")
 _CPU = re.compile(r"[0-9]{1,6}m?")
 _MEMORY = re.compile(r"[0-9]{1,8}(Mi|Gi|Ti)")
 _PATH = re.compile(r"/[A-Za-z0-9._@+-]+(/[A-Za-z0-9._@+-]+)*")

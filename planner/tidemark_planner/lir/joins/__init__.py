@@ -1,6 +1,6 @@
 """Joins of any number of inputs as LIR: which inputs an index serves in place, and in which order they meet.
 
-    candidates ──use their indexes──► Problem ──linear, delta──► plan     an index that no lookup then uses is
+    candidates ──use their indexes──► JoinProblem ──linear, delta──► plan     an index that no lookup then uses is
                       ▲                                           │       given up: its input is read as it is,
                       └──────────── without the idle ones ◄───────┘       with its filters below the join
 
@@ -16,38 +16,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_planner.lir.joins.delta import delta_join
-from tidemark_planner.lir.joins.inputs import Candidate, Key, Problem, in_place, kept, problem
+from tidemark_planner.lir.joins.inputs import JoinInput, JoinProblem, Key, arrangement_count, indexes_used, join_problem
 from tidemark_planner.lir.joins.linear import linear_join
-from tidemark_planner.lir.mfp import Fused
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import Join, refs
 
-__all__ = ["Candidate", "join_plan"]
+__all__ = ["JoinInput", "join_plan"]
 
 
-def join_plan(candidates: Sequence[Candidate], predicates: Sequence[ScalarExpr], after: Fused) -> Join:
+def join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
     """Join the inputs; `predicates` and `after` are over all their columns side by side."""
-    indexed = frozenset(i for i, c in enumerate(candidates) if c.arranged is not None)
+    indexed = frozenset(i for i, c in enumerate(candidates) if c.indexed is not None)
     while True:
-        asked = problem(candidates, indexed, predicates, after)
-        plan = _best(asked)
-        met = dict(reversed([*in_place(plan, asked.arranged_by)]))
+        problem = join_problem(candidates, indexed, predicates, after)
+        plan = _cheaper_join(problem)
+        met = dict(reversed([*indexes_used(plan, problem.index_keys)]))
         if met.keys() == indexed:
-            return _naming(plan, candidates, met)
+            return _name_indexes(plan, candidates, met)
         indexed = frozenset(met)
 
 
-def _best(asked: Problem) -> Join:
-    linear, delta = linear_join(asked), delta_join(asked)
-    return linear if delta is None or kept(delta, asked.arranged_by) > kept(linear, asked.arranged_by) else delta
+def _cheaper_join(problem: JoinProblem) -> Join:
+    linear, delta = linear_join(problem), delta_join(problem)
+    return (
+        linear
+        if delta is None or arrangement_count(delta, problem.index_keys) > arrangement_count(linear, problem.index_keys)
+        else delta
+    )
 
 
-def _naming(plan: Join, candidates: Sequence[Candidate], met: Mapping[int, Key]) -> Join:
+def _name_indexes(plan: Join, candidates: Sequence[JoinInput], met: Mapping[int, Key]) -> Join:
     """The join, each indexed input named by the first index that it is met in."""
     inputs = list(plan.inputs)
     for at, key in met.items():
-        arranged = candidates[at].arranged
-        assert arranged is not None
-        get = arranged.gets[arranged.keys.index(key)]
+        indexed = candidates[at].indexed
+        assert indexed is not None
+        get = indexed.gets[indexed.keys.index(key)]
         inputs[at] = replace(get, key=tuple(refs(get.schema)[c] for c in key))
     return replace(plan, inputs=tuple(inputs))

@@ -5,7 +5,7 @@
     t  →  u by [k]  →  v by [z]       u  →  t by [k]  →  v by [z]       v  →  u by [z]  →  t by [k]       then t.x < v.y
 
 Four arrangements: t by k, u by k, u by z, v by z, and none of t ⋈ u. A path goes to an input that an equality connects
-to those before it, first to one that is arranged already by a key which can be met. It meets by all equalities there
+to those before it, first to one that is indexed already by a key which can be met. It meets by all equalities there
 are, or by those on the key of an index; what remains, and all other predicates, are the closure after the join.
 Hydration follows the first input's path, which is that of the linear join.
 """
@@ -14,58 +14,58 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.lir.joins.equalities import Equality, Meeting, by_key, equalities
-from tidemark_planner.lir.joins.inputs import Problem, starts
-from tidemark_planner.lir.joins.linear import moved
-from tidemark_planner.lir.mfp import Fused, mfp_of
+from tidemark_planner.lir.joins.equalities import Equality, KeyEquality, equalities, equalities_on_key
+from tidemark_planner.lir.joins.inputs import JoinProblem, starts
+from tidemark_planner.lir.joins.linear import over_row
+from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.plan.expr import ColumnRef, columns_of
 from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, refs
 
 _FEWEST_INPUTS = 3
 # An input to be met next, and by what.
-_Step = tuple[int, list[Meeting]]
+_Step = tuple[int, list[KeyEquality]]
 
 
-def delta_join(asked: Problem) -> Join | None:
+def delta_join(problem: JoinProblem) -> Join | None:
     """None for fewer than three inputs, or where one of them can be met by an expression only, or not at all."""
-    return _Planner(asked).plan() if len(asked.inputs) >= _FEWEST_INPUTS else None
+    return _Planner(problem).plan() if len(problem.inputs) >= _FEWEST_INPUTS else None
 
 
 class _Planner:
-    def __init__(self, asked: Problem) -> None:
-        self._asked, self._columns = asked, asked.columns
+    def __init__(self, problem: JoinProblem) -> None:
+        self._problem, self._columns = problem, problem.columns
         self._indexed = [
             [tuple(start + c for c in key) for key in keys]
-            for start, keys in zip(starts(asked.inputs), asked.arranged_by, strict=True)
+            for start, keys in zip(starts(problem.inputs), problem.index_keys, strict=True)
         ]
-        self._equalities = [e for e in equalities(asked.predicates) if _is_of_columns(e)]
+        self._candidates = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
         # Arrangements that there are, or that an earlier path needs: input, columns.
         self._arranged = {(at, frozenset(key)) for at, keys in enumerate(self._indexed) for key in keys}
 
     def plan(self) -> Join | None:
         paths = []
-        for source in range(len(self._asked.inputs)):
+        for source in range(len(self._problem.inputs)):
             steps = self._steps(source)
             if steps is None:
                 return None
             paths.append(steps)
         applied = set.intersection(*({m.predicate for _, used in steps for m in used} for steps in paths))
-        rest = [p for p in self._asked.predicates if p not in applied]
-        after = Fused((*rest, *self._asked.after.predicates), self._asked.after.outputs)
+        rest = [p for p in self._problem.predicates if p not in applied]
+        after = FilterProject((*rest, *self._problem.after.predicates), self._problem.after.outputs)
         row = sorted(frozenset[int]().union(*map(columns_of, after.all_expressions)))
         drawn = tuple(self._path(source, steps, row) for source, steps in enumerate(paths))
-        over = Fused(
-            tuple(moved(p, row) for p in after.predicates),
-            tuple(moved(o, row) for o in after.outputs),
+        over = FilterProject(
+            tuple(over_row(p, row) for p in after.predicates),
+            tuple(over_row(o, row) for o in after.outputs),
         )
-        closure = mfp_of(tuple(self._asked.schema[c] for c in row), over)
-        return Join(self._asked.inputs, DeltaJoin(drawn, closure))
+        closure = mfp_of(tuple(self._problem.schema[c] for c in row), over)
+        return Join(self._problem.inputs, DeltaJoin(drawn, closure))
 
     def _steps(self, source: int) -> list[_Step] | None:
         """The order of a path, and what each lookup is met by."""
         known, left, steps = self._columns[source], [i for i in range(len(self._columns)) if i != source], []
         while left:
-            possible = [(i, used) for i in left if (used := self._meetings(known, i))]
+            possible = [(i, used) for i in left if (used := self._key_equalities(known, i))]
             if not possible:
                 return None
             step = next((s for s in possible if _arrangement(s) in self._arranged), possible[0])
@@ -75,14 +75,14 @@ class _Planner:
             left.remove(step[0])
         return steps
 
-    def _meetings(self, known: frozenset[int], lookup: int) -> list[Meeting]:
+    def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
         """What a lookup is met by: the key of an index, else every column that can be met, each once."""
-        possible = [m for e in self._equalities if (m := e.between(known, self._columns[lookup]))]
+        possible = [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
         for key in self._indexed[lookup]:
-            if key and (found := by_key(possible, key, "lookup")):
+            if key and (found := equalities_on_key(possible, key, "lookup")):
                 return found
         columns = sorted({c for m in possible for c in columns_of(m.lookup)})
-        return by_key(possible, tuple(columns), "lookup") or []
+        return equalities_on_key(possible, tuple(columns), "lookup") or []
 
     def _path(self, source: int, steps: Sequence[_Step], row: list[int]) -> DeltaPath:
         stream, stages = sorted(self._columns[source]), []
@@ -95,8 +95,8 @@ class _Planner:
             stages.append(
                 JoinStage(
                     lookup,
-                    tuple(moved(m.stream, stream) for m in used),
-                    tuple(moved(m.lookup, met) for m in used),
+                    tuple(over_row(m.stream, stream) for m in used),
+                    tuple(over_row(m.lookup, met) for m in used),
                     tuple(stream.index(c) for c in stream_kept),
                     tuple(met.index(c) for c in lookup_kept),
                     self._chosen(both, row if at == len(steps) - 1 else both),
@@ -108,8 +108,8 @@ class _Planner:
 
     def _chosen(self, both: list[int], columns: list[int]) -> MapFilterProject:
         """The closure of a lookup: columns, in order."""
-        schema = tuple(self._asked.schema[c] for c in both)
-        return mfp_of(schema, Fused((), tuple(refs(schema)[both.index(c)] for c in columns)))
+        schema = tuple(self._problem.schema[c] for c in both)
+        return mfp_of(schema, FilterProject((), tuple(refs(schema)[both.index(c)] for c in columns)))
 
 
 def _arrangement(step: _Step) -> tuple[int, frozenset[int]]:

@@ -22,16 +22,16 @@ class Equality:
     right: ScalarExpr
     null_safe: bool
 
-    def between(self, known: frozenset[int], new: frozenset[int]) -> Meeting | None:
+    def between(self, known: frozenset[int], new: frozenset[int]) -> KeyEquality | None:
         """The equality as a meeting of known columns and new ones; None where it connects something else."""
         for one, other in ((self.left, self.right), (self.right, self.left)):
             if columns_of(one) <= known and columns_of(other) <= new and columns_of(one) and columns_of(other):
-                return Meeting(self.predicate, one, other, self.null_safe)
+                return KeyEquality(self.predicate, one, other, self.null_safe)
         return None
 
 
 @dataclass(frozen=True)
-class Meeting:
+class KeyEquality:
     """Rows meet where `stream`, over columns known so far, equals `lookup`, over an input's."""
 
     predicate: ScalarExpr
@@ -50,7 +50,7 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
     return found
 
 
-def by_key(meetings: Sequence[Meeting], key: Key, side: str) -> list[Meeting] | None:
+def equalities_on_key(meetings: Sequence[KeyEquality], key: Key, side: str) -> list[KeyEquality] | None:
     """One meeting per column of the key, whose `side` ("stream" or "lookup") is that very column; None if one has none.
 
     `key` names columns as the meetings do.

@@ -1,6 +1,6 @@
 """What a join is asked to do: inputs, which arrangements of them exist, predicates and outputs over all columns.
 
-    candidate   Mfp filter (x > 1) project [k, y]  ──as its index has it──►  Get i1 (all columns), arranged by [k]
+    candidate   Mfp filter (x > 1) project [k, y]  ──as its index has it──►  Get i1 (all columns), indexed by [k]
                   Get i1                                                     the filter becomes the join's
 
 An arrangement that exists costs nothing to keep, so an input is met as its index has it wherever the index's key is
@@ -13,41 +13,41 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tidemark_planner.lir.mfp import Fused
+from tidemark_planner.lir.mfp import FilterProject
 from tidemark_planner.rules.scalar import substitute
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, map_columns
 from tidemark_protocol.plan.lir import Get, Join, LinearJoin, Plan, Schema, refs
 
-# Columns of an input, by which it is arranged.
+# Columns of an input, by which it is indexed.
 Key = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Arranged:
-    """An input as its indexes have it: `gets` name indexes of one collection, arranged by `keys`; of its rows `row`
+class IndexedInput:
+    """An input as its indexes have it: `gets` name indexes of one collection, indexed by `keys`; of its rows `row`
     makes the input's."""
 
     gets: tuple[Get, ...]
     keys: tuple[Key, ...]
-    row: Fused
+    row: FilterProject
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """An input that `plan` yields, or `arranged`, where indexes of what it reads exist."""
+class JoinInput:
+    """An input that `plan` yields, or `indexed`, where indexes of what it reads exist."""
 
     plan: Plan
-    arranged: Arranged | None = None
+    indexed: IndexedInput | None = None
 
 
 @dataclass(frozen=True)
-class Problem:
+class JoinProblem:
     """Inputs, for each the keys of arrangements that exist, and predicates and outputs over all columns."""
 
     inputs: tuple[Plan, ...]
-    arranged_by: tuple[tuple[Key, ...], ...]
+    index_keys: tuple[tuple[Key, ...], ...]
     predicates: tuple[ScalarExpr, ...]
-    after: Fused
+    after: FilterProject
 
     @property
     def schema(self) -> Schema:
@@ -59,35 +59,35 @@ class Problem:
         return [frozenset(range(s, s + len(i.schema))) for s, i in zip(starts(self.inputs), self.inputs, strict=True)]
 
 
-def problem(
-    candidates: Sequence[Candidate], indexed: frozenset[int], predicates: Sequence[ScalarExpr], after: Fused
-) -> Problem:
+def join_problem(
+    candidates: Sequence[JoinInput], indexed: frozenset[int], predicates: Sequence[ScalarExpr], after: FilterProject
+) -> JoinProblem:
     """The problem where the inputs `indexed` are met as their indexes have them."""
-    forms = [c.arranged if i in indexed else None for i, c in enumerate(candidates)]
+    forms = [c.indexed if i in indexed else None for i, c in enumerate(candidates)]
     inputs = tuple(c.plan if form is None else form.gets[0] for c, form in zip(candidates, forms, strict=True))
     columns: list[ScalarExpr] = []
     lifted: list[ScalarExpr] = []
     for start, plan, form in zip(starts(inputs), inputs, forms, strict=True):
-        row = Fused((), refs(plan.schema)) if form is None else form.row
+        row = FilterProject((), refs(plan.schema)) if form is None else form.row
         columns += [_shifted(o, start) for o in row.outputs]
         lifted += [_shifted(p, start) for p in row.predicates]
     moved = tuple(substitute(p, columns) for p in predicates)
-    later = Fused(
+    later = FilterProject(
         tuple(substitute(p, columns) for p in after.predicates), tuple(substitute(o, columns) for o in after.outputs)
     )
     keys = tuple(() if form is None else form.keys for form in forms)
-    return Problem(inputs, keys, (*lifted, *moved), later)
+    return JoinProblem(inputs, keys, (*lifted, *moved), later)
 
 
-def in_place(join: Join, arranged_by: Sequence[tuple[Key, ...]]) -> Iterator[tuple[int, Key]]:
+def indexes_used(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> Iterator[tuple[int, Key]]:
     """(input, key) of the arrangements that exist and that the join's lookups use."""
     for at, key in lookups(join):
-        columns = columns_of_key(key)
-        yield from ((at, k) for k in arranged_by[at] if columns is not None and sorted(k) == sorted(columns))
+        columns = key_columns(key)
+        yield from ((at, k) for k in index_keys[at] if columns is not None and sorted(k) == sorted(columns))
 
 
 def lookups(join: Join) -> Iterator[tuple[int, tuple[ScalarExpr, ...]]]:
-    """Which inputs the join needs arranged by which keys; streams on their way are no inputs."""
+    """Which inputs the join needs indexed by which keys; streams on their way are no inputs."""
     if isinstance(join.plan, LinearJoin):
         yield join.plan.source, join.plan.stages[0].stream_key
         yield from ((stage.lookup, stage.lookup_key) for stage in join.plan.stages)
@@ -95,17 +95,17 @@ def lookups(join: Join) -> Iterator[tuple[int, tuple[ScalarExpr, ...]]]:
         yield from ((stage.lookup, stage.lookup_key) for path in join.plan.paths for stage in path.stages)
 
 
-def kept(join: Join, arranged_by: Sequence[tuple[Key, ...]]) -> int:
+def arrangement_count(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> int:
     """How many arrangements the join keeps, of inputs and of streams on their way."""
-    existing = {(at, frozenset(key)) for at, key in in_place(join, arranged_by)}
+    existing = {(at, frozenset(key)) for at, key in indexes_used(join, index_keys)}
     if isinstance(join.plan, LinearJoin):
-        needed = [(at, frozenset(columns_of_key(key) or ())) for at, key in lookups(join)]
+        needed = [(at, frozenset(key_columns(key) or ())) for at, key in lookups(join)]
         streams = len(join.plan.stages) - 1
         return streams + sum(1 for each in needed if each not in existing)
-    return len({(at, frozenset(columns_of_key(key) or ())) for at, key in lookups(join)} - existing)
+    return len({(at, frozenset(key_columns(key) or ())) for at, key in lookups(join)} - existing)
 
 
-def columns_of_key(key: Sequence[ScalarExpr]) -> Key | None:
+def key_columns(key: Sequence[ScalarExpr]) -> Key | None:
     """The key's columns, if it is columns only."""
     columns = tuple(k.index for k in key if isinstance(k, ColumnRef))
     return columns if len(columns) == len(key) else None

@@ -15,37 +15,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidemark_planner.lir.joins.equalities import Meeting, by_key, equalities
-from tidemark_planner.lir.joins.inputs import Key, Problem, starts
-from tidemark_planner.lir.mfp import Fused, mfp_of
+from tidemark_planner.lir.joins.equalities import KeyEquality, equalities, equalities_on_key
+from tidemark_planner.lir.joins.inputs import JoinProblem, Key, starts
+from tidemark_planner.lir.mfp import FilterProject, mfp_of
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.plan.expr import ScalarExpr, columns_of, map_columns
 from tidemark_protocol.plan.lir import Join, JoinStage, LinearJoin, MapFilterProject, refs
 
 
-def linear_join(asked: Problem) -> Join:
+def linear_join(problem: JoinProblem) -> Join:
     """Join the inputs one after the other."""
-    return _Planner(asked).plan()
+    return _Planner(problem).plan()
 
 
 class _Planner:
-    def __init__(self, asked: Problem) -> None:
-        self._inputs, self._schema, self._after = asked.inputs, asked.schema, asked.after
-        self._columns = asked.columns
-        self._arranged_by = [
+    def __init__(self, problem: JoinProblem) -> None:
+        self._inputs, self._schema, self._after = problem.inputs, problem.schema, problem.after
+        self._columns = problem.columns
+        self._index_keys = [
             [tuple(start + c for c in key) for key in keys]
-            for start, keys in zip(starts(asked.inputs), asked.arranged_by, strict=True)
+            for start, keys in zip(starts(problem.inputs), problem.index_keys, strict=True)
         ]
-        self._equalities = equalities(asked.predicates)
+        self._candidates = equalities(problem.predicates)
         # Predicates that no stage has applied yet.
-        self._waiting = list(asked.predicates)
+        self._waiting = list(problem.predicates)
 
     def plan(self) -> Join:
         order = self._order()
         stream = sorted(self._columns[order[0]])
         stages = []
         for at, lookup in enumerate(order[1:], start=2):
-            keys = self._arranged_by[order[0]] if at == 2 else []
+            keys = self._index_keys[order[0]] if at == 2 else []
             stage, stream = self._stage(stream, keys, lookup, is_last=at == len(order))
             stages.append(stage)
         return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
@@ -55,26 +55,30 @@ class _Planner:
         order, left = [0], list(range(1, len(self._inputs)))
         while left:
             known = frozenset[int]().union(*(self._columns[i] for i in order))
-            meetings = {i: self._meetings(known, i) for i in left}
-            connected = [i for i in left if meetings[i]]
-            served = (i for i in connected if any(by_key(meetings[i], k, "lookup") for k in self._arranged_by[i]))
+            equalities_by_input = {i: self._key_equalities(known, i) for i in left}
+            connected = [i for i in left if equalities_by_input[i]]
+            served = (
+                i
+                for i in connected
+                if any(equalities_on_key(equalities_by_input[i], k, "lookup") for k in self._index_keys[i])
+            )
             chosen = next(served, connected[0] if connected else left[0])
             order.append(chosen)
             left.remove(chosen)
         return order
 
-    def _meetings(self, known: frozenset[int], lookup: int) -> list[Meeting]:
-        return [m for e in self._equalities if (m := e.between(known, self._columns[lookup]))]
+    def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
+        return [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
 
     def _stage(
         self, stream: list[int], stream_keys: Sequence[Key], lookup: int, is_last: bool
     ) -> tuple[JoinStage, list[int]]:
         """The stage that meets `lookup`, and the columns of the stream after it (as positions in all columns)."""
         known, new = frozenset(stream), self._columns[lookup]
-        possible = [m for m in self._meetings(known, lookup) if m.predicate in self._waiting]
-        used = _used(possible, stream_keys, self._arranged_by[lookup])
-        for meeting in used:
-            self._waiting.remove(meeting.predicate)
+        possible = [m for m in self._key_equalities(known, lookup) if m.predicate in self._waiting]
+        used = _used(possible, stream_keys, self._index_keys[lookup])
+        for equality in used:
+            self._waiting.remove(equality.predicate)
         now = [p for p in self._waiting if is_last or (columns_of(p) <= known | new and not is_fallible(p))]
         self._waiting = [p for p in self._waiting if p not in now]
         later = self._read_later()
@@ -85,8 +89,8 @@ class _Planner:
         closure = self._last_closure(both, now) if is_last else self._closure(both, now, later)
         stage = JoinStage(
             lookup,
-            tuple(moved(m.stream, stream) for m in used),
-            tuple(moved(m.lookup, sorted(new)) for m in used),
+            tuple(over_row(m.stream, stream) for m in used),
+            tuple(over_row(m.lookup, sorted(new)) for m in used),
             tuple(stream.index(c) for c in stream_kept),
             tuple(sorted(new).index(c) for c in lookup_kept),
             closure,
@@ -100,23 +104,23 @@ class _Planner:
     def _closure(self, both: list[int], now: list[ScalarExpr], later: frozenset[int]) -> MapFilterProject:
         schema = tuple(self._schema[c] for c in both)
         outputs = tuple(ref for ref, c in zip(refs(schema), both, strict=True) if c in later)
-        return mfp_of(schema, Fused(tuple(moved(p, both) for p in now), outputs))
+        return mfp_of(schema, FilterProject(tuple(over_row(p, both) for p in now), outputs))
 
     def _last_closure(self, both: list[int], now: list[ScalarExpr]) -> MapFilterProject:
         schema = tuple(self._schema[c] for c in both)
-        predicates = tuple(moved(p, both) for p in (*now, *self._after.predicates))
-        return mfp_of(schema, Fused(predicates, tuple(moved(o, both) for o in self._after.outputs)))
+        predicates = tuple(over_row(p, both) for p in (*now, *self._after.predicates))
+        return mfp_of(schema, FilterProject(predicates, tuple(over_row(o, both) for o in self._after.outputs)))
 
 
-def _used(possible: list[Meeting], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]) -> list[Meeting]:
+def _used(possible: list[KeyEquality], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]) -> list[KeyEquality]:
     """What a stage meets by: the key of an index on either side if all of it is met, else everything."""
     for side, keys in (("lookup", lookup_keys), ("stream", stream_keys)):
         for key in keys:
-            if key and (found := by_key(possible, key, side)):
+            if key and (found := equalities_on_key(possible, key, side)):
                 return found
     return possible
 
 
-def moved(expr: ScalarExpr, row: Sequence[int]) -> ScalarExpr:
+def over_row(expr: ScalarExpr, row: Sequence[int]) -> ScalarExpr:
     """The expression over a row that holds the columns `row`."""
     return map_columns(expr, {c: at for at, c in enumerate(row)}.__getitem__)

@@ -19,9 +19,9 @@ from tidemark_planner.hir.nodes import Aggregate, Hir, Join, Project
 from tidemark_planner.hir.nodes import columns as all_columns
 from tidemark_planner.lower.aggregates.calls import lower_call
 from tidemark_planner.lower.aggregates.grouping_sets import lower_expand
-from tidemark_planner.lower.aggregates.placeholders import FIRST_STAND_IN, Calls
+from tidemark_planner.lower.aggregates.placeholders import FIRST_STAND_IN, AggregateCalls
 from tidemark_planner.lower.base import Context, Lowered, attributes_of
-from tidemark_planner.lower.subquery import scalar
+from tidemark_planner.lower.subquery import scalar_subquery_row
 from tidemark_protocol.functions.registry import entry
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, is_nullable
 
@@ -34,25 +34,25 @@ def lower_aggregate(node: Node, context: Context) -> Lowered:
     below = lower_expand(child, context, node) if child.kind == "Expand" else context.lower(child)
     keys = tuple(dict.fromkeys(below.expression(k) for k in node.expressions("groupingExpressions")))
     outputs = node.expressions("aggregateExpressions")
-    calls = Calls(below)
+    calls = AggregateCalls(below)
     beside: list[Hir] = []
     lowered = tuple(_output(o, calls, beside, context) for o in outputs)
-    if not keys and not calls.made:
+    if not keys and not calls.aggregates:
         calls.count_rows()
-    aggregate = Aggregate(below.hir, keys, tuple(calls.values), tuple(calls.made))
+    aggregate = Aggregate(below.hir, keys, tuple(calls.values), tuple(calls.aggregates))
     exprs = tuple(_over_groups(e, aggregate) for e in lowered)
     rows: Hir = Join((aggregate, *beside)) if beside else aggregate
     return Lowered(Project(rows, exprs), *attributes_of(outputs))
 
 
-def _output(node: Node, calls: Calls, beside: list[Hir], context: Context) -> ScalarExpr:
+def _output(node: Node, calls: AggregateCalls, beside: list[Hir], context: Context) -> ScalarExpr:
     """The output over the input's columns; aggregates, and the rows of subqueries, are stand-ins."""
     columns: dict[int, ScalarExpr] = dict(calls.below.columns)
     for each in walk(node):
         if each.kind == "AggregateExpression":
             columns[_stand_in(each)] = lower_call(each, calls)
         elif each.kind == "ScalarSubquery":
-            row = scalar(each, context)
+            row = scalar_subquery_row(each, context)
             columns[_stand_in(each)] = replace(all_columns(row)[0], index=_FIRST_BESIDE + len(beside))
             beside.append(row)
     return lower_expression(_with_stand_ins(node), columns)

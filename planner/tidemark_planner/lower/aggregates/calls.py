@@ -19,11 +19,11 @@ from dataclasses import replace
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.catalyst.spark_types import VOID
 from tidemark_planner.errors import unsupported
-from tidemark_planner.expressions.call_forms import tried_call
+from tidemark_planner.expressions.call_forms import try_variant
 from tidemark_planner.expressions.casting import cast_to
-from tidemark_planner.expressions.constants import constant
+from tidemark_planner.expressions.constants import fold_constant
 from tidemark_planner.lower.aggregates.pair_statistics import STATISTICS
-from tidemark_planner.lower.aggregates.placeholders import Calls, Site, present, together
+from tidemark_planner.lower.aggregates.placeholders import AggregateCalls, AggregateSite, as_struct, not_null_conditions
 from tidemark_planner.lower.row_order import sort_key
 from tidemark_planner.sql.try_functions import tried_aggregate
 from tidemark_protocol.functions.registry import call, is_fallible
@@ -49,11 +49,11 @@ _WIDE = SqlType("decimal", 20, 0)
 _EXTREMES = {"Min": "min", "Max": "max", "First": "min", "Last": "max"}
 
 
-def lower_call(node: Node, calls: Calls) -> ScalarExpr:
+def lower_call(node: Node, calls: AggregateCalls) -> ScalarExpr:
     """What the AggregateExpression gives, over the stand-ins of `calls`."""
     function, condition = node.children[0], node.expression("filter")
     chosen = None if condition is None else calls.below.expression(condition)
-    site = Site(calls, function, chosen, bool(node.fields.get("isDistinct")))
+    site = AggregateSite(calls, function, chosen, bool(node.fields.get("isDistinct")))
     special = _SPECIAL.get(function.kind)
     if special is not None:
         return special(site)
@@ -63,13 +63,13 @@ def lower_call(node: Node, calls: Calls) -> ScalarExpr:
     return site.aggregate(name, site.argument())
 
 
-def _count(site: Site) -> ScalarExpr:
+def _count(site: AggregateSite) -> ScalarExpr:
     """count(*), and what is the same: a count of what is never NULL."""
     arguments = tuple(site.calls.below.expression(c) for c in site.function.children)
     may_be_null = [a for a in arguments if len(arguments) > 1 and (is_nullable(a) or is_fallible(a))]
     there = [call("is_not_null", (a,), BOOLEAN) for a in may_be_null]
     if site.distinct:
-        return site.aggregate("count", arguments[0] if len(arguments) == 1 else together(arguments), *there)
+        return site.aggregate("count", arguments[0] if len(arguments) == 1 else as_struct(arguments), *there)
     if len(arguments) > 1:
         return site.aggregate("count", None, *there)
     argument = arguments[0]
@@ -77,22 +77,22 @@ def _count(site: Site) -> ScalarExpr:
     return site.aggregate("count", None if every_row else argument)
 
 
-def _added_up(site: Site) -> ScalarExpr:
+def _added_up(site: AggregateSite) -> ScalarExpr:
     """sum and avg; try_sum and try_avg are NULL where they would overflow."""
     name, of = _SUMS[site.function.kind], site.function.children[0]
-    tried = tried_aggregate(of)
-    if tried is None:
+    tried_operation = tried_aggregate(of)
+    if tried_operation is None:
         return site.aggregate(name, site.argument())
-    argument = site.calls.below.expression(tried)
+    argument = site.calls.below.expression(tried_operation)
     if argument.type.is_decimal and argument.type.precision > _SAFE_DIGITS:
         unsupported(f"try_{name} of {argument.type}", f"cast it to at most {_SAFE_DIGITS} digits")
     if name == "avg" or not argument.type.is_integral:
         return site.aggregate(name, argument)
     exact = site.aggregate(name, cast_to(argument, _WIDE))
-    return tried_call(cast_to(exact, BIGINT), (exact,))
+    return try_variant(cast_to(exact, BIGINT), (exact,))
 
 
-def _extreme(site: Site) -> ScalarExpr:
+def _extreme(site: AggregateSite) -> ScalarExpr:
     name, argument = _EXTREMES[site.function.kind], site.argument()
     if argument.type != BOOLEAN:
         return site.aggregate(name, argument)
@@ -102,21 +102,21 @@ def _extreme(site: Site) -> ScalarExpr:
     return call("case", cases, BOOLEAN)
 
 
-def _any_row(site: Site, argument: ScalarExpr, value: str) -> ScalarExpr:
+def _any_row(site: AggregateSite, argument: ScalarExpr, value: str) -> ScalarExpr:
     """Whether there is a row on which the condition is that."""
     condition = argument if value == "true" else call("not", (argument,), BOOLEAN)
     return call(">", (site.aggregate("count", None, condition), Literal("0", BIGINT)), BOOLEAN)
 
 
-def _extreme_by(site: Site) -> ScalarExpr:
+def _extreme_by(site: AggregateSite) -> ScalarExpr:
     """max_by, min_by: of the rows with the extreme order the least value."""
     value, by = site.argument(0), site.argument(1)
-    also = present(by)
+    also = not_null_conditions(by)
     order = ((by, OrderKey(0, descending=site.function.kind == "MaxBy")), (value, OrderKey(0)))
     return site.aggregate("first", value, *also, order=order)
 
 
-def _percentile(site: Site) -> ScalarExpr:
+def _percentile(site: AggregateSite) -> ScalarExpr:
     """percentile, median, percentile_cont, percentile_disc: of the values as doubles."""
     disc = site.function.kind == "PercentileDisc"
     if not disc and site.function.children[2].fields.get("value") != "1":
@@ -145,19 +145,19 @@ def _elements(node: Node) -> tuple[Node, ...]:
 
 def fraction(expr: ScalarExpr) -> Literal:
     """The literal fraction of a percentile; a cast of one is that only where it changes nothing."""
-    found = constant(expr)
+    found = fold_constant(expr)
     if found is None or found.value is None or not found.type.is_numeric:
         unsupported("a percentile with an expression", "write one number between 0 and 1")
     return Literal(repr(float(found.value)), DOUBLE)
 
 
-def _mode(site: Site) -> ScalarExpr:
+def _mode(site: AggregateSite) -> ScalarExpr:
     """The commonest value; of several the least, or the greatest where the order is descending."""
     descending = site.function.fields.get("reverseOpt") is False
     return site.aggregate("mode", site.argument(), order=((site.argument(), OrderKey(0, descending)),))
 
 
-def _string_agg(site: Site) -> ScalarExpr:
+def _string_agg(site: AggregateSite) -> ScalarExpr:
     argument, parameter = site.argument(0), separator(site.function)
     keys = [sort_key(c) for c in site.function.children[2:]]
     below = site.calls.below
@@ -175,7 +175,7 @@ def separator(function: Node) -> Literal:
     return Literal(given.fields["value"] or "", STRING)
 
 
-def _array_agg(site: Site) -> ScalarExpr:
+def _array_agg(site: AggregateSite) -> ScalarExpr:
     """The values in their own order; collect_set is of distinct ones."""
     if site.function.fields.get("ignoreNulls") is False:
         unsupported("an array of NULLs (RESPECT NULLS)")
@@ -184,7 +184,7 @@ def _array_agg(site: Site) -> ScalarExpr:
     return site.aggregate("array_agg", site.argument(), order=((site.argument(), OrderKey(0)),))
 
 
-_SPECIAL: dict[str, Callable[[Site], ScalarExpr]] = {
+_SPECIAL: dict[str, Callable[[AggregateSite], ScalarExpr]] = {
     "Count": _count,
     **dict.fromkeys(_SUMS, _added_up),
     **dict.fromkeys(_EXTREMES, _extreme),

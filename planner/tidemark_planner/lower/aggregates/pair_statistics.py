@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.casting import cast_to
-from tidemark_planner.lower.aggregates.placeholders import Site, present, together
+from tidemark_planner.lower.aggregates.placeholders import AggregateSite, as_struct, not_null_conditions
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.expr import Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, DOUBLE
@@ -26,15 +26,15 @@ _ZERO = Literal("0.0", DOUBLE)
 class _Pairs:
     """The pairs of a site, as doubles: aggregates of them, of the first values and of the second."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: AggregateSite) -> None:
         if site.distinct:
             unsupported("DISTINCT in a regression")
         self._site = site
         self._values = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
-        self._also = present(*self._values)
+        self._also = not_null_conditions(*self._values)
 
     def both(self, name: str) -> ScalarExpr:
-        return self._site.aggregate(name, together(self._values), *self._also)
+        return self._site.aggregate(name, as_struct(self._values), *self._also)
 
     def of(self, name: str, at: int) -> ScalarExpr:
         return self._site.aggregate(name, self._values[at], *self._also)
@@ -43,12 +43,12 @@ class _Pairs:
         return cast_to(self._site.aggregate("count", None, *self._also), DOUBLE)
 
 
-def _of_pairs(site: Site) -> ScalarExpr:
+def _of_pairs(site: AggregateSite) -> ScalarExpr:
     values = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
-    return site.aggregate(_PAIRS[site.function.kind], together(values), *present(*values))
+    return site.aggregate(_PAIRS[site.function.kind], as_struct(values), *not_null_conditions(*values))
 
 
-def _slope(site: Site) -> ScalarExpr:
+def _slope(site: AggregateSite) -> ScalarExpr:
     return _slope_of(_Pairs(site))
 
 
@@ -56,12 +56,12 @@ def _slope_of(pairs: _Pairs) -> ScalarExpr:
     return call("try_divide", (pairs.both("covar_pop"), pairs.of("var_pop", 1)), DOUBLE)
 
 
-def _intercept(site: Site) -> ScalarExpr:
+def _intercept(site: AggregateSite) -> ScalarExpr:
     pairs = _Pairs(site)
     return _computed("-", pairs.of("avg", 0), _computed("*", _slope_of(pairs), pairs.of("avg", 1)))
 
 
-def _r2(site: Site) -> ScalarExpr:
+def _r2(site: AggregateSite) -> ScalarExpr:
     pairs = _Pairs(site)
     flat = [call("=", (pairs.of("var_pop", at), _ZERO), BOOLEAN) for at in (0, 1)]
     corr = pairs.both("corr")
@@ -69,17 +69,17 @@ def _r2(site: Site) -> ScalarExpr:
     return call("case", known, DOUBLE)
 
 
-def _sum_of_products(site: Site) -> ScalarExpr:
+def _sum_of_products(site: AggregateSite) -> ScalarExpr:
     pairs = _Pairs(site)
     return _computed("*", pairs.count(), pairs.both("covar_pop"))
 
 
-def _sum_of_squares(site: Site) -> ScalarExpr:
+def _sum_of_squares(site: AggregateSite) -> ScalarExpr:
     """regr_sxx, regr_syy: Spark has made the argument NULL where either value is."""
     if site.distinct:
         unsupported("DISTINCT in a regression")
     of = site.argument()
-    count = cast_to(site.aggregate("count", None, *present(of)), DOUBLE)
+    count = cast_to(site.aggregate("count", None, *not_null_conditions(of)), DOUBLE)
     return _computed("*", count, site.aggregate("var_pop", of))
 
 
@@ -87,7 +87,7 @@ def _computed(operator: str, left: ScalarExpr, right: ScalarExpr) -> ScalarExpr:
     return call(operator, (left, right), DOUBLE)
 
 
-STATISTICS: dict[str, Callable[[Site], ScalarExpr]] = {
+STATISTICS: dict[str, Callable[[AggregateSite], ScalarExpr]] = {
     **dict.fromkeys(_PAIRS, _of_pairs),
     "RegrSlope": _slope,
     "RegrIntercept": _intercept,

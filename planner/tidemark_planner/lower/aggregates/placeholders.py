@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import refuse
 from tidemark_planner.lower.base import Lowered
-from tidemark_planner.rules.scalar import all_of
+from tidemark_planner.rules.scalar import conjunction
 from tidemark_protocol.functions.aggregates import AGGREGATES, result_type
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
@@ -23,13 +23,13 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType, SqlType
 FIRST_STAND_IN = 1 << 30
 
 
-class Calls:
+class AggregateCalls:
     """The distinct aggregates of all outputs over the rows `below`, and the values that they read."""
 
     def __init__(self, below: Lowered) -> None:
         self.below = below
         self.values: list[ScalarExpr] = []
-        self.made: list[Aggregate] = []
+        self.aggregates: list[Aggregate] = []
 
     def value(self, expr: ScalarExpr) -> int:
         if expr not in self.values:
@@ -40,16 +40,16 @@ class Calls:
         self.stand_in(Aggregate("count", None, ColumnType(BIGINT, False)))
 
     def stand_in(self, made: Aggregate) -> ColumnRef:
-        if made not in self.made:
-            self.made.append(made)
-        return ColumnRef(FIRST_STAND_IN + self.made.index(made), made.type.type, made.type.nullable)
+        if made not in self.aggregates:
+            self.aggregates.append(made)
+        return ColumnRef(FIRST_STAND_IN + self.aggregates.index(made), made.type.type, made.type.nullable)
 
 
 @dataclass(frozen=True)
-class Site:
+class AggregateSite:
     """One aggregate in the text: its function's node, FILTER and DISTINCT."""
 
-    calls: Calls
+    calls: AggregateCalls
     function: Node
     chosen: ScalarExpr | None
     distinct: bool
@@ -71,7 +71,7 @@ class Site:
         if result is None:
             refuse("TYPE", f"there is no {name} of {of}", word=name)
         conditions = (*(() if self.chosen is None else (self.chosen,)), *also)
-        chosen = all_of(conditions) if conditions else None
+        chosen = conjunction(conditions) if conditions else None
         made = Aggregate(
             name,
             None if argument is None else self._guarded(argument, chosen),
@@ -90,12 +90,12 @@ class Site:
         return self.calls.value(value)
 
 
-def together(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+def as_struct(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     """Several values as one."""
     fields = ((f"_{at}", a.type) for at, a in enumerate(arguments))
     return call("named_struct", arguments, SqlType.struct(fields))
 
 
-def present(*values: ScalarExpr) -> tuple[ScalarExpr, ...]:
+def not_null_conditions(*values: ScalarExpr) -> tuple[ScalarExpr, ...]:
     """That none of the values is NULL, of those that may be."""
     return tuple(call("is_not_null", (v,), BOOLEAN) for v in values if is_nullable(v) or is_fallible(v))

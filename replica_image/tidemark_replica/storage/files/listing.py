@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tidemark_protocol.forbidden_source_folders import own_folder
+from tidemark_protocol.forbidden_source_folders import forbidden_folder
 from tidemark_replica.storage.errors import SourceUnusable
 
 Hashes = npt.NDArray[np.uint64]
@@ -86,7 +86,7 @@ def version_of(directory: str, name: str) -> FileVersion | None:
 def _root_of(directory: str) -> str:
     """Where it really is; it may be a link itself, but not to the pod's own files. Raises SourceUnusable."""
     root = os.path.realpath(directory)
-    if folder := own_folder(root):
+    if folder := forbidden_folder(root):
         raise SourceUnusable(f"cannot list {directory}: it leads into {folder}, whose files are the pod's own")
     return root
 
