@@ -10,6 +10,7 @@ INSTALLED := $(VENV)/.installed
 # Spark's workers are whatever python3 PATH finds first
 IN_VENV := PATH="$(CURDIR)/$(BIN):$$PATH"
 PYTEST := $(IN_VENV) $(BIN)/python -m pytest
+CLASS_DATA := .tidemark/spark.jsa
 # these start no Spark and no control plane, so several run beside each other; neighbours stay in one process, and
 # share what their module set up, until another has nothing left to do
 FAST := -m "not (slow or spark or cluster or e2e or node)" -n auto --maxprocesses 4 --dist worksteal
@@ -45,7 +46,7 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java lint types control-plane ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
+test: java lint types control-plane $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
 	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
 
 .PHONY: test-fast
@@ -150,6 +151,10 @@ $(INSTALLED): pyproject.toml constraints.txt tools/make-venv
 .PHONY: java
 java:
 	@tools/check-java
+
+# JVMs of tests map the classes that they load from this archive
+$(CLASS_DATA): $(INSTALLED) tests/lanes/class_data.py
+	@$(IN_VENV) $(BIN)/python -m tests.lanes.class_data $@
 
 .PHONY: control-plane
 control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kubectl, toxiproxy, versitygw into the cache (once)

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.lanes.class_data import jvm_options
 from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
 
 POLL_SECONDS = 0.5
@@ -41,7 +42,18 @@ class Lane:
 
     def command(self) -> list[str]:
         several = ["-n", str(self.workers), "--dist", self.distribution] if self.workers else []
-        return [sys.executable, "-m", "pytest", "-p", "tests.lanes.plugin", *several, *self.arguments]
+        # a process that a shell started in the background ignores interrupts, and would not end by one
+        return [
+            "env",
+            "--default-signal=INT",
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "tests.lanes.plugin",
+            *several,
+            *self.arguments,
+        ]
 
 
 @dataclass
@@ -105,7 +117,7 @@ class Round:
 
     def _begin(self, lane: Lane, log: Path, passed: Path) -> Running:
         told = {"commit": self.commit, "round": self.number, "lane": lane.name}
-        environ = os.environ | {"TIDEMARK_LANE": json.dumps(told), "PYTHONUNBUFFERED": "1"}
+        environ = os.environ | jvm_options() | {"TIDEMARK_LANE": json.dumps(told), "PYTHONUNBUFFERED": "1"}
         # each of some thousand processes that tests start would compile our packages for itself
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [*lane.command(), "--lane-ledger", str(self.ledger), "--lane-passed", str(passed)]

@@ -38,7 +38,7 @@ REPLICAS = "replicas"
 # what a child may see of our environment: how to find programs and libraries, and nothing that could be a secret
 PASSED_ON = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
-    "PYSPARK_PYTHON", "LD_LIBRARY_PATH",
+    "PYSPARK_PYTHON", "SPARK_SUBMIT_OPTS", "LD_LIBRARY_PATH",
 )  # fmt: skip
 # what a replica is told besides, since it reads and writes the shards: where the object store is,
 STORE = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP")
