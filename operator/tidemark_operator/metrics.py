@@ -74,27 +74,27 @@ def metrics(fleet: Fleet) -> Iterator[Metric]:
 _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
     "replicas": ("Replicas that there are to be", lambda i: len(i.replicas)),
     "connected_replicas": ("Replicas that answer", lambda i: len(i.online)),
-    "dataflows": ("Dataflows installed", lambda i: len(i.core.dataflows.owners())),
+    "dataflows": ("Dataflows installed", lambda i: len(i.owners())),
     "unscheduled_dataflows": (
         "Dataflows that wait for their inputs",
-        lambda i: sum(not d.scheduled for o in i.core.dataflows.owners() if (d := i.core.dataflows.get(o))),
+        lambda i: sum(not dataflow.scheduled for dataflow in i.dataflows()),
     ),
-    "peeks": ("Peeks not yet answered", lambda i: len(i.core.peeks.pending())),
+    "peeks": ("Peeks not yet answered", lambda i: len(i.pending_peeks())),
     "subscribes": ("Clients that follow a query", lambda i: i.clients.subscribes),
     "copies": ("Copies not yet answered", lambda i: i.clients.copies),
     "queued_commands": (
         "Commands that wait for replicas to take them",
-        lambda i: sum(link.queued for link in i.core.links),
+        lambda i: i.queued_commands,
     ),
     "hydrations_waiting": (
         "Dataflows that wait for their turn to hydrate, on all replicas",
-        lambda i: sum(link.gated for link in i.core.links),
+        lambda i: i.gated_dataflows,
     ),
-    "history_commands": ("Commands that a new replica would be told", lambda i: i.core.history_size),
-    "history_dataflows": ("Dataflows among them", lambda i: i.core.history_dataflows),
+    "history_commands": ("Commands that a new replica would be told", lambda i: i.history_commands),
+    "history_dataflows": ("Dataflows among them", lambda i: i.history_dataflows),
     "refused_reports": (
         "Reports that cannot be true, of exports that are installed",
-        lambda i: sum(r.refused_reports for c in i.core.dataflows.collections() for r in c.replicas.values()),
+        lambda i: i.refused_reports,
     ),
 }
 
@@ -107,7 +107,7 @@ def _gauges(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
         yield gauge
     gauge = GaugeMetricFamily("tidemark_controller_collections", "Exports installed", labels=(*OF_INSTANCE, "hydrated"))
     for instance in instances:
-        hydrated = [c.hydrated for c in instance.core.dataflows.collections()]
+        hydrated = [c.hydrated for c in instance.collections()]
         gauge.add_metric((*_labels(instance), "true"), sum(hydrated))
         gauge.add_metric((*_labels(instance), "false"), len(hydrated) - sum(hydrated))
     yield gauge

@@ -25,7 +25,7 @@ from tests.controller.test_quarantined_readers import (
     subscribes_to_it,
 )
 from tests.controller.test_query_death_count import PEEK, looks_up_late
-from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World, at
+from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World, at, facade
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS
 from tests.waiting import BOUND
@@ -310,7 +310,7 @@ def test_an_event_tells_what_fails_and_not_what_nobody_was_told_of() -> None:
         warned.append(message)
 
     handlers = SimpleNamespace(
-        running=lambda namespace, name: SimpleNamespace(core=world.instance), events=SimpleNamespace(warn=warn)
+        running=lambda namespace, name: facade(world.instance), events=SimpleNamespace(warn=warn)
     )
     state = SimpleNamespace(
         key=SimpleNamespace(namespace="ns"), uid="u", instance="default", marks=[0], installation=lambda _: "ns/d"

@@ -14,7 +14,8 @@ from tests.model.questions import peek
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.replicas.disconnected_replicas import GRACE_MS
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages import commands as c

@@ -12,7 +12,8 @@ from tests.replica.plans import COLUMNS, transient
 from tests.waiting import BOUND
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import BELIEVED_AHEAD_MS
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch
 from tidemark_protocol.messages import commands as c

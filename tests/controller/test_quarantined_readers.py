@@ -23,9 +23,10 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import QueryRefused, SubscribeEnded
 from tidemark_operator.fleet import fleet, quarantined_readers
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.quarantined_readers import SETTLED_SECONDS
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.one_shot import spans_of
 from tidemark_operator.gateway.query.readable_relations import _index
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time

@@ -16,7 +16,8 @@ from tidemark_operator.controller.controller_events import DataflowChanged, Shar
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.replicas import replica_link
 from tidemark_operator.errors import LeadershipLost, OperatorError
-from tidemark_operator.fleet.running_instance import DEFAULT_RESULT_BYTES, RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import DEFAULT_RESULT_BYTES, RunningInstance
 from tidemark_protocol.check.command import check_command
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
+from tidemark_operator.fleet.instance_facade import InstanceFacade
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.messages import commands as c
@@ -26,6 +29,13 @@ def at(time: int) -> Frontier:
 
 
 EMPTY = Frontier.empty()
+
+
+def facade(instance: Instance, **attributes: object) -> Any:
+    """What callers see of an instance, around its controller; with these attributes of a `RunningInstance`."""
+    seen = InstanceFacade(instance)
+    seen.__dict__.update(attributes)
+    return seen
 
 
 class World:

@@ -15,7 +15,7 @@ from tests.protocol.samples import A
 from tests.replica.conversing import unique
 from tests.replica.process import wait_until
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
-from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_persist import open_shard
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata

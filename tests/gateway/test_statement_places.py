@@ -15,10 +15,11 @@ from tests.gateway.test_metrics import Deaf
 from tests.gateway.test_rights import LISTS, Caller
 from tests.waiting import BOUND
 from tidemark_operator.errors import QueryRefused, TooMany
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.instance_listener import Listener
 from tidemark_operator.fleet.replica_state import ReplicaState
-from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_planner_queue import Turns
 from tidemark_operator.gateway.admission.planner_admission import Asking

@@ -16,9 +16,10 @@ from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
 from tests.waiting import BOUND
 from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong, TooMany
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.answer_memory import Places, Room
 from tidemark_operator.gateway.query.query import running_on

@@ -11,7 +11,6 @@ import pytest
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion import ASK_AGAIN_MS, LATE_MS, Doomed, ShardDeletions
 from tidemark_protocol.ids import ReplicaId, ShardId
-from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.messages.responses import ShardDeleted
 
 TABLE = Doomed(ShardId("t"), "/data/ns/d/v/v1")
@@ -30,16 +29,12 @@ class Instance:
     asked: list[ReplicaId] = field(default_factory=list)
 
     @property
-    def core(self) -> Instance:
-        return self
-
-    @property
     def config(self) -> Instance:
         return self
 
     storage_location: str = "/data"
 
-    def send_to(self, replica: ReplicaId, command: DeleteShard) -> None:
+    def delete_shard(self, replica: ReplicaId, id: ShardId, location: str) -> None:
         self.asked.append(replica)
 
     def flush(self) -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from tests.controller.worlds import facade
 from tests.crds.manifests import bent
-from tidemark_operator.controller.reports.replica_problems import Troubles
+from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.instance import Instance
 from tidemark_operator.handlers.publish.status_documents import Now
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
@@ -30,12 +32,11 @@ def conditions(
     *observed: Observation, refused: str = "", online: bool = True, status: dict[str, Any] | None = None
 ) -> dict[str, str]:
     """Of a replica whose processes all answer; the shape `refused` says that its executors are. `status`: so far."""
-    troubles = Troubles()
+    core = Instance(ShardBook())
     if refused:
-        troubles.hear(replica_id("r1", refused), "executors", QUOTA)
+        core.troubles.hear(replica_id("r1", refused), "executors", QUOTA)
     state = SimpleNamespace(online=online, last_error="", description=None)
-    core = SimpleNamespace(troubles=troubles, dataflows=SimpleNamespace(owners=lambda: (), collections=lambda: ()))
-    running = SimpleNamespace(replicas={replica_id("r1", o.shape): state for o in observed}, core=core)
+    running = facade(core, replicas={replica_id("r1", o.shape): state for o in observed})
     facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)
     world = SimpleNamespace(
         running=lambda namespace, instance: running,

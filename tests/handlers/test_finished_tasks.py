@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.controller.worlds import EMPTY, NOW, VIEW_SHARD, World, at
+from tests.controller.worlds import EMPTY, NOW, VIEW_SHARD, World, at, facade
 from tests.handlers.revisions import dataflow as state
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
@@ -29,9 +30,9 @@ def task(until: int | None) -> DataflowDescription:
     return replace(whole, index_exports=(), sink_exports=(replace(export, sink=sink),), until=end)
 
 
-def running(world: World) -> SimpleNamespace:
+def running(world: World) -> Any:
     """An instance without replicas."""
-    return SimpleNamespace(core=world.instance, replicas={})
+    return facade(world.instance, replicas={})
 
 
 @pytest.mark.parametrize(("until", "ended"), [(400, True), (None, False), (2**62, False)])

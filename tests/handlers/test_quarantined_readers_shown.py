@@ -14,7 +14,8 @@ from tests.protocol.samples import SHARD
 from tests.resources.manifests import body
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATAFLOWS

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, VIEW, World, at
+from tests.controller.worlds import EMPTY, INDEX, VIEW, World, at, facade
 from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_operator.fleet.replica_state import ReplicaState
@@ -31,7 +31,7 @@ FAR = 100_000
 def running(world: World, *online: ReplicaId, since: int = 0) -> RunningInstance:
     """Both shapes are to be reached; those online were greeted, the others are silent, `since`."""
     replicas = {r: state(online=r in online, unheard_since_ms=since, first_greeted_ms=since) for r in (OLD, NEW)}
-    return cast(RunningInstance, SimpleNamespace(core=world.instance, online=online, replicas=replicas))
+    return cast(RunningInstance, facade(world.instance, online=online, replicas=replicas))
 
 
 def level(old: Frontier | None, new: Frontier | None, *online: ReplicaId, now_ms: int = 0) -> bool:
@@ -102,7 +102,7 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
     world, old = World(upper=FAR), state(unheard_since_ms=1)
     world.install()
     world.connect(NEW)
-    both = SimpleNamespace(core=world.instance, online=[NEW], replicas={OLD: old})
+    both = facade(world.instance, online=[NEW], replicas={OLD: old})
     level_after: list[int] = []
     if serves:
         old.greeted(NOTHING, 2)
@@ -142,7 +142,7 @@ def test_one_that_does_not_answer_never_takes_over() -> None:
     """Nor does one whose old shape nobody has tried to reach yet."""
     unseen = World(upper=FAR)
     unseen.connect(NEW)
-    alone = cast(RunningInstance, SimpleNamespace(core=unseen.instance, online=[NEW], replicas={}))
+    alone = cast(RunningInstance, facade(unseen.instance, online=[NEW], replicas={}))
 
     assert not level(at(FAR), at(FAR), OLD, now_ms=PATIENCE_MS + 1)
     assert not is_level(alone, OLD, NEW, PATIENCE_MS + 1)

@@ -20,6 +20,7 @@ from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import Waiting
+from tidemark_operator.fleet.instance_facade import InstanceFacade
 from tidemark_operator.handlers.revisions.installer import choose_as_of, hold_stored, install, retire
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.revisions.revision_marks import promote, roll_forward
@@ -67,7 +68,7 @@ class Seen:
 
 
 @dataclass
-class Running:
+class Running(InstanceFacade):
     """The instance, as the installer sees it."""
 
     core: Instance

@@ -88,3 +88,15 @@ def test_the_lock_names_every_dependency() -> None:
     locked = {line.partition("==")[0].lower() for line in lines if "==" in line}
     lists = [project()["dependencies"], *project()["optional-dependencies"].values()]
     assert named([r for some in lists for r in some]) - locked == set()
+
+
+def test_the_controller_is_reached_through_its_facade() -> None:
+    """Outside `fleet/` no module of the operator uses the attribute `core` of an instance."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in files("operator/tidemark_operator/*.py")
+        if path.parent.name != "fleet"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "core"
+    ]
+    assert found == []

@@ -26,7 +26,9 @@ from tidemark_operator.controller.replicas.replica_connection import ReplicaConn
 from tidemark_operator.controller.replicas.rpc_counters import Traffic
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.any_replica import ask_any
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.instance_counters import Counts
+from tidemark_operator.fleet.instance_facade import InstanceFacade
 from tidemark_operator.fleet.instance_listener import Listener
 from tidemark_operator.fleet.lag_histogram import Lags
 from tidemark_operator.fleet.pending_queries import Answers
@@ -51,7 +53,7 @@ SILENT_SECONDS = 60.0
 """For so long a replica that was lost is waited for, by whoever waits for an answer."""
 
 
-class RunningInstance:
+class RunningInstance(InstanceFacade):
     """`namespace` and `name` of its ComputeInstance, and what its replicas are told of it."""
 
     def __init__(
@@ -72,7 +74,7 @@ class RunningInstance:
             outwaited=lambda owner: listener.outwaited(self, owner),
             recorded=True,
         )
-        self.core = Instance(shards, precautions, config.storage_location)
+        super().__init__(Instance(shards, precautions, config.storage_location))
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
         self.max_result_bytes = DEFAULT_RESULT_BYTES
         self.lag_ms: int | None = None
@@ -342,7 +344,3 @@ class RunningInstance:
         for notice in notices:
             if not self.clients.take(notice) and not self.answers.take(notice):
                 self._listener.notice(self, notice)
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)

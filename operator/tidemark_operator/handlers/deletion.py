@@ -20,13 +20,13 @@ from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.table_locations import claims
 from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import Waiting
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REVISIONS, ApiError, Body, Conflict, Kube
 from tidemark_operator.resources.manifest.meta import GROUP
 from tidemark_protocol.ids import ReplicaId, ShardId
-from tidemark_protocol.messages.commands import DeleteShard
 from tidemark_protocol.messages.responses import ShardDeleted
 
 LOG = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ShardDeletions:
             if is_below(running.config.storage_location, shard.location) and now - asked.last_ms >= ASK_AGAIN_MS:
                 for replica in self._chosen(running, asked, now):
                     asked.silent.add((running.name, replica))
-                    running.core.send_to(replica, DeleteShard(shard.id, shard.location))
+                    running.delete_shard(replica, shard.id, shard.location)
                 asked.last_ms, asked.turns = now, asked.turns + 1
                 running.flush()
         return left

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.certificates.peers import Peers, Trusted
-from tidemark_operator.controller.reports.replica_problems import STORAGE
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.kube.cache import Cache, Key
@@ -82,7 +81,7 @@ class World:
             replicas=len(self.replicas(namespace, name)),
             online=len({resource_of(replica)[0] for replica in running.online}) if running else 0,
             secret=self.secret_troubles.get((namespace, instance.credentials)) if instance else None,
-            store=running.core.troubles.all(STORAGE) if running else (),
+            store=running.storage_problems() if running else (),
         )
 
     def lag_ms(self, namespace: str, instance: str) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
-from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_protocol.frontier import Frontier
@@ -48,7 +48,7 @@ def _exports(world: World, state: DataflowState) -> Iterator[CollectionFrontiers
     for export in state.active.revision.exports if state.active else ():
         assert state.active is not None
         id = state.active.revision.export_id(export.name)
-        collection = running.core.dataflows.collection(id) if running and id else None
+        collection = running.collection(id) if running and id else None
         shard = state.active.revision.view_shard(export.name)
         stored = world.fleet.book(state.key.namespace).frontiers(shard.shard_id) if shard else None
         yield CollectionFrontiers(

@@ -27,7 +27,8 @@ from tidemark_operator.catalogue.registry import name_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.reports.operator_costs import operators
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.revisions.installer import import_names
 from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
@@ -76,9 +77,9 @@ def _replica_frontiers(world: World, namespace: str) -> Iterator[Row]:
 
 def _dataflows(world: World, namespace: str) -> Iterator[Row]:
     for running in world.fleet.of(namespace):
-        for owner in running.core.dataflows.owners():
-            dataflow = running.core.dataflows.get(owner)
-            collections = running.core.dataflows.collections_of(owner)
+        for owner in running.owners():
+            dataflow = running.dataflow(owner)
+            collections = running.collections_of(owner)
             if dataflow is not None:
                 hydrated = all(c.hydrated for c in collections)
                 as_of, name = dataflow.description.as_of, name_of(owner) or owner
@@ -87,7 +88,7 @@ def _dataflows(world: World, namespace: str) -> Iterator[Row]:
 
 def _peeks(world: World, namespace: str) -> Iterator[Row]:
     for running in world.fleet.of(namespace):
-        for peek in running.core.peeks.pending():
+        for peek in running.pending_peeks():
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
 
 
@@ -143,10 +144,10 @@ def _operators(world: World, namespace: str) -> Iterator[Row]:
 def _imports(world: World, namespace: str) -> Iterator[Row]:
     names, now = import_names(world.registry, namespace), now_ms()
     for running in world.fleet.of(namespace):
-        for owner in running.core.dataflows.owners():
-            if (dataflow := running.core.dataflows.get(owner)) is None:
+        for owner in running.owners():
+            if (dataflow := running.dataflow(owner)) is None:
                 continue
-            collections = running.core.dataflows.collections_of(owner)
+            collections = running.collections_of(owner)
             read = _time(max((c.input for c in collections if c.input is not None), default=None))
             for id, kind, write in _read_by(world, namespace, running, dataflow.description):
                 behind = None if write is None or write.time is None else max(now - write.time, 0)
@@ -162,7 +163,7 @@ def _read_by(
         known = world.fleet.book(namespace).frontiers(source.shard.shard_id)
         yield source.id, "table", known.upper if known else None
     for index in description.index_imports:
-        collection = running.core.dataflows.collection(index.id)
+        collection = running.collection(index.id)
         yield index.id, "index", collection.write if collection else None
 
 
@@ -186,8 +187,8 @@ def _collections(world: World, namespace: str) -> Iterator[tuple[RunningInstance
             if state.active and (id := state.active.revision.export_id(export.name)):
                 named[id] = f"{state.key.name}.{export.name}"
     for running in world.fleet.of(namespace):
-        for owner in running.core.dataflows.owners():
-            for collection in running.core.dataflows.collections_of(owner):
+        for owner in running.owners():
+            for collection in running.collections_of(owner):
                 yield running, named.get(collection.id, str(collection.id)), collection
 
 

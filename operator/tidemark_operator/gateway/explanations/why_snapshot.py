@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
-from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.explanations.why import Seen, SeenReplica
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.revisions.installer import import_names
@@ -54,7 +54,7 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
     refreshes = {id: sink.refresh for id, sink in sinks if isinstance(sink, MaterializedViewSink)}
     for export in active.revision.exports:
         id = active.revision.export_id(export.name)
-        collection = running.core.dataflows.collection(id) if running and id else None
+        collection = running.collection(id) if running and id else None
         yield Seen(
             f"{state.key.name}.{export.name}",
             export.kind,

@@ -76,13 +76,13 @@ def _spans(running: RunningInstance, names: dict[GlobalId, str], description: Da
     """How far each input is; raises QueryRefused for one that nobody knows."""
     for source in description.source_imports:
         name = names.get(source.id, source.shard.location)
-        known = running.core.shards.register(source.shard.shard_id, source.shard.location)
+        known = running.shards.register(source.shard.shard_id, source.shard.location)
         if known.readable is None:
             raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
         yield Span(name, known.readable.since, known.readable.upper)
     for imported in description.index_imports:
         name = names.get(imported.id, imported.id)
-        index = running.core.dataflows.index(imported.id)
+        index = running.index(imported.id)
         if index is None:
             raise Changed()
         if why := why_in_vain(running, imported.id):

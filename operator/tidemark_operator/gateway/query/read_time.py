@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidemark_operator.errors import NothingComplete, TimeNotReadable
-from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.resources.conditions.frontier import moment
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import MAX_TIME, Time

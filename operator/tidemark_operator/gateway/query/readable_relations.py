@@ -105,7 +105,7 @@ def _shard(
 
 
 def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:
-    collection = running.core.dataflows.collection(id) if running else None
+    collection = running.collection(id) if running else None
     if running is not None and (why := why_in_vain(running, id)):
         raise QueryRefused(f"{name} cannot be read: {why}")
     if running is None or collection is None or collection.write is None or collection.dropped:

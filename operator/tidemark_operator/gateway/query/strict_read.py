@@ -14,7 +14,7 @@ from functools import partial
 from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import Place, must_answer, when_possible
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.planning.revision import view_shards
@@ -48,7 +48,7 @@ async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> lis
         replica, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
         raise QueryRefused(f"nobody can say what has been ingested: {waiting}") from None
-    instance.core.shard_reports.described(replica, described.shards, now_ms())
+    instance.record_shards(replica, described.shards)
     uppers = []
     for shard in described.shards:
         if shard.error is not None:

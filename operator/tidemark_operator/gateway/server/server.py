@@ -22,8 +22,9 @@ from typing import Any
 
 import grpc
 
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.result_stash_reader import pieces
-from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES, now_ms
+from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.answer_memory import ONE_SHOTS_BYTES, PEEKS_BYTES, Places, Room
 from tidemark_operator.gateway.admission.fair_planner_queue import Turns

@@ -18,7 +18,8 @@ from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.controller.ingester_choice import Candidates, Ingester, choose_ingester
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.publish.publisher import Publisher
@@ -166,7 +167,7 @@ class DataSourceReconciler:
             book.register(table.shard.shard_id, table.shard.location, lag, endless=True)
         book.register(state.pinned.remap_id, state.pinned.remap_location, lag, endless=True)
         running = self._world.running(state.key.namespace, state.instance)
-        if running is None or running.core.ingestions.get(state.pinned.id) is None:
+        if running is None or not running.is_ingesting(state.pinned.id):
             # suspended, say: which bindings tables lack is known once it is ingested again
             book.hold(state.pinned.remap_id, ingesting(state.pinned.id), Frontier.minimum())
         self._keep_history(state)

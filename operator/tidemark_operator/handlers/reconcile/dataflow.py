@@ -15,7 +15,8 @@ from tidemark_operator.catalogue.registry import DataflowState, PendingRevision,
 from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.hydration.quarantine import Death, Suspicion, unless_released
 from tidemark_operator.errors import GaveWay, PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.publish.publisher import Publisher
@@ -176,7 +177,7 @@ class DataflowReconciler:
         self._stop(running, state)
         if dataflow.deletion_policy is DeletionPolicy.DELETE:
             waited = waited_ms(body)
-            still = [mark for mark in state.marks if running and running.core.dataflows.get(state.installation(mark))]
+            still = [mark for mark in state.marks if running and running.dataflow(state.installation(mark))]
             if still and waited < PATIENCE_MS:
                 return LOOK_AGAIN_SECONDS
             shards = {s.shard_id: s for mark in state.marks for s in view_shards(mark.revision.description)}

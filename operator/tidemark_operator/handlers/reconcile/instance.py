@@ -36,7 +36,7 @@ def prepare_instance(world: World, key: Key) -> None:
     elif instance is not None:
         running = world.fleet.ensure(key.namespace, InstanceConfig(instance.name, instance.location))
         running.lag_ms = instance.read_policy.lag_ms
-        running.core.precautions.concurrency = instance.hydration_concurrency
+        running.set_hydration_concurrency(instance.hydration_concurrency)
         running.configure({LOG_LEVEL: instance.log_level.value}, instance.max_result_bytes)
 
 

@@ -25,7 +25,8 @@ from tidemark_operator.controller.frontiers.collection import failures
 from tidemark_operator.controller.hydration.hydration_gate import Outwaited
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion import Deleter
 from tidemark_operator.handlers.hydration.hydration_slots import Slots
 from tidemark_operator.handlers.publish.publisher import Publisher
@@ -280,7 +281,7 @@ class Operator:
         told of it says so in its own conditions."""
         running = self._world.running(state.key.namespace, state.instance)
         installed = [state.installation(mark) for mark in state.marks]
-        there = [c for owner in installed for c in running.core.dataflows.collections_of(owner)] if running else []
+        there = [c for owner in installed for c in running.collections_of(owner)] if running else []
         for collection in there:
             for replica, on in collection.computing:
                 for failure in failures(on):

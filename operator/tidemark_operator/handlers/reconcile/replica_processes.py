@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable
 
 from tidemark_operator.controller.frontiers.collection import Collection
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile.instance import align_replicas
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Key
@@ -92,7 +93,7 @@ def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId, now_ms: i
     if not before.online:
         return now_ms - before.unheard_since_ms > PATIENCE_MS
     settled = now_ms - before.first_greeted_ms > PATIENCE_MS
-    return all(_is_as_far(collection, old, new, settled) for collection in running.core.dataflows.collections())
+    return all(_is_as_far(collection, old, new, settled) for collection in running.collections())
 
 
 def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId, settled: bool) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from tidemark_operator.catalogue.registry import DataflowState
-from tidemark_operator.fleet.running_instance import now_ms
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, Body

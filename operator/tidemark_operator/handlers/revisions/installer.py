@@ -25,7 +25,8 @@ from tidemark_operator.controller.frontiers.future_reports import FrontierPair
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.revisions.replacement_decision import cannot_run_beside, succession
 from tidemark_operator.handlers.revisions.superseded_revision import inherited, is_in_question, is_outrun, may_be_told
 from tidemark_operator.planning.assemble import at
@@ -75,7 +76,7 @@ def choose_as_of(
     running: RunningInstance, registry: Registry, state: DataflowState, description: DataflowDescription, first: bool
 ) -> Time:
     """Where the dataflow begins; raises Waiting or Rejected. `first`: it was never stored before."""
-    book = running.core.shards
+    book = running.shards
     sinks = [f.upper for shard in view_shards(description) if (f := book.frontiers(shard.shard_id))]
     # of what is edited, a view with another plan has a table of its own; a task that has ended keeps what it wrote, and
     # what is adopted is kept
@@ -116,10 +117,10 @@ def _inputs(
     known = import_names(registry, state.key.namespace, description)
     inputs = []
     for source in description.source_imports:
-        shard = running.core.shards.register(source.shard.shard_id, source.shard.location)
+        shard = running.shards.register(source.shard.shard_id, source.shard.location)
         inputs.append(Input(known.get(source.id, source.shard.location), shard.readable, shard.error))
     for index in description.index_imports:
-        collection = running.core.dataflows.index(index.id)
+        collection = running.index(index.id)
         if collection is None and sealed:
             continue
         if collection is None:
@@ -136,7 +137,7 @@ def has_ended(
     make of a view can be computed anew, by the new SQL."""
     if description.continual_task is None:
         return has_passed(end_of(description), now_ms())
-    if running.core.dataflows.may_end(description, now_ms()):
+    if running.may_end(description):
         return True
     sinces(_inputs(running, registry, state, description), first=True)
     return False
@@ -144,14 +145,14 @@ def has_ended(
 
 def is_sealed(running: RunningInstance, description: DataflowDescription) -> bool:
     """Whether all that it exports is tables that are finished, by what is known: nobody computes it again."""
-    found = [running.core.shards.frontiers(shard) for shard in tables_of(description)]
+    found = [running.shards.frontiers(shard) for shard in tables_of(description)]
     are_finished = bool(found) and all(known is not None and known.upper.is_empty for known in found)
-    return are_finished and running.core.dataflows.may_end(description, now_ms())
+    return are_finished and running.may_end(description)
 
 
 def _may_be_finished(running: RunningInstance, description: DataflowDescription) -> bool:
     """What is not known of its tables could say that they are; or they are, and the clock is behind."""
-    found = [running.core.shards.frontiers(shard) for shard in tables_of(description)]
+    found = [running.shards.frontiers(shard) for shard in tables_of(description)]
     return bool(found) and all(known is None or known.upper.is_empty for known in found)
 
 
@@ -173,7 +174,7 @@ def note_end(running: RunningInstance | None, state: DataflowState) -> None:
     ends = is_over(running, state.active.revision.description) and not is_in_question(running, state, state.active)
     state.over = state.active.name if ends else ""
     if state.over:
-        running.core.shards.release(_stored(state, state.active))
+        running.shards.release(_stored(state, state.active))
 
 
 def install(running: RunningInstance, registry: Registry, state: DataflowState, edited: str | None = None) -> None:
@@ -182,7 +183,7 @@ def install(running: RunningInstance, registry: Registry, state: DataflowState, 
     has just replaced it."""
     wanted = {state.installation(mark) for mark in state.marks} if state.runs else set()
     mine = f"{state.key.path}/"
-    for owner in reversed(running.core.dataflows.owners()):  # what is to take over first: nobody is sent there then
+    for owner in reversed(running.owners()):  # what is to take over first: nobody is sent there then
         if owner.startswith(mine) and owner not in wanted:
             running.drop(owner, _over(running, state, owner), why_dropped(state, edited))
     if not state.runs or state.active is None:
@@ -208,7 +209,7 @@ def why_dropped(state: DataflowState, edited: str | None = None) -> str:
 
 def _over(running: RunningInstance, state: DataflowState, owner: str) -> set[ShardId]:
     """Tables that this installation wrote and no other will, whatever becomes of the Dataflow."""
-    installed = running.core.dataflows.get(owner)
+    installed = running.dataflow(owner)
     marks = () if state.deleting else state.marks
     kept = {s.shard_id for mark in marks for s in view_shards(mark.revision.description)}
     return {s.shard_id for s in view_shards(installed.description)} - kept if installed else set()
@@ -242,23 +243,23 @@ def exporters_first(marks: Sequence[Mark]) -> list[Mark]:
 
 def _install(running: RunningInstance, registry: Registry, state: DataflowState, mark: ActiveRevision) -> None:
     """Raises Waiting, also while replicas are not done with the same revision from before."""
-    dataflows, owner, description = running.core.dataflows, state.installation(mark), mark.revision.description
-    lacks = not all(dataflows.index(i.id) for i in description.index_imports)
-    is_done = all(on.is_gone for c in dataflows.collections_of(owner) for on in c.replicas.values())
+    owner, description = state.installation(mark), mark.revision.description
+    lacks = not all(running.index(i.id) for i in description.index_imports)
+    is_done = all(on.is_gone for c in running.collections_of(owner) for on in c.replicas.values())
     if lacks and not (is_done and is_sealed(running, description) and not is_in_question(running, state, mark)):
-        hold_stored(running.core.shards, state, only=mark)  # it goes on from where it is, when the index is there again
+        hold_stored(running.shards, state, only=mark)  # it goes on from where it is, when the index is there again
         running.drop(owner, cause=f"Dataflow {state.key.name} stopped: an index that it imports is not there")
-    there = dataflows.get(owner)
+    there = running.dataflow(owner)
     if (there is not None and there.dropped) or (
-        there is None and any(map(dataflows.collection, mark.revision.description.export_ids))
+        there is None and any(map(running.collection, mark.revision.description.export_ids))
     ):
         raise Waiting("Replacing", "waits until all replicas are done with the same revision from before")
     if there is None:
         _create(running, registry, state, mark)
         return
-    dataflows.set_lag(owner, state.lag_ms)
+    running.set_lag(owner, state.lag_ms)
     if mark is state.active and there.succession is not None:
-        running.core.take_over(owner, WriterTerm(mark.revision.writer_term))
+        running.take_over(owner, WriterTerm(mark.revision.writer_term))
         running.flush()
 
 
@@ -289,7 +290,7 @@ def running_sinces(description: DataflowDescription, descriptions: Iterable[Desc
 
 
 def _create(running: RunningInstance, registry: Registry, state: DataflowState, mark: ActiveRevision) -> None:
-    book, revision = running.core.shards, mark.revision
+    book, revision = running.shards, mark.revision
     for shard in view_shards(revision.description):
         book.register(shard.shard_id, shard.location, state.lag_ms)
     as_of = choose_as_of(running, registry, state, revision.description, first=False)
@@ -303,8 +304,7 @@ def _create(running: RunningInstance, registry: Registry, state: DataflowState, 
         finished=is_sealed(running, revision.description) and not is_in_question(running, state, mark),
         inherited=inherited(state, mark),
     )
-    running.core.create(dataflow, WriterTerm(revision.writer_term))
-    running.core.dataflows.seed(state.reached)
+    running.create_dataflow(dataflow, WriterTerm(revision.writer_term), state.reached)
     book.release(_stored(state, mark))
     running.flush()
 

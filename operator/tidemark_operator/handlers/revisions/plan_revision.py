@@ -19,7 +19,8 @@ from tidemark_operator.catalogue.registry import DataflowState, PendingRevision,
 from tidemark_operator.catalogue.relations import parents
 from tidemark_operator.catalogue.replacement_closure import as_replaced, dependants
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion import Deleter
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.revisions.adopted_history_hold import keep_history
@@ -69,14 +70,14 @@ class Reviser:
 
     async def learn(self, state: DataflowState, running: RunningInstance) -> None:
         """A continual task begins exactly where its table ends: a replica says where that is, if none has."""
-        book = running.core.shards
+        book = running.shards
         for description in (mark.revision.description for mark in state.marks):
             if description.continual_task is None:
                 continue
             shards = [book.register(s.shard_id, s.location, state.lag_ms) for s in view_shards(description)]
             if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
                 replica, found = await running.describe(unknown)
-                running.core.shard_reports.described(replica, found.shards, now_ms())
+                running.record_shards(replica, found.shards)
 
     async def _replace(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
@@ -131,7 +132,7 @@ class Reviser:
         stored: dict[int, DataflowRevision],
     ) -> int:
         """Above that of every revision that may ever have written."""
-        book = running.core.shards
+        book = running.shards
         seen = [shard.term for s in view_shards(description) if (shard := book.get(s.shard_id))]
         known = [mark.revision.writer_term for mark in state.marks]
         return next_term(*seen, *known, *(revision.writer_term for revision in stored.values()))
@@ -139,7 +140,7 @@ class Reviser:
     def _kept(self, running: RunningInstance, shards: Mapping[str, ShardMetadata]) -> tuple[ShardId, ...]:
         """Of adopted tables those that are finished: what has come to its end has nothing to write there."""
         ids = (shard.shard_id for shard in shards.values())
-        return tuple(id for id in ids if (f := running.core.shards.frontiers(id)) and f.upper.is_empty)
+        return tuple(id for id in ids if (f := running.shards.frontiers(id)) and f.upper.is_empty)
 
     def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
         read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]
@@ -196,7 +197,7 @@ class Reviser:
                 shard, found = await adopted_shard(place, export, look, self._has_ended(running, state, first))
                 shards[export.name] = shard
                 if found is not None:
-                    running.core.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms, now_ms())
+                    running.shards.adopt(shard.shard_id, shard.location, found, state.lag_ms, now_ms())
                     adopted.append((shard.shard_id, shard.location))
                     keep_history(self._world, state.key, state.uid, adopted)
             elif export.kind != "index":

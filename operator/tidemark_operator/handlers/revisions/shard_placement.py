@@ -32,7 +32,7 @@ def looking(running: RunningInstance) -> Look:
     async def look(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
         found = (await running.describe(shards))[1].shards
         for shard in found:
-            running.core.shards.heard_end(shard)
+            running.shards.heard_end(shard)
         return found
 
     return look

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tidemark_operator.catalogue.registry import DataflowState
 from tidemark_operator.controller.frontiers.shards import Shard
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.planning.revision import ActiveRevision, view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
@@ -42,7 +42,7 @@ def is_in_question(running: RunningInstance, state: DataflowState, mark: ActiveR
     known = (shard for shard in _written(running, mark) if shard.id in inherited(state, mark))
     unknown = [shard for shard in known if _is_finished(shard) and shard.ended_under is None]
     for shard in unknown:
-        running.core.shards.ask_whose_end(shard.id)
+        running.shards.ask_whose_end(shard.id)
     return bool(unknown)
 
 
@@ -57,13 +57,13 @@ def inherited(state: DataflowState, mark: ActiveRevision) -> frozenset[ShardId]:
 def may_be_told(running: RunningInstance, mark: ActiveRevision) -> bool:
     """Whether any of its tables is said to be finished: most are not, and nothing need be asked of their revisions."""
     ids = (shard.shard_id for shard in view_shards(mark.revision.description))
-    return any(_is_told(shard) for id in ids if (shard := running.core.shards.get(id)) is not None)
+    return any(_is_told(shard) for id in ids if (shard := running.shards.get(id)) is not None)
 
 
 def _written(running: RunningInstance, mark: ActiveRevision) -> list[Shard]:
     """As far as they are known; but what it was to keep as it found it."""
     ids = (s.shard_id for s in view_shards(mark.revision.description) if s.shard_id not in mark.revision.kept)
-    return [shard for id in ids if (shard := running.core.shards.get(id)) is not None]
+    return [shard for id in ids if (shard := running.shards.get(id)) is not None]
 
 
 def _is_told(shard: Shard) -> bool:
@@ -76,7 +76,9 @@ def _is_finished(shard: Shard) -> bool:
 
 def _may_have_ended(running: RunningInstance, description: DataflowDescription) -> bool:
     """Also where it is not known how far its inputs are."""
-    core, unknown = running.core, (None, Frontier.minimum())
-    shards = (f.upper if (f := core.shards.frontiers(i.shard.shard_id)) else None for i in description.source_imports)
-    indexes = (c.write if (c := core.dataflows.index(i.id)) else None for i in description.index_imports)
-    return core.dataflows.may_end(description, now_ms()) or any(upper in unknown for upper in (*shards, *indexes))
+    unknown = (None, Frontier.minimum())
+    shards = (
+        f.upper if (f := running.shards.frontiers(i.shard.shard_id)) else None for i in description.source_imports
+    )
+    indexes = (c.write if (c := running.index(i.id)) else None for i in description.index_imports)
+    return running.may_end(description) or any(upper in unknown for upper in (*shards, *indexes))

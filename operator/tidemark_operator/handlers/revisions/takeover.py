@@ -15,8 +15,9 @@ from tidemark_operator.controller.frontiers.collection import Collection, failur
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.incompatible_readers import told, too_old
-from tidemark_operator.fleet.running_instance import RunningInstance, now_ms
+from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.revisions.installer import exporters_first, install, note_end
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Member, cannot_run_beside, decide, judge
@@ -92,8 +93,8 @@ def _member(
     if state.active is None or state.pending is None or not kept or state.pending.together != root.pending.together:
         return Member(state.key.name, False, obstacle=state.obstacle, waits=state.pending_waiting)
     mark = state.pending.mark
-    installed = running.core.dataflows.get(state.installation(mark)) if running else None
-    collections = running.core.dataflows.collections_of(installed.owner) if running and installed else []
+    installed = running.dataflow(state.installation(mark)) if running else None
+    collections = running.collections_of(installed.owner) if running and installed else []
     hydrated = sum(c.hydrated for c in collections)
     return Member(
         state.key.name,

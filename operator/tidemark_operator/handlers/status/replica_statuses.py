@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark_operator.controller.frontiers.collection import Collection
-from tidemark_operator.controller.reports.replica_problems import EXECUTORS
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import names_of
 from tidemark_operator.handlers.publish import status_documents
@@ -45,7 +44,7 @@ def replica_status_of(world: World, key: Key, body: Body, now: status_documents.
         replica.suspend,
         _process(world, replica, body, running, serving),
         _beside(world, replica, body, running, observed[1]) if len(observed) > 1 else None,
-        _executors(serving.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
+        _executors(serving.executors, running.executor_problem(id) if running else None)
         if serving and serving.executors
         else None,
         left=bool(observed),
@@ -66,8 +65,7 @@ def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[in
     """Dataflows installed on the replica, and hydrated there."""
     if running is None:
         return 0, 0
-    dataflows = running.core.dataflows
-    there = [dataflows.collections_of(o) for o in dataflows.owners()]
+    there = [running.collections_of(owner) for owner in running.owners()]
     there = [cs for cs in there if all(_is_there(c, replica) for c in cs)]
     return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
 
@@ -82,9 +80,9 @@ def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
     """What its image does not know, and for which Dataflows that is needed; empty where it knows all."""
     if running is None:
         return ""
-    dataflows, found = running.core.dataflows, dict[str, frozenset[str]]()
-    for collection in dataflows.collections():
-        on, dataflow = collection.replicas.get(replica), dataflows.get(collection.owner)
+    found = dict[str, frozenset[str]]()
+    for collection in running.collections():
+        on, dataflow = collection.replicas.get(replica), running.dataflow(collection.owner)
         if on is not None and on.lacks and dataflow is not None and not dataflow.dropped:
             found[dataflow.description.name] = on.lacks
     if not found:
@@ -118,7 +116,7 @@ def _beside(
     if not isinstance(process, Answering) or observed.executors is None:
         return process
     id = replica_id(replica.meta.name, observed.shape)
-    executors = _executors(observed.executors, running.core.troubles.of(EXECUTORS, id) if running else None)
+    executors = _executors(observed.executors, running.executor_problem(id) if running else None)
     if executors.reason and executors.running < executors.wanted:
         return Down(executors.reason, f"{executors.count}: {executors.message}")
     return process

@@ -9,7 +9,6 @@ from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Pendin
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
 from tidemark_operator.controller.frontiers.shards import ShardBook
-from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.fleet.incompatible_readers import told, too_old
 from tidemark_operator.fleet.quarantined_readers import why_waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -165,10 +164,10 @@ def _installed(
 ) -> tuple[Installed | None, list[Collection]]:
     """A revision on its instance, while it is wanted there."""
     running = world.running(state.key.namespace, state.instance)
-    installed = running.core.dataflows.get(state.installation(mark)) if running and mark else None
+    installed = running.dataflow(state.installation(mark)) if running and mark else None
     if running is None or installed is None or installed.dropped:
         return None, []
-    return installed, running.core.dataflows.collections_of(installed.owner)
+    return installed, running.collections_of(installed.owner)
 
 
 def _replacement(state: DataflowState) -> Replacement | None:
@@ -235,7 +234,7 @@ def _waits(world: World, state: DataflowState, installed: Installed | None) -> t
     if running is None or installed is None or installed.scheduled:
         waiting = (state.pending_waiting,) if state.edited and state.pending_waiting else state.waiting
         return waiting if isinstance(state.plan, Stored) and installed is None else ()
-    waited = set(running.core.dataflows.waits_for(installed))
+    waited = set(running.incomplete_inputs(installed))
     description = installed.description
     names = import_names(world.registry, state.key.namespace, description)
     shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
@@ -255,10 +254,9 @@ def _hydration(collections: Sequence[Collection]) -> str:
 
 def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str:
     """Where it waits for one on every replica: for whom, if that one hydrates alone."""
-    if running is None or not all(any(link.is_gated(c.id) for c in exports) for link in running.core.links):
+    if running is None or not running.awaits_slot(exports):
         return ""
-    standing, slots = running.core.precautions.standing, {r: running.core.occupants(r) or () for r in running.online}
-    alone = [(name_of(o), r) for r, owners in slots.items() for o in owners if standing(o) is Standing.SUSPECT]
+    alone = [(name_of(owner), replica) for owner, replica in running.hydrating_suspects()]
     told = [f"Dataflow {name} hydrates on replica {replica}, alone, as replicas died of it" for name, replica in alone]
     return "; ".join(["waits for its turn", *told])
 
