@@ -43,7 +43,9 @@ def resources() -> str:
         GENERATED,
         "# Resources",
         "API group `compute.tidemark.dev`, version `v1alpha1`, all namespaced. A field in **bold** is required. "
-        "`[]` after a name stands for each entry of a list. `kubectl explain KIND.spec` shows the same.",
+        "`[]` after a name stands for each entry of a list. A frontier is `{time, at}`, milliseconds since 1970 and "
+        "the same as a date, or `{finished: true}`. `pending.exports` has the fields of `exports`. Conditions are on "
+        "[a page of their own](conditions.md). `kubectl explain KIND.spec` shows the same.",
     ]
     for name in KINDS:
         definition = yaml.safe_load((ROOT / "crds" / f"{name}.yaml").read_text())["spec"]
@@ -67,9 +69,13 @@ def fields(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool
         if isinstance(field.get("additionalProperties"), dict):
             inner = field["additionalProperties"]
         yield path, field, name in schema.get("required", ())
-        if name == "conditions":  # the same in all kinds: conditions.md
+        if name == "conditions" or is_frontier(field) or path == "pending.exports":  # said once, elsewhere
             continue
         yield from fields(inner, f"{path}{'[]' if 'items' in field else ''}.")
+
+
+def is_frontier(field: Schema) -> bool:
+    return {"time", "finished"} <= field.get("properties", {}).keys()
 
 
 def row(path: str, field: Schema, required: bool) -> str:
@@ -79,6 +85,8 @@ def row(path: str, field: Schema, required: bool) -> str:
 
 def type_of(field: Schema) -> str:
     """The type with its bounds and default, as a cell of a table."""
+    if is_frontier(field):
+        return "frontier"
     if "items" in field:
         return f"list of {type_of(field['items'])}{bounds(field, 'minItems', 'maxItems')}"
     if "enum" in field:
