@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from tests.waiting import BOUND
-from tidemark_operator.gateway.admission.answer_memory import Room
+from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.server.grpc_status import refusals
 from tidemark_operator.gateway.streams import answer_stream
 from tidemark_operator.gateway.streams.answer_stream import give
@@ -26,14 +26,14 @@ async def chunks() -> AsyncIterator[bytes]:
 class Served:
     """A real server that gives as much as no window of HTTP/2 takes, while `room` is full."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: FairQueue) -> None:
         self._room = room
         self.gave_up = asyncio.Event()
 
     async def ask(self, request: bytes, context: Any) -> None:
         async with refusals(context):
             try:
-                async with self._room.reserved(1, "who asks") as held:
+                async with self._room.hold("who asks") as held:
                     await give(context, chunks(), held)
             finally:
                 self.gave_up.set()
@@ -61,12 +61,12 @@ def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(answer_stream, "PATIENCE_SECONDS", 0.05)
 
     async def story() -> None:
-        room = Room(1)
+        room = FairQueue("bytes", 1, "wait", waiting=9)
         served = Served(room)
 
         async def reads_one(call: Any) -> None:
             await call.read()
-            async with asyncio.timeout(BOUND), room.reserved(1, "another"):
+            async with asyncio.timeout(BOUND), room.hold("another"):
                 assert served.gave_up.is_set()
             with pytest.raises(grpc.aio.AioRpcError, match="while others waited for room"):
                 await rest(call)
@@ -88,6 +88,6 @@ def test_who_does_not_read_may_take_its_time_otherwise(monkeypatch: pytest.Monke
                 await asyncio.sleep(0.002)
             assert taken == CHUNKS * len(CHUNK)
 
-        await Served(Room(1)).client(dawdles)
+        await Served(FairQueue("bytes", 1, "wait", waiting=9)).client(dawdles)
 
     asyncio.run(story())

@@ -11,12 +11,13 @@ from typing import Any, cast
 import pytest
 
 from tests.gateway.registries import registry
-from tests.gateway.test_fair_planner_queue import settled
+from tests.gateway.test_fair_queue import settled
 from tests.gateway.test_metrics import fleet
 from tidemark_operator.errors import PlannerUnavailable, QueryRefused
 from tidemark_operator.gateway.admission import planner_admission
-from tidemark_operator.gateway.admission.fair_planner_queue import Turns
-from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.admission.fair_queue import FairQueue
+from tidemark_operator.gateway.admission.limits import Limits, planner_queue
+from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.query.query import Asked, prepare
@@ -57,13 +58,14 @@ def world_of(planner: Planner) -> World:
     return cast(World, made)
 
 
-def ways(world: World, shared: Asking, text: str = SLOW) -> dict[str, Callable[[], Awaitable[object]]]:
+def ways(world: World, shared: PlannerAdmission, text: str = SLOW) -> dict[str, Callable[[], Awaitable[object]]]:
     """Every way in which a user's text comes to the planner."""
-    statements = Statements(world.registry, world.planner, shared)
+    statements, limits = Statements(world.registry, world.planner, shared), Limits()
+    limits.planner = shared
     return {
         "query": lambda: prepare(world, statements, Anybody(), Asked("ns", text)),
-        "subscribe": lambda: plan(world, shared, Anybody(), Subject("ns", text), "subscribe"),
-        "copy": lambda: plan(world, shared, Anybody(), Subject("ns", text), "copy"),
+        "subscribe": lambda: plan(world, limits, Anybody(), Subject("ns", text), "subscribe"),
+        "copy": lambda: plan(world, limits, Anybody(), Subject("ns", text), "copy"),
         "explain": lambda: explain(world, shared, "anne", "ns", text),
     }
 
@@ -72,7 +74,7 @@ def ways(world: World, shared: Asking, text: str = SLOW) -> dict[str, Callable[[
 def test_must_a_text_costs_one_process_whichever_way_it_is_asked_for(first: str) -> None:
     """Each is told what was said of it; after the pause it is tried again."""
     planner, now = Planner(), [0.0]
-    asks = ways(world_of(planner), Asking(Turns(), lambda: now[0]))
+    asks = ways(world_of(planner), PlannerAdmission(planner_queue(), lambda: now[0]))
     for way in (first, *asks):
         with pytest.raises(QueryRefused, match="longer than 5 s"):
             asyncio.run(cast(Any, asks[way]()))
@@ -100,7 +102,7 @@ class Searched(str):
 def test_must_a_text_that_is_too_long_is_not_even_searched(way: str) -> None:
     """For each name that there is, on the event loop, before anybody knows whether its caller may ask."""
     planner, text = Planner(), Searched("SELECT " + "1" * MAX_SQL_CHARACTERS)
-    asks = ways(world_of(planner), Asking(Turns()), text)
+    asks = ways(world_of(planner), PlannerAdmission(planner_queue()), text)
     with pytest.raises(QueryRefused, match="more than the limit of 131072"):
         asyncio.run(cast(Any, asks[way]()))
     assert (planner.asked, text.searches) == (0, 0)
@@ -109,13 +111,13 @@ def test_must_a_text_that_is_too_long_is_not_even_searched(way: str) -> None:
 def test_must_a_text_is_searched_once_for_each_that_has_relations() -> None:
     """Not for each relation: the source has two."""
     planner, text = Planner(), Searched(SLOW)
-    query = ways(world_of(planner), Asking(Turns()), text)["query"]
+    query = ways(world_of(planner), PlannerAdmission(planner_queue()), text)["query"]
     with pytest.raises(QueryRefused, match="longer than 5 s"):
         asyncio.run(cast(Any, query()))
     assert (planner.asked, text.searches) == (1, 2)  # the other: tidemark_introspection
 
 
-def asked(shared: Asking, text: str, answer: object, namespace: str = "ns") -> bool:
+def asked(shared: PlannerAdmission, text: str, answer: object, namespace: str = "ns") -> bool:
     """Whether the planner was asked."""
     calls: list[str] = []
 
@@ -130,7 +132,7 @@ def asked(shared: Asking, text: str, answer: object, namespace: str = "ns") -> b
 def test_only_failures_of_the_planner_are_kept_and_an_answer_ends_them() -> None:
     """A refusal may be mended in a way that nothing shows; other namespaces' names mean something else."""
     now = [0.0]
-    shared = Asking(Turns(), lambda: now[0])
+    shared = PlannerAdmission(planner_queue(), lambda: now[0])
     assert [asked(shared, "SELECT", SYNTAX) for _ in range(2)] == [True, True]
     assert [asked(shared, SLOW, TIMEOUT, namespace) for namespace in ("a", "b", "a")] == [True, True, False]
     for answer in (TIMEOUT, "planned", TIMEOUT):
@@ -142,8 +144,8 @@ def test_only_failures_of_the_planner_are_kept_and_an_answer_ends_them() -> None
 
 def test_what_is_kept_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was failed at longest ago is tried again."""
-    monkeypatch.setattr(planner_admission, "FAILURES", 2)
-    shared = Asking(Turns(), lambda: 0.0)
+    monkeypatch.setattr(planner_admission, "MAX_FAILURES", 2)
+    shared = PlannerAdmission(planner_queue(), lambda: 0.0)
     assert [asked(shared, text, TIMEOUT) for text in "abc"] == [True, True, True]
     assert [asked(shared, text, TIMEOUT) for text in "bca"] == [False, False, True]
 
@@ -163,7 +165,7 @@ def test_who_asks_and_goes_has_no_other_turn_beside_its_first() -> None:
 
             return plan
 
-        shared = Asking(Turns(), lambda: 0.0)
+        shared = PlannerAdmission(planner_queue(), lambda: 0.0)
         asks = [asyncio.create_task(shared.plan("anne", "ns", text, planned(text))) for text in ("a1", "a2", "a3")]
         await settled()
         for task in asks[:2]:
@@ -179,7 +181,7 @@ def test_who_asks_and_goes_has_no_other_turn_beside_its_first() -> None:
         assert began == ["a1", "b1", "a3"]
         assert await shared.plan("bob", "ns", "a1", planned("a1")) == TIMEOUT
         assert began == ["a1", "b1", "a3"]
-        assert not shared._left
+        assert not shared._running
 
     asyncio.run(story())
 
@@ -196,13 +198,13 @@ def test_crash_a_planner_that_fails_at_what_nobody_waits_for_is_nobodys_matter(
             await gone.wait()
             raise PlannerUnavailable("away")
 
-        shared = Asking(Turns(at_once=1))
+        shared = PlannerAdmission(FairQueue("statements", 1, "wait", waiting=8))
         asked = asyncio.create_task(shared.plan("anne", "ns", "a1", planned))
         await settled()
         asked.cancel()
         gone.set()
         await settled()
-        assert not shared._left
+        assert not shared._running
         with pytest.raises(PlannerUnavailable):
             await shared.plan("anne", "ns", "a2", planned)
 

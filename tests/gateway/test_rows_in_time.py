@@ -16,8 +16,8 @@ from tests.gateway.test_wait_policy import READS, lost, told_of_the_table
 from tests.waiting import BOUND
 from tidemark_operator.errors import NothingComplete
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.fair_planner_queue import Turns
-from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.admission.limits import planner_queue
+from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.query import one_shot
 from tidemark_operator.gateway.query import query as queries
 from tidemark_operator.gateway.query.read_time import Span, When, choose_time
@@ -68,7 +68,7 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(one_shot, "choose_time", chosen)
     monkeypatch.setattr(queries, "rows", counted)
-    statements = Statements(world.registry, planner, Asking(Turns()))
+    statements = Statements(world.registry, planner, PlannerAdmission(planner_queue()))
     asked = queries.Asked("ns", "SELECT ...", instance="default")
     prepared = asyncio.run(queries.prepare(cast(World, world), statements, Anybody(), asked))
     assert len(looks) > LOOKS_IN_VAIN

@@ -11,6 +11,7 @@ from tests.controller.worlds import EMPTY, at
 from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import QueryRefused
+from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Forbidden
 from tidemark_operator.gateway.streams.copy import Copies, _check_format
 from tidemark_operator.gateway.streams.stream_dataflow import sql_of
@@ -48,7 +49,7 @@ def test_what_a_format_has_no_form_for_is_refused_before_anything_runs(type: Sql
 
 def test_who_may_make_no_copies_is_refused_before_anything_is_planned() -> None:
     """Whatever it may read; and a place is free again then."""
-    copies = Copies(cast(Any, None), cast(Any, None))
+    copies = Copies(cast(Any, None), Limits())
     request = CopyRequest(namespace="ns", subject="s.a", to="x", format="csv")
     caller = Caller(*LISTS, "get datasources/data s in namespace ns")
     for _ in range(20):

@@ -21,7 +21,7 @@ from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.answer_memory import Places, Room
+from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.query.query import running_on
 from tidemark_operator.gateway.query.read_time import Span, When, choose_time
 from tidemark_operator.gateway.query.readable_relations import find
@@ -34,6 +34,10 @@ from tidemark_protocol.ids import GlobalId
 
 SOURCE = Parent(DATA_SOURCES.kind, "s")
 READS = GlobalId("s.a")
+
+
+def memory() -> FairQueue:
+    return FairQueue("bytes", 100, "wait", waiting=9)
 
 
 def world_of(instances: Fleet) -> World:
@@ -142,7 +146,7 @@ def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.Monke
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
 
     async def play() -> None:
-        room, answers, lost_one = Room(100), asyncio.Event(), asyncio.Event()
+        room, answers, lost_one = memory(), asyncio.Event(), asyncio.Event()
 
         def look() -> int:
             if not answers.is_set():
@@ -151,12 +155,13 @@ def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.Monke
             return room.free
 
         async def ask() -> int:
-            async with wait_policy.inside(room, 100, "anne", look) as (free, _):
+            async with wait_policy.hold_when_possible(room, 100, "anne", look) as (free, _):
                 return free
 
         waiting = asyncio.create_task(ask())
         await lost_one.wait()
-        async with asyncio.timeout(BOUND), wait_policy.inside(room, 100, "anne", lambda: room.free) as (free, held):
+        second = wait_policy.hold_when_possible(room, 100, "anne", lambda: room.free)
+        async with asyncio.timeout(BOUND), second as (free, held):
             assert free == 50
             answers.set()
             held.shrink(0)
@@ -170,14 +175,14 @@ def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.Mo
     """However often it came in: the wait is one."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
-    room, looks = Room(100), itertools.count()
+    room, looks = memory(), itertools.count()
 
     def look() -> None:
         if next(looks) % 2 == 0:  # within the room alone
             raise NobodyAnswers("r1")
 
     async def ask() -> None:
-        async with asyncio.timeout(BOUND), wait_policy.inside(room, 100, "anne", look):
+        async with asyncio.timeout(BOUND), wait_policy.hold_when_possible(room, 100, "anne", look):
             raise AssertionError("nobody answered")
 
     with pytest.raises(NobodyAnswers, match="r1"):
@@ -198,13 +203,13 @@ def test_what_is_computed_for_too_long_is_ended() -> None:
         return "rows"
 
     async def play() -> None:
-        async with wait_policy.at_most(BOUND):
+        async with wait_policy.time_limit(BOUND):
             assert await compute(0) == "rows"
         with pytest.raises(NobodyAnswers):
-            async with wait_policy.at_most(BOUND):
+            async with wait_policy.time_limit(BOUND):
                 raise NobodyAnswers("r1")
-        with pytest.raises(TookTooLong, match=r"computed for 0\.01 s, which is as long as any may be"):
-            async with wait_policy.at_most(0.01):
+        with pytest.raises(TookTooLong, match=r"the answer took more than 0\.01 s, the gateway\'s limit"):
+            async with wait_policy.time_limit(0.01):
                 await compute(BOUND)
 
     asyncio.run(play())
@@ -218,7 +223,7 @@ def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: p
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
 
     async def play() -> None:
-        places, answers = Places(4, "queries that wait for a replica", "try again"), asyncio.Event()
+        places, answers = FairQueue("queries that wait for a replica", 4, "try again"), asyncio.Event()
 
         def look() -> str:
             if not answers.is_set():
@@ -226,13 +231,16 @@ def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: p
             return "rows"
 
         async def ask(caller: str) -> str:
-            place = partial(places.taken, caller)
-            await wait_policy.when_possible(look, place=place)
-            async with wait_policy.inside(Room(100), 1, caller, look, place) as (rows, _):
+            slot = partial(places.hold, caller)
+            await wait_policy.when_possible(look, slot=slot)
+            async with wait_policy.hold_when_possible(memory(), 1, caller, look, slot) as (rows, _):
                 return rows
 
         async def come(caller: str) -> str:
-            async with wait_policy.inside(Room(100), 1, caller, look, partial(places.taken, caller)) as (rows, _):
+            async with wait_policy.hold_when_possible(memory(), 1, caller, look, partial(places.hold, caller)) as (
+                rows,
+                _,
+            ):
                 return rows
 
         waiting = [asyncio.create_task(each) for each in (ask("anne"), come("anne"), ask("bob"))]
@@ -241,10 +249,10 @@ def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: p
             with pytest.raises(TooMany, match="2 queries that wait for a replica of anne run already"):
                 await ask("anne")
         with pytest.raises(NothingComplete):
-            await wait_policy.when_possible(never_complete, 0.01, partial(places.taken, "anne"))
+            await wait_policy.when_possible(never_complete, 0.01, partial(places.hold, "anne"))
         answers.set()
         assert await asyncio.gather(*waiting) == ["rows"] * 3
-        assert not places._taken
+        assert places.free == 4
 
     asyncio.run(asyncio.wait_for(play(), BOUND))
 

@@ -1,14 +1,16 @@
-"""The way to the planner of all that users ask: queries, subscribes, copies and explanations.
+"""The way of every user's SQL text to the planner: queries, subscribes, copies and explanations.
 
-    text ──► too long?              refused before anything looks at it, or at who asks (`must_be_short`)
-         ──► failed at, just now?   what was said of it then: each try may cost a process that others wait for
-         ──► the caller's turn ──► failed at meanwhile? ──► the planner ──► what it fails at is noted
+    text ──► too long?                   QueryRefused, before any search of the text (`check_length`)
+         ──► failed a moment ago?        the planner's last answer: each try may cost a planner process
+         ──► the caller's turn (queue)
+         ──► failed in the meantime?     as above
+         ──► the planner ──► a failure is remembered
 
-Who goes while its text is planned leaves its turn to it until the planner is done: nothing stops a plan but its time,
-and who asked and went, again and again, would have all of the planner.
+Nothing stops a plan once it has begun. A caller that goes away therefore keeps its turn until the planner is done; a
+caller that asked and went again and again would otherwise have the whole planner.
 
-By namespace and text alone: whatever it is asked for, and whatever else changes meanwhile, a text that takes too long
-takes too long again.
+The key of a failure is namespace and text alone: a text that took too long takes too long again, whatever it is asked
+for.
 """
 
 from __future__ import annotations
@@ -22,84 +24,84 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.admission.fair_planner_queue import Turns
+from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 from tidemark_operator.planning.planner_fault import is_planners_fault, pause_ms
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Refused
 
-FAILURES = 4096
+MAX_FAILURES = 4096
 P = TypeVar("P")
 Key = tuple[str, bytes]
 
 
-def must_be_short(text: str) -> None:
-    """Raises QueryRefused for what the planner would refuse. Before that it would be searched for each name that there
-    is, on the event loop."""
+def check_length(text: str) -> None:
+    """Refuse a text that the planner would refuse, before it is searched on the event loop for every known name.
+
+    Raises:
+        QueryRefused: the text has more than MAX_SQL_CHARACTERS characters.
+    """
     if len(text) > MAX_SQL_CHARACTERS:
         raise QueryRefused(f"the SQL text has {len(text)} characters, more than the limit of {MAX_SQL_CHARACTERS}")
 
 
 @dataclass(frozen=True)
-class Failed:
-    """The planner failed at it `tried` times in a row; it is asked again from `again` (monotonic seconds) on."""
+class PlannerFailure:
+    """The planner failed `count` times in a row; it is asked again from `retry_at` (monotonic seconds) on."""
 
-    refused: Refused
-    tried: int
-    again: float
+    answer: Refused
+    count: int
+    retry_at: float
 
 
-class Asking:
-    """One per gateway; bounded. `clock`: seconds, of any beginning."""
+class PlannerAdmission:
+    """One per gateway; remembers at most MAX_FAILURES failures. `clock`: monotonic seconds."""
 
-    def __init__(self, turns: Turns, clock: Callable[[], float] = time.monotonic) -> None:
-        self._turns, self._clock = turns, clock
-        self._failed: OrderedDict[Key, Failed] = OrderedDict()
-        self._left: set[asyncio.Task[Any]] = set()
+    def __init__(self, queue: FairQueue, clock: Callable[[], float] = time.monotonic) -> None:
+        self._queue, self._clock = queue, clock
+        self._failures: OrderedDict[Key, PlannerFailure] = OrderedDict()
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def plan(
-        self, caller: str, namespace: str, text: str, planned: Callable[[], Awaitable[P | Refused]]
+        self, caller: str, namespace: str, text: str, ask: Callable[[], Awaitable[P | Refused]]
     ) -> P | Refused:
-        """`planned`: asks the planner for `text`. Raises what that does, and TooMany."""
+        """The answer of `ask`, which asks the planner for `text`, or a remembered failure.
+
+        Raises:
+            TooMany: too many statements wait for the planner.
+            PlannerUnavailable: and whatever else `ask` raises.
+        """
         key = (namespace, hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
-        if refused := self._failed_at(key):
+        if refused := self._failure_of(key):
             return refused
-        begun = asyncio.Event()
-        asked = asyncio.create_task(self._in_turn(caller, key, planned, begun))
+        hold = await self._queue.acquire(caller)
+        if refused := self._failure_of(key):  # another call asked for this text while this one waited
+            hold.shrink(0)
+            return refused
+        task = asyncio.create_task(self._ask(key, ask, hold))
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    async def _ask(self, key: Key, ask: Callable[[], Awaitable[P | Refused]], hold: Hold) -> P | Refused:
         try:
-            return await asyncio.shield(asked)
-        except asyncio.CancelledError:
-            if begun.is_set():
-                self._left.add(asked)
-                asked.add_done_callback(self._over)
-            else:
-                asked.cancel()
-            raise
-
-    async def _in_turn(
-        self, caller: str, key: Key, planned: Callable[[], Awaitable[P | Refused]], begun: asyncio.Event
-    ) -> P | Refused:
-        async with self._turns.turn(caller):
-            if refused := self._failed_at(key):  # while this one waited
-                return refused
-            begun.set()
-            answer = await planned()
-            self._note(key, answer)
+            answer = await ask()
+            self._remember(key, answer)
             return answer
+        finally:
+            hold.shrink(0)
 
-    def _over(self, left: asyncio.Task[Any]) -> None:
-        """Nobody is there to be told how it ended."""
-        self._left.discard(left)
-        if not left.cancelled():
-            left.exception()
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it where the caller has gone
 
-    def _failed_at(self, key: Key) -> Refused | None:
-        """What the planner said of it, if it is not to be asked again yet."""
-        failed = self._failed.get(key)
-        return failed.refused if failed is not None and self._clock() < failed.again else None
+    def _failure_of(self, key: Key) -> Refused | None:
+        failure = self._failures.get(key)
+        return failure.answer if failure is not None and self._clock() < failure.retry_at else None
 
-    def _note(self, key: Key, answer: object) -> None:
-        before = self._failed.pop(key, None)
+    def _remember(self, key: Key, answer: object) -> None:
+        before = self._failures.pop(key, None)
         if isinstance(answer, Refused) and is_planners_fault(answer):
-            tried = before.tried + 1 if before else 1
-            self._failed[key] = Failed(answer, tried, self._clock() + pause_ms(tried) / 1000)
-            if len(self._failed) > FAILURES:
-                self._failed.popitem(last=False)
+            count = before.count + 1 if before else 1
+            self._failures[key] = PlannerFailure(answer, count, self._clock() + pause_ms(count) / 1000)
+            if len(self._failures) > MAX_FAILURES:
+                self._failures.popitem(last=False)

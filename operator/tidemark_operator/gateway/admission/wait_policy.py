@@ -1,11 +1,12 @@
-"""What cannot be answered yet is looked at again, for a while.
+"""How long a statement that cannot be answered yet is tried again.
 
-    nothing is complete    COMMON_TIME_SECONDS    what the operator knows of frontiers is a moment old
-    nobody answers         REPLICA_SECONDS        a replica that was lost is started again, or found again
-    a query is computed    QUERY_SECONDS          a copy: COPY_SECONDS; whoever asks may set less (--timeout)
+    refusal            waits at most          why it passes
+    NothingComplete    COMMON_TIME_SECONDS    the operator's knowledge of frontiers is a moment old
+    NobodyAnswers      REPLICA_SECONDS        a lost replica is started again, or connects again
+    (an answer)        QUERY_SECONDS          its computation; a copy: COPY_SECONDS; the client may set less (--timeout)
 
-An instance without replicas is refused at once: nobody is on the way. Who waits holds no room that others could use,
-but a call: so of those who wait for a replica there may be so many at a time (`Place`), and calls are left for others.
+An instance without replicas is refused at once: none will come. A statement that waits holds no memory of answers. One
+that waits for a replica holds a slot of `Limits.waits`, so that most calls stay free for other statements.
 """
 
 from __future__ import annotations
@@ -13,91 +14,109 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, TypeVar
 
 from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused, TookTooLong
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
-from tidemark_operator.gateway.admission.answer_memory import Reservation, Room
+from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 
 T = TypeVar("T")
 COMMON_TIME_SECONDS = 10.0
 REPLICA_SECONDS = SILENT_SECONDS
 LOOK_AGAIN_SECONDS = 0.1
 QUERY_SECONDS, COPY_SECONDS = 3600.0, 12 * 3600.0
-Place = Callable[[], AbstractContextManager[None]]
-"""Of one who waits for a replica; raises TooMany where there is none."""
+WaitSlot = Callable[[], AbstractAsyncContextManager[Any]]
+"""Held while a statement waits for a replica; entering raises TooMany where none is free."""
 
 
-class Patience:
-    """Of one query, however often it is looked at. `seconds`: for how long a complete time is waited for."""
+class Wait:
+    """The deadlines of one statement, one per kind of refusal; each begins with the first refusal of its kind.
 
-    def __init__(self, seconds: float | None = None, place: Place = nullcontext) -> None:
+    `seconds`: how long to wait for a complete time (default: COMMON_TIME_SECONDS).
+    """
+
+    def __init__(self, seconds: float | None = None, slot: WaitSlot = nullcontext) -> None:
         self._seconds = COMMON_TIME_SECONDS if seconds is None else seconds
-        self._place = place
-        self._ends: dict[type[NotYet], float] = {}
+        self._slot = slot
+        self._deadlines: dict[type[NotYet], float] = {}
 
-    async def until(self, query: Callable[[], T]) -> T:
-        """What `query` makes, as soon as it raises NotYet no more; raises what it raises, at the latest after a
-        while."""
+    async def until(self, attempt: Callable[[], T]) -> T:
+        """Repeat `attempt` while it raises NotYet; return its result.
+
+        Raises:
+            NotYet: the last refusal, when its deadline has passed.
+            TooMany: too many statements wait for a replica.
+        """
         while True:
             try:
-                return query()
-            except NotYet as refused:
-                early = refused
-            await self.pause(early)
+                return attempt()
+            except NotYet as refusal:
+                last = refusal
+            await self.pause(last)
 
-    async def pause(self, early: NotYet) -> None:
-        """Until it is worth another look; raises it again when there was time enough for that."""
-        now, kind = time.monotonic(), type(early)
-        mine = REPLICA_SECONDS if kind is NobodyAnswers else self._seconds
-        if now > self._ends.setdefault(kind, now + mine):
-            raise early
-        # given back for the look alone, in which nobody else has a turn
-        with self._place() if kind is NobodyAnswers else nullcontext():
+    async def pause(self, refusal: NotYet) -> None:
+        """Wait before the next attempt; raise `refusal` again when its deadline has passed."""
+        now, kind = time.monotonic(), type(refusal)
+        seconds = REPLICA_SECONDS if kind is NobodyAnswers else self._seconds
+        if now > self._deadlines.setdefault(kind, now + seconds):
+            raise refusal
+        async with self._slot() if kind is NobodyAnswers else nullcontext():
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
-async def when_possible(query: Callable[[], T], seconds: float | None = None, place: Place = nullcontext) -> T:
-    """What `query` makes, waited for with the patience of its own."""
-    return await Patience(seconds, place).until(query)
+async def when_possible(attempt: Callable[[], T], seconds: float | None = None, slot: WaitSlot = nullcontext) -> T:
+    """`Wait.until` with deadlines of its own."""
+    return await Wait(seconds, slot).until(attempt)
 
 
 @asynccontextmanager
-async def inside(
-    room: Room, most: int, caller: str, query: Callable[[], T], place: Place = nullcontext
-) -> AsyncIterator[tuple[T, Reservation]]:
-    """What `query` makes of the moment in which there is room for `most` bytes. It waits for its own moment outside:
-    a replica that is lost keeps nobody waiting who asks another one."""
-    patience = Patience(place=place)
+async def hold_when_possible(
+    memory: FairQueue, most: int, caller: str, attempt: Callable[[], T], slot: WaitSlot = nullcontext
+) -> AsyncIterator[tuple[T, Hold]]:
+    """Hold `most` bytes of memory, and yield what `attempt` makes at the moment in which they are held.
+
+    The statement gives the memory back while it waits, so that a lost replica delays no statement on another one.
+
+    Raises:
+        NotYet, TooMany: as `Wait.until`; TooMany also where no memory becomes free.
+    """
+    wait = Wait(slot=slot)
     while True:
-        async with room.reserved(most, caller) as held:
+        async with memory.hold(caller, most) as held:
             try:
-                made = query()
-            except NotYet as refused:
-                early = refused
+                made = attempt()
+            except NotYet as refusal:
+                last = refusal
             else:
                 yield made, held
                 return
-        await patience.pause(early)
-        await patience.until(query)
+        await wait.pause(last)
+        await wait.until(attempt)
 
 
 @asynccontextmanager
-async def at_most(seconds: float) -> AsyncIterator[None]:
-    """What is awaited in it ends after so long; raises TookTooLong then."""
+async def time_limit(seconds: float) -> AsyncIterator[None]:
+    """Cancel the block after `seconds`, and raise TookTooLong then."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise TookTooLong(f"it was computed for {seconds:g} s, which is as long as any may be: ask for less") from None
+        raise TookTooLong(f"the answer took more than {seconds:g} s, the gateway's limit: ask for less") from None
 
 
-def must_answer(running: RunningInstance, what: str) -> None:
-    """Raises NobodyAnswers where none of the instance's replicas does, QueryRefused where it has none. `what` cannot be
-    done then."""
+def require_online(running: RunningInstance, operation: str) -> None:
+    """Check that a replica of the instance is connected. `operation`: what cannot be done otherwise, for the message.
+
+    Raises:
+        NobodyAnswers: replicas are to run, and none is connected.
+        QueryRefused: the instance has no replicas.
+    """
     if running.online:
         return
     if not running.replicas:
-        raise QueryRefused(f"{what}: ComputeInstance {running.name} has no replica that is to run")
-    raise NobodyAnswers(f"{what}: {running.silence}")
+        raise QueryRefused(
+            f"{operation}: ComputeInstance {running.name} has no replica that is to run. Create a ComputeReplica, or "
+            "scale it up"
+        )
+    raise NobodyAnswers(f"{operation}: {running.silence}")

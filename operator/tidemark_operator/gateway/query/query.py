@@ -20,7 +20,7 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.pending_queries import Answer
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.wait_policy import Place, must_answer, when_possible
+from tidemark_operator.gateway.admission.wait_policy import WaitSlot, require_online, when_possible
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights import allow, refuse
 from tidemark_operator.gateway.query import one_shot
@@ -82,7 +82,7 @@ class Prepared:
 
 
 async def prepare(
-    world: World, statements: Statements, access: Access, asked: Asked, place_to_wait: Place = nullcontext
+    world: World, statements: Statements, access: Access, asked: Asked, wait_slot: WaitSlot = nullcontext
 ) -> Prepared:
     """Plans the query, and waits until it can be answered; raises QueryRefused, PlannerUnavailable, Forbidden."""
     if asked.strict and asked.as_of is not None:
@@ -92,7 +92,7 @@ async def prepare(
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     await allow(access, namespace, _reads(planned), statements.owners(namespace, place))
-    least = await ingested(world, namespace, _reads(planned), place_to_wait) if asked.strict else None
+    least = await ingested(world, namespace, _reads(planned), wait_slot) if asked.strict else None
     name = one_shot.named()
     when = When(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
@@ -127,7 +127,7 @@ async def prepare(
             possible()
         return made(partial(rows, world, namespace))
 
-    await when_possible(possible, seconds, place_to_wait)
+    await when_possible(possible, seconds, wait_slot)
     return Prepared(now, has_rows or isinstance(planned, PlannedOneShot))
 
 
@@ -151,7 +151,7 @@ def running_on(world: World, namespace: str, instance: str | None) -> RunningIns
     running = world.running(namespace, instance)
     if running is None:
         raise QueryRefused(f"there is no ComputeInstance {instance} in namespace {namespace}, or it is not running")
-    must_answer(running, "this cannot be computed now")
+    require_online(running, "this cannot be computed now")
     return running
 
 

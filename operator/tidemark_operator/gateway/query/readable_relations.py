@@ -13,7 +13,7 @@ from tidemark_operator.catalogue.registry import DataflowState, SourceState
 from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.wait_policy import must_answer
+from tidemark_operator.gateway.admission.wait_policy import require_online
 from tidemark_operator.gateway.query.read_time import Span
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Key
@@ -49,7 +49,7 @@ def find(world: World, namespace: str, id: GlobalId, owner: Parent | None) -> Re
 def _seen(look: Look, running: RunningInstance | None, name: str) -> Readable:
     """Nothing has been said of what nobody could say anything of: who is to answer comes first."""
     if running is not None:
-        must_answer(running, f"{name} cannot be read now")
+        require_online(running, f"{name} cannot be read now")
     readable = look()
     if readable is None:
         raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")

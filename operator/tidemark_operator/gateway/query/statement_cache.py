@@ -18,7 +18,7 @@ from functools import partial
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import catalogue, named_in, owners
-from tidemark_operator.gateway.admission.planner_admission import Asking, must_be_short
+from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
 from tidemark_operator.gateway.query.literal_lookup import Names, recognised
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
@@ -45,13 +45,13 @@ class _Known:
 class Statements:
     """One per gateway; bounded in namespaces, statements and their length."""
 
-    def __init__(self, registry: Registry, planner: PlannerClient, asking: Asking) -> None:
-        self._registry, self._planner, self._asking = registry, planner, asking
+    def __init__(self, registry: Registry, planner: PlannerClient, admission: PlannerAdmission) -> None:
+        self._registry, self._planner, self._admission = registry, planner, admission
         self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
 
     async def meaning(self, caller: str, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
         """`place`: the instance whose indexes may be imported. Raises QueryRefused, PlannerUnavailable, TooMany."""
-        must_be_short(sql)
+        check_length(sql)
         known = self._names(namespace, place)
         found = known.statements.get(sql)
         if found is None and (lookup := recognised(sql, known.names)) is not None:
@@ -59,7 +59,7 @@ class Statements:
         if found is None:
             request = PlanQueryRequest(sql, named_in(sql, known.catalogue), ID_PREFIX)
             ask = partial(self._planner.plan_query, request)
-            planned: Meaning | Refused = await self._asking.plan(caller, namespace, sql, ask)
+            planned: Meaning | Refused = await self._admission.plan(caller, namespace, sql, ask)
             if isinstance(planned, Refused):
                 return planned
             found = planned

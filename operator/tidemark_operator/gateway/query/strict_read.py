@@ -15,7 +15,7 @@ from tidemark_operator.catalogue.registry import DataflowState, Registry
 from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.wait_policy import Place, must_answer, when_possible
+from tidemark_operator.gateway.admission.wait_policy import WaitSlot, require_online, when_possible
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
@@ -26,7 +26,7 @@ STRICT_SECONDS = 60.0
 
 
 async def ingested(
-    world: World, namespace: str, reads: Iterable[GlobalId], place_to_wait: Place = nullcontext
+    world: World, namespace: str, reads: Iterable[GlobalId], wait_slot: WaitSlot = nullcontext
 ) -> Time | None:
     """The latest complete time of all source tables behind what is read; None where nothing was ingested. Raises
     QueryRefused where a table cannot be looked at."""
@@ -35,7 +35,7 @@ async def ingested(
         return None
     uppers: list[Frontier] = []
     while tables:
-        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]), place=place_to_wait)
+        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]), slot=wait_slot)
         storage = instance.config.storage_location
         uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
         tables = [table for table in tables if not is_below(storage, table.location)]
@@ -66,7 +66,7 @@ def _who_answers(world: World, namespace: str, table: ShardMetadata) -> RunningI
     if not running:
         where = f"no ComputeInstance in namespace {namespace} has the storage of {table.location}"
         raise QueryRefused(f"{what}: {where}")
-    must_answer(running[0], what)
+    require_online(running[0], what)
     return running[0]
 
 

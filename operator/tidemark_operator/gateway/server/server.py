@@ -5,7 +5,7 @@
     gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it (listener.py)
 
 A call that the client cancels is cancelled on the replicas. What is held of answers is bounded, and how many calls run
-(admission/answer_memory.py).
+(admission/limits.py).
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.answer_memory import ONE_SHOTS_BYTES, PEEKS_BYTES, Places, Room
-from tidemark_operator.gateway.admission.fair_planner_queue import Turns
-from tidemark_operator.gateway.admission.planner_admission import Asking
-from tidemark_operator.gateway.admission.wait_policy import Place, at_most, inside
+from tidemark_operator.gateway.admission.limits import CALLS, Limits
+from tidemark_operator.gateway.admission.wait_policy import WaitSlot, hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access, Doorkeeper
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.explanations.why import Cause, why
@@ -50,7 +48,6 @@ from tidemark_protocol.wire.frames import GRPC_OPTIONS
 
 LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1024 * 1024
-CALLS, WAITING = 256, 64
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -68,12 +65,10 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._world, self._state, self._listening, self._file = world, state, listening, file
         self._token = secrets.token_urlsafe(32)
         self._door = Doorkeeper(self._token, Reviews(world.kube))
-        self._asking = Asking(Turns())
-        self._statements = Statements(world.registry, world.planner, self._asking)
-        self._peeks, self._one_shots = Room(PEEKS_BYTES), Room(ONE_SHOTS_BYTES)
-        self._calls = Places(CALLS, "calls", "wait for one of them")
-        self._waiting = Places(WAITING, "queries that wait for a replica", "try again")
-        self._subscribes, self._copies = Subscribes(world, self._asking), Copies(world, self._asking)
+        self._limits = Limits()
+        self._statements = Statements(world.registry, world.planner, self._limits.planner)
+        self._subscribes = Subscribes(world, self._limits)
+        self._copies = Copies(world, self._limits)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -110,17 +105,17 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
             asked = Asked(request.namespace, request.sql, *isolation)
-            place = partial(self._waiting.taken, access.caller)
-            prepared = await prepare(self._world, self._statements, access, asked, place)
-            error = await self._answer(prepared, access.caller, place, context)
+            slot = partial(self._limits.waits.hold, access.caller)
+            prepared = await prepare(self._world, self._statements, access, asked, slot)
+            error = await self._answer(prepared, access.caller, slot, context)
         if error is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
 
-    async def _answer(self, prepared: Prepared, caller: str, place: Place, context: Any) -> str | None:
+    async def _answer(self, prepared: Prepared, caller: str, slot: WaitSlot, context: Any) -> str | None:
         """The error, where there is one instead of rows."""
-        room = self._one_shots if prepared.one_shot else self._peeks
-        async with inside(room, STASH_ABOVE_BYTES, caller, prepared.now, place) as (query, held):
-            async with at_most(wait_policy.QUERY_SECONDS):
+        memory = self._limits.one_shots if prepared.one_shot else self._limits.peeks
+        async with hold_when_possible(memory, STASH_ABOVE_BYTES, caller, prepared.now, slot) as (query, held):
+            async with time_limit(wait_policy.QUERY_SECONDS):
                 result = await query.answer()
             if isinstance(result, PeekError):
                 return result.message
@@ -150,7 +145,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(context) as access:
             await access.see_objects(request.namespace)
             asked = (access.caller, request.namespace, request.subject)
-            return gateway_pb2.ExplainReply(text=await explain(self._world, self._asking, *asked))
+            return gateway_pb2.ExplainReply(text=await explain(self._world, self._limits.planner, *asked))
 
     async def Why(self, request: Any, context: Any) -> Any:
         async with self._admitted(context) as access:
@@ -163,7 +158,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         """A call of a caller who is let in; what is raised in it ends it."""
         async with refusals(context):
             access = await self._admit(context)
-            with self._calls.taken(access.caller):
+            async with self._limits.calls.hold(access.caller):
                 yield access
 
     async def _admit(self, context: Any) -> Access:

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterable
 from typing import Any
 
 from tidemark_operator.errors import NotTaken
-from tidemark_operator.gateway.admission.answer_memory import Reservation
+from tidemark_operator.gateway.admission.fair_queue import Hold
 
 PATIENCE_SECONDS = 10.0
 
 
-async def give(context: Any, messages: AsyncIterable[Any], held: Reservation) -> None:
+async def give(context: Any, messages: AsyncIterable[Any], held: Hold) -> None:
     """To the end; raises NotTaken where the client takes nothing for a while, and what it holds is wanted."""
     async for message in messages:
         write = asyncio.ensure_future(context.write(message))

@@ -12,9 +12,8 @@ from typing import Any
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.answer_memory import Places
-from tidemark_operator.gateway.admission.planner_admission import Asking
-from tidemark_operator.gateway.admission.wait_policy import at_most
+from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.wait_policy import time_limit
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.streams.stream_dataflow import Ready, Subject, dataflow, plan
 from tidemark_operator.handlers.reconcile_context import World
@@ -25,26 +24,19 @@ from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.plan.dataflow import CopyToSink
 from tidemark_protocol.types import Column
 
-COPIES, BEGINNINGS = 4, 16
-
 
 class Copies:
-    """All that run at a time. What waits for its plan, or for a replica that is away, takes no place of theirs, but one
-    of its own kind: else calls would run out for everybody."""
+    """The copies of one gateway. A copy that waits for its plan or for a replica is not one of those that run."""
 
-    def __init__(self, world: World, asking: Asking) -> None:
-        self._world, self._asking = world, asking
-        self._places = Places(COPIES, "copies", "try again")
-        self._beginnings = Places(BEGINNINGS, "beginnings of copies", "try again")
+    def __init__(self, world: World, limits: Limits) -> None:
+        self._world, self._limits = world, limits
 
     async def serve(self, access: Access, request: Any) -> Any:
         """Once it is done; raises QueryRefused, and what planning raises."""
-        self._places.check(access.caller)
-        with self._beginnings.taken(access.caller):
-            ready, made, location = await self._begin(access, request)
-        with self._places.taken(access.caller):
-            async with at_most(wait_policy.COPY_SECONDS):
-                result = await ready.instance.clients.copy(made)
+        self._limits.copies.check(access.caller)
+        ready, made, location = await self._begin(access, request)
+        async with self._limits.copies.hold(access.caller), time_limit(wait_policy.COPY_SECONDS):
+            result = await ready.instance.clients.copy(made)
         if isinstance(result, CopyToFailed):
             raise QueryRefused(result.message)
         return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)
@@ -53,7 +45,7 @@ class Copies:
         await access.make_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, self._asking, access, subject, "copy")
+        ready = await plan(self._world, self._limits, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
         made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)

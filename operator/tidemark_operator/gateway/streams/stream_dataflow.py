@@ -10,13 +10,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tidemark_operator.catalogue.relations import catalogue, owners
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.admission.planner_admission import Asking, must_be_short
+from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.admission.wait_policy import when_possible
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights import allow, refuse
@@ -58,9 +60,9 @@ class Ready:
         return self.planned.exports[0].columns
 
 
-async def plan(world: World, asking: Asking, access: Access, subject: Subject, what: str) -> Ready:
+async def plan(world: World, limits: Limits, access: Access, subject: Subject, what: str) -> Ready:
     """Raises QueryRefused, PlannerUnavailable, Forbidden. `what` it is for, in the dataflow's name."""
-    must_be_short(subject.text)
+    check_length(subject.text)
     namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
@@ -70,12 +72,14 @@ async def plan(world: World, asking: Asking, access: Access, subject: Subject, w
     views = (ViewRequest(RESULT, sql),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
     request = PlanRequest(name.name, views, exports, known, name.id_prefix)
-    planned = await asking.plan(access.caller, namespace, sql, lambda: world.planner.plan(request, patient=True))
+    ask = partial(world.planner.plan, request, patient=True)
+    planned = await limits.planner.plan(access.caller, namespace, sql, ask)
     if isinstance(planned, Refused):
         await refuse(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
     await allow(access, namespace, planned.references, there)
-    running = await when_possible(lambda: running_on(world, namespace, place))
+    slot = partial(limits.waits.hold, access.caller)
+    running = await when_possible(lambda: running_on(world, namespace, place), slot=slot)
     read = {id: there[id] for id in planned.references if id in there}
     return Ready(name, planned, running, read)
 

@@ -18,8 +18,7 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeRevoked
 from tidemark_operator.fleet.subscription import Subscription
-from tidemark_operator.gateway.admission.answer_memory import Places
-from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.auth.rights_renewal import Admit, Reads, while_allowed
 from tidemark_operator.gateway.query.replica_target import named
@@ -31,37 +30,32 @@ from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
 from tidemark_protocol.pb import gateway_pb2
 from tidemark_protocol.plan.dataflow import SubscribeSink
 
-SUBSCRIBES, BEGINNINGS = 16, 64
 CHUNK_BYTES = 1024 * 1024
 
 
 class Subscribes:
-    """All that run at a time. What waits for its plan, or for a replica that is away, takes no place of theirs, but one
-    of its own kind: else calls would run out for everybody."""
+    """The subscribes of one gateway. One that waits for its plan or for a replica is not one of those that run."""
 
-    def __init__(self, world: World, asking: Asking) -> None:
-        self._world, self._asking = world, asking
-        self._places = Places(SUBSCRIBES, "subscribes", "end one first")
-        self._beginnings = Places(BEGINNINGS, "beginnings of subscribes", "try again")
+    def __init__(self, world: World, limits: Limits) -> None:
+        self._world, self._limits = world, limits
 
     async def serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
         """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
         raises. `admit`: whoever calls, as it is known at that moment."""
-        self._places.check(access.caller)
-        with self._beginnings.taken(access.caller):
-            ready, made = await self._begin(access, request)
-        with self._places.taken(access.caller):
-            async with ready.instance.clients.subscribe(made) as subscription:
-                reads = Reads(request.namespace, ready.planned.references, ready.owners)
-                async with while_allowed(subscription, admit, reads):
-                    await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-                    await Teller(context, subscription, made.description.as_of, request.progress).tell()
+        self._limits.subscribes.check(access.caller)
+        ready, made = await self._begin(access, request)
+        running = ready.instance.clients.subscribe(made)
+        async with self._limits.subscribes.hold(access.caller), running as subscription:
+            reads = Reads(request.namespace, ready.planned.references, ready.owners)
+            async with while_allowed(subscription, admit, reads):
+                await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
+                await Teller(context, subscription, made.description.as_of, request.progress).tell()
 
     async def _begin(self, access: Access, request: Any) -> tuple[Ready, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, self._asking, access, subject, "subscribe")
+        ready = await plan(self._world, self._limits, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
         made = await dataflow(self._world, ready, sink, as_of)
         _check(made.description.as_of, up_to)

@@ -1,4 +1,4 @@
-"""Places of subscribes and copies: who waits for a replica that is away takes none."""
+"""Limits of subscribes and copies: one that waits for a replica is none of those that run, and waits are bounded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.controller.worlds import R1, at
 from tests.gateway.registries import registry, shard_of
+from tests.gateway.test_fair_queue import settled
 from tests.gateway.test_metrics import Deaf
 from tests.gateway.test_rights import LISTS, Caller
 from tests.waiting import BOUND
@@ -21,12 +22,10 @@ from tidemark_operator.fleet.instance_listener import Listener
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.admission.fair_planner_queue import Turns
-from tidemark_operator.gateway.admission.planner_admission import Asking
+from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, Limits
 from tidemark_operator.gateway.query.read_time import Span, When, choose_time
-from tidemark_operator.gateway.streams import copy, subscribe
-from tidemark_operator.gateway.streams.copy import COPIES, Copies
-from tidemark_operator.gateway.streams.subscribe import SUBSCRIBES, Subscribes
+from tidemark_operator.gateway.streams.copy import Copies
+from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
@@ -72,10 +71,10 @@ def there(fleet: Fleet) -> RunningInstance:
 def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
     """A call of anne's, on an instance."""
     namespace = {"registry": registry(), "fleet": fleet, "running": fleet.get, "planner": Planner()}
-    world, asking = cast(World, SimpleNamespace(**namespace)), Asking(Turns())
+    world, limits = cast(World, SimpleNamespace(**namespace)), Limits()
     caller = Caller(*LISTS, "create dataflows/copies in namespace ns", "get datasources/data s in namespace ns")
     if what == "copies":
-        all_copies = Copies(world, asking)
+        all_copies = Copies(world, limits)
         return lambda place: all_copies.serve(
             caller, CopyRequest(namespace="ns", subject=subject, instance=place, to="x", format="csv")
         )
@@ -83,7 +82,7 @@ def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
     async def admit() -> Caller:
         return caller
 
-    all_subscribes = Subscribes(world, asking)
+    all_subscribes = Subscribes(world, limits)
     return lambda place: all_subscribes.serve(
         caller, admit, SubscribeRequest(namespace="ns", subject=subject, instance=place), Client()
     )
@@ -97,19 +96,20 @@ def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instance
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     looked = asyncio.Semaphore(0)
-    must_answer = wait_policy.must_answer
+    require_online = wait_policy.require_online
 
     def look(running: RunningInstance, why: str) -> None:
         looked.release()
-        must_answer(running, why)
+        require_online(running, why)
 
-    monkeypatch.setattr("tidemark_operator.gateway.query.query.must_answer", look)
+    monkeypatch.setattr("tidemark_operator.gateway.query.query.require_online", look)
 
     async def play() -> None:
         fleet = instances()
         serve, running = serving(what, fleet), there(fleet)
-        waiting = [asyncio.ensure_future(serve("away")) for _ in range(most)]
-        for _ in waiting:
+        waiting = []
+        for _ in range(most):  # one after the other: fewer may wait for the planner
+            waiting.append(asyncio.ensure_future(serve("away")))
             await looked.acquire()
         begun = []
         for number in range(most // 2):
@@ -135,18 +135,25 @@ def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instance
     asyncio.run(play())
 
 
-@pytest.mark.parametrize(("what", "most"), [("copies", copy.BEGINNINGS), ("subscribes", subscribe.BEGINNINGS)])
-def test_who_waits_for_a_replica_that_is_away_has_an_end(what: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waiting one is a call, and calls are for everybody; another instance is not asked then either."""
+@pytest.mark.parametrize("what", ["copies", "subscribes"])
+def test_those_that_wait_for_a_replica_are_bounded(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each that waits holds a call, and calls are for everybody; another instance is used meanwhile."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
 
     async def play() -> None:
-        serve = serving(what, instances())
-        waiting = [asyncio.ensure_future(serve("away")) for _ in range(most // 2)]
-        await asyncio.sleep(0)
-        for place in ("away", "there"):
-            with pytest.raises(TooMany, match=f"{most // 2} beginnings of {what} of anne run already"):
-                await serve(place)
+        fleet = instances()
+        serve, running = serving(what, fleet), there(fleet)
+        waiting = list[asyncio.Future[Any]]()
+        for _ in range(WAITS // 2):  # one after the other: fewer may wait for the planner
+            waiting.append(asyncio.ensure_future(serve("away")))
+            await settled()
+        with pytest.raises(TooMany, match=f"{WAITS // 2} statements that wait for a replica of anne run already"):
+            await serve("away")
+        waiting.append(asyncio.ensure_future(serve("there")))
+        async with asyncio.timeout(BOUND):
+            while not running.clients.copies + running.clients.subscribes:
+                assert not waiting[-1].done(), waiting[-1].exception()
+                await asyncio.sleep(0.001)
         for call in waiting:
             call.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)

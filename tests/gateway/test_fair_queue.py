@@ -1,4 +1,4 @@
-"""What is held of answers is bounded, for each caller too, and whoever waits comes in, in turn."""
+"""The fair queue: what is held is bounded, for each caller too, and those that wait are granted in turn."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import asyncio
 import pytest
 
 from tidemark_operator.errors import TooMany
-from tidemark_operator.gateway.admission.answer_memory import Places, Room
+from tidemark_operator.gateway.admission.fair_queue import FairQueue
 
 
-async def entered(room: Room, size: int, inside: list[str], name: str, leave: asyncio.Event, by: str = "") -> None:
-    async with room.reserved(size, by or name):
+def room_of(size: int) -> FairQueue:
+    """Bytes, for which any number of requests may wait."""
+    return FairQueue("bytes", size, "try again", waiting=100)
+
+
+async def entered(room: FairQueue, size: int, inside: list[str], name: str, leave: asyncio.Event, by: str = "") -> None:
+    async with room.hold(by or name, size):
         inside.append(name)
         await leave.wait()
 
@@ -25,8 +30,8 @@ def test_a_call_waits_for_room_and_comes_in_when_another_needs_less() -> None:
     """An answer that is small frees what was kept for a large one."""
 
     async def play() -> None:
-        room, inside, leave = Room(100), list[str](), asyncio.Event()
-        async with room.reserved(50, "zeroth"), room.reserved(30, "first") as first:
+        room, inside, leave = room_of(100), list[str](), asyncio.Event()
+        async with room.hold("zeroth", 50), room.hold("first", 30) as first:
             second = asyncio.create_task(entered(room, 40, inside, "second", leave))
             await settled()
             assert inside == []
@@ -47,8 +52,8 @@ def test_calls_come_in_in_the_order_of_asking() -> None:
     """A small one does not overtake a large one, which would wait for ever."""
 
     async def play() -> None:
-        room, inside, leave = Room(100), list[str](), asyncio.Event()
-        async with room.reserved(40, "a"), room.reserved(40, "b"):
+        room, inside, leave = room_of(100), list[str](), asyncio.Event()
+        async with room.hold("a", 40), room.hold("b", 40):
             tasks = [
                 asyncio.create_task(entered(room, size, inside, name, leave))
                 for name, size in (("large", 50), ("small", 10))
@@ -69,8 +74,8 @@ def test_a_call_that_is_given_up_while_it_waits_holds_nothing(turn_has_come: boo
     """Also in the moment in which its turn comes; and whoever waits behind it comes in."""
 
     async def play() -> None:
-        room, inside, leave = Room(100), list[str](), asyncio.Event()
-        async with room.reserved(40, "a"), room.reserved(40, "b") as first:
+        room, inside, leave = room_of(100), list[str](), asyncio.Event()
+        async with room.hold("a", 40), room.hold("b", 40) as first:
             given_up = asyncio.create_task(entered(room, 50, inside, "given up", leave))
             behind = asyncio.create_task(entered(room, 20, inside, "behind", leave))
             await settled()
@@ -91,8 +96,8 @@ def test_what_is_larger_than_all_that_a_caller_may_have_takes_all_of_that() -> N
     """It must not wait for ever."""
 
     async def play() -> None:
-        room = Room(10)
-        async with room.reserved(1000, "anne"):
+        room = room_of(10)
+        async with room.hold("anne", 1000):
             assert room.free == 5
         assert room.free == 10
 
@@ -103,12 +108,12 @@ def test_a_caller_who_has_half_of_it_keeps_no_other_out() -> None:
     """However much it asks for, and however long it stays: what waits comes in when something of its own goes."""
 
     async def play() -> None:
-        room, inside, leave, one = Room(100), list[str](), asyncio.Event(), asyncio.Event()
+        room, inside, leave, one = room_of(100), list[str](), asyncio.Event(), asyncio.Event()
         first = asyncio.create_task(entered(room, 25, inside, "anne 0", one, "anne"))
         asked = [asyncio.create_task(entered(room, 25, inside, f"anne {n}", leave, "anne")) for n in range(1, 9)]
         await settled()
         assert (inside, room.free) == (["anne 0", "anne 1"], 50)
-        async with room.reserved(50, "bob"):
+        async with room.hold("bob", 50):
             assert room.free == 0
             one.set()
             await first
@@ -126,9 +131,9 @@ def test_callers_come_in_in_turn() -> None:
     """One who asked for much before waits behind another's first."""
 
     async def play() -> None:
-        room, inside = Room(4), list[str]()
+        room, inside = room_of(4), list[str]()
         begun = [asyncio.Event() for _ in range(2)]
-        async with room.reserved(2, "carl"), room.reserved(2, "dora"):
+        async with room.hold("carl", 2), room.hold("dora", 2):
             asked = [
                 asyncio.create_task(entered(room, 1, inside, name, begun[0], name.split()[0]))
                 for name in ("anne 1", "anne 2", "anne 3", "bob 1", "bob 2")
@@ -147,8 +152,8 @@ def test_what_a_caller_waits_for_is_wanted_of_those_who_can_give_it() -> None:
     """One who waits for its own half wants nothing of others: they would be told to ask again for nothing."""
 
     async def play() -> None:
-        room, inside, leave = Room(4), list[str](), asyncio.Event()
-        async with room.reserved(2, "anne") as annes, room.reserved(1, "bob") as bobs:
+        room, inside, leave = room_of(4), list[str](), asyncio.Event()
+        async with room.hold("anne", 2) as annes, room.hold("bob", 1) as bobs:
             waiting = [asyncio.create_task(entered(room, 1, inside, "anne", leave))]
             await settled()
             assert (annes.is_wanted, bobs.is_wanted) == (True, False)
@@ -162,17 +167,38 @@ def test_what_a_caller_waits_for_is_wanted_of_those_who_can_give_it() -> None:
     asyncio.run(play())
 
 
-def test_places_are_for_several_callers() -> None:
-    """No one has more than half; and all together no more than there are."""
-    places = Places(4, "copies", "try again")
-    with places.taken("anne"), places.taken("anne"):
-        with pytest.raises(TooMany, match=r"2 copies of anne run already, .*: try again"), places.taken("anne"):
+def test_without_room_to_wait_a_request_is_refused_at_once() -> None:
+    """No caller has more than half; and all together no more than there are."""
+
+    async def play() -> None:
+        copies = FairQueue("copies", 4, "try again")
+        async with copies.hold("anne"), copies.hold("anne"):
+            with pytest.raises(TooMany, match=r"2 copies of anne run already, .*: try again"):
+                await copies.acquire("anne")
+            async with copies.hold("bob"):
+                async with copies.hold("carl"):
+                    with pytest.raises(TooMany, match="4 copies run already"):
+                        await copies.acquire("dora")
+                async with copies.hold("dora"):
+                    pass
+        async with copies.hold("anne"), copies.hold("anne"):
+            assert dict(copies._held) == {"anne": 2}
+        assert (copies.free, dict(copies._held), dict(copies._waiting)) == (4, {}, {})
+
+    asyncio.run(play())
+
+
+def test_a_request_that_waits_has_a_deadline() -> None:
+    """Its error says what is full; it leaves nothing in the queue, and the next is granted when there is room."""
+
+    async def play() -> None:
+        room = FairQueue("bytes", 2, "ask for less", share=2, waiting=9, deadline_seconds=0.01)
+        async with room.hold("anne", 2):
+            with pytest.raises(TooMany, match=r"no room among bytes for 0\.01 s, others hold it: ask for less"):
+                await room.acquire("bob")
+            assert not room._waiting
+        async with room.hold("bob", 2):
             pass
-        with places.taken("bob"):
-            with places.taken("carl"), pytest.raises(TooMany, match="4 copies run already"), places.taken("dora"):
-                pass
-            with places.taken("dora"):
-                pass
-    with places.taken("anne"), places.taken("anne"):
-        assert dict(places._taken) == {"anne": 2}
-    assert not places._taken
+        assert room.free == 2
+
+    asyncio.run(play())

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tests.gateway.test_fair_queue import settled
 from tidemark_operator.errors import TooMany
-from tidemark_operator.gateway.admission.fair_planner_queue import Turns
+from tidemark_operator.gateway.admission.fair_queue import FairQueue
 
 
 class Planner:
     """Ends a statement when the test says so."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairQueue) -> None:
         self._turns = turns
         self.began: list[str] = []
         self._ends: dict[str, asyncio.Event] = {}
@@ -39,17 +40,17 @@ class Planner:
         await settled()
 
     async def _plan(self, statement: str) -> None:
-        async with self._turns.turn(statement[0]):
+        async with self._turns.hold(statement[0]):
             self.began.append(statement)
             await self._ends[statement].wait()
 
 
-async def settled() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
+def turns_of(at_once: int, waiting: int = 100, each: int = 50) -> FairQueue:
+    """As the planner's queue: one statement of each caller at a time."""
+    return FairQueue("statements", at_once, "wait", share=1, waiting=waiting, waiting_share=each)
 
 
-def play(story: Callable[[Planner], Awaitable[None]], turns: Turns) -> None:
+def play(story: Callable[[Planner], Awaitable[None]], turns: FairQueue) -> None:
     async def told() -> None:
         await story(Planner(turns))
 
@@ -65,7 +66,7 @@ def test_callers_take_turns_whoever_asked_more() -> None:
         await planner.end("a1", "a2", "c1", "b1", "a3", "a4")
         assert planner.began == ["a1", "b1", "a2", "c1", "a3", "a4"]
 
-    play(story, Turns(at_once=2))
+    play(story, turns_of(2))
 
 
 def test_a_caller_whose_statement_takes_long_leaves_the_rest_of_the_planner_to_others() -> None:
@@ -80,7 +81,7 @@ def test_a_caller_whose_statement_takes_long_leaves_the_rest_of_the_planner_to_o
         await planner.end("a1", "a2")
         assert planner.began == ["a1", "b1", "c1", "b2", "a2"]
 
-    play(story, Turns(at_once=2))
+    play(story, turns_of(2))
 
 
 def test_no_caller_has_more_than_a_few_and_others_are_none_the_worse() -> None:
@@ -89,19 +90,19 @@ def test_no_caller_has_more_than_a_few_and_others_are_none_the_worse() -> None:
     async def story(planner: Planner) -> None:
         turns = planner._turns
         await planner.ask("a1", "a2")
-        with pytest.raises(TooMany, match="2 statements of a are being planned"):
-            async with turns.turn("a"):
+        with pytest.raises(TooMany, match="1 statements of a wait already"):
+            async with turns.hold("a"):
                 pass
         await planner.ask("b1")
-        with pytest.raises(TooMany, match="3 statements wait to be planned"):
-            async with turns.turn("c"):
+        with pytest.raises(TooMany, match="2 statements wait already"):
+            async with turns.hold("c"):
                 pass
         await planner.end("a1")
         await planner.ask("c1")
         await planner.end("a2", "b1", "c1")
         assert planner.began == ["a1", "a2", "b1", "c1"]
 
-    play(story, Turns(at_once=1, each=2, all=3))
+    play(story, turns_of(1, waiting=2, each=1))
 
 
 def test_crash_a_caller_that_goes_leaves_its_place() -> None:
@@ -109,7 +110,7 @@ def test_crash_a_caller_that_goes_leaves_its_place() -> None:
 
     async def story(planner: Planner) -> None:
         turns = planner._turns
-        async with turns.turn("x"):
+        async with turns.hold("x"):
             await planner.ask("a1", "a2", "b1", "c1")
             await planner.give_up("a1")
         planner._tasks["a2"].cancel()
@@ -118,9 +119,9 @@ def test_crash_a_caller_that_goes_leaves_its_place() -> None:
         await planner.give_up("b1")
         assert planner.began == ["b1", "c1"]
         await planner.end("c1")
-        assert (turns._planning, turns._asked.total()) == (set(), 0)
+        assert (dict(turns._held), dict(turns._waiting), turns.free) == ({}, {}, 1)
 
-    play(story, Turns(at_once=1))
+    play(story, turns_of(1))
 
 
 def test_who_asks_and_goes_again_and_again_leaves_nothing() -> None:
@@ -138,4 +139,4 @@ def test_who_asks_and_goes_again_and_again_leaves_nothing() -> None:
         await planner.ask("a3")
         assert planner.began == ["a1", "a3"]
 
-    play(story, Turns(at_once=2))
+    play(story, turns_of(2))

@@ -1,0 +1,163 @@
+"""A bounded, fair queue with a deadline: how the gateway shares whatever it has little of.
+
+    hold(caller, units) ──► fits now?                    held at once
+                        ──► the queue is full?           TooMany: says which bound, and what to do
+                        ──► waits, callers in turn ──►   held, or TooMany after `deadline_seconds`
+
+Units are calls, statements at the planner, or bytes of answers. Each caller holds at most `share` units. A caller whose
+share is used up waits and delays nobody else. Among the others the first in line waits for enough free units, and no
+later request overtakes it, so a large request is not starved by small ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tidemark_operator.errors import TooMany
+
+DEADLINE_SECONDS = 300.0
+_Request = tuple[int, asyncio.Future[None]]
+
+
+class FairQueue:
+    """`capacity` units for all callers, `share` of them (default: half) for each; not thread-safe.
+
+    `waiting`: how many requests may wait, `waiting_share` of them (default: half) per caller; 0: a request that does
+    not fit is refused at once. `units_name`: the plural that errors use; `advice`: what a refused caller can do.
+    """
+
+    def __init__(
+        self,
+        units_name: str,
+        capacity: int,
+        advice: str,
+        *,
+        share: int | None = None,
+        waiting: int = 0,
+        waiting_share: int | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self.free = self._capacity = capacity
+        self._share = max(capacity // 2, 1) if share is None else share
+        self._waiting_limit = waiting
+        self._waiting_share = waiting // 2 if waiting_share is None else waiting_share
+        self._name, self._advice, self._deadline_seconds = units_name, advice, deadline_seconds
+        self._held: Counter[str] = Counter()
+        self._waiting: OrderedDict[str, deque[_Request]] = OrderedDict()
+
+    def check(self, caller: str, units: int = 1) -> None:
+        """Raise TooMany if `hold` could not be granted now."""
+        if self._held[caller] + units > self._share:
+            raise TooMany(
+                f"{self._share} {self._name} of {caller} run already, the most for one caller: {self._advice}"
+            )
+        if self.free < units:
+            raise TooMany(f"{self._capacity} {self._name} run already, the most at a time: {self._advice}")
+
+    @asynccontextmanager
+    async def hold(self, caller: str, units: int = 1) -> AsyncIterator[Hold]:
+        """Hold `units`, or the caller's whole share where that is less, until the block ends.
+
+        Raises:
+            TooMany: the queue is full, or the deadline passed while the request waited.
+        """
+        hold = await self.acquire(caller, units)
+        try:
+            yield hold
+        finally:
+            hold.shrink(0)
+
+    async def acquire(self, caller: str, units: int = 1) -> Hold:
+        """As `hold`; the caller releases it by `shrink(0)`."""
+        units = min(units, self._share)
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        request = (units, granted)
+        self._waiting.setdefault(caller, deque()).append(request)
+        self._grant()
+        try:
+            if not granted.done():
+                self._check_waiting(caller, units)
+            async with asyncio.timeout(self._deadline_seconds):
+                await granted
+        except BaseException as error:
+            if granted.done() and not granted.cancelled():  # granted in the moment in which the request was given up
+                self.release(caller, units)
+            else:
+                self._withdraw(caller, request)
+                self._grant()
+            if isinstance(error, TimeoutError):
+                raise TooMany(
+                    f"no room among {self._name} for {self._deadline_seconds:g} s, others hold it: {self._advice}"
+                ) from None
+            raise
+        return Hold(self, caller, units)
+
+    def release(self, caller: str, units: int) -> None:
+        """Give units back, and grant the requests that fit now."""
+        self._take(caller, -units)
+        self._grant()
+
+    def is_wanted(self, holder: str) -> bool:
+        """Whether a request waits for units that `holder` has: its own, or one of a caller with share left."""
+        return holder in self._waiting or any(map(self._has_share, self._waiting))
+
+    def _check_waiting(self, caller: str, units: int) -> None:
+        """Raise TooMany where the request, which is in line already, is one too many to wait."""
+        if not self._waiting_limit:
+            self.check(caller, units)
+        if len(self._waiting[caller]) > self._waiting_share:
+            raise TooMany(
+                f"{self._waiting_share} {self._name} of {caller} wait already, the most for one caller: {self._advice}"
+            )
+        if sum(map(len, self._waiting.values())) > self._waiting_limit:
+            raise TooMany(f"{self._waiting_limit} {self._name} wait already, the most at a time: {self._advice}")
+
+    def _grant(self) -> None:
+        """The oldest request of each caller in turn; a caller that was granted one is the last in line then."""
+        while (caller := next(filter(self._has_share, self._waiting), None)) is not None:
+            units, granted = request = self._waiting[caller][0]
+            if self.free < units:
+                return
+            self._withdraw(caller, request)
+            if caller in self._waiting:
+                self._waiting.move_to_end(caller)
+            if not granted.cancelled():
+                self._take(caller, units)
+                granted.set_result(None)
+
+    def _has_share(self, caller: str) -> bool:
+        return self._held[caller] + self._waiting[caller][0][0] <= self._share
+
+    def _take(self, caller: str, units: int) -> None:
+        self.free -= units
+        self._held[caller] += units
+        if not self._held[caller]:
+            del self._held[caller]
+
+    def _withdraw(self, caller: str, request: _Request) -> None:
+        requests = self._waiting.get(caller, deque())
+        if request in requests:
+            requests.remove(request)
+            if not requests:
+                del self._waiting[caller]
+
+
+class Hold:
+    """Units of a FairQueue that one call holds."""
+
+    def __init__(self, queue: FairQueue, caller: str, units: int) -> None:
+        self._queue, self._caller, self._units = queue, caller, units
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether another request waits for these units."""
+        return self._queue.is_wanted(self._caller)
+
+    def shrink(self, units: int) -> None:
+        """Hold so many from now on; a hold never grows."""
+        if units < self._units:
+            released, self._units = self._units - units, units
+            self._queue.release(self._caller, released)
