@@ -22,9 +22,9 @@ help: ## this list
 # --- to try it ---
 
 .PHONY: demo
-demo: java ## bring everything up with real data, show views being kept up to date, leave it running (CONTEXT=name: on a cluster of yours)
+demo: java ## bring everything up with real data, show views being kept up to date, leave it running (CONTEXT=name: on a cluster of yours; RESET=1: examples/ anew)
 	@$(MAKE) --no-print-directory -j2 venv demo-programs
-	@$(IN_VENV) CONTEXT=$(CONTEXT) $(BIN)/python -m tidemark_devcluster.demo up
+	@$(IN_VENV) CONTEXT=$(CONTEXT) $(BIN)/python -m tidemark_devcluster.demo up $(if $(RESET),--reset)
 
 # compiling begins beside the installation, with the Python that is there; what fails here is tried again by `up`
 .PHONY: demo-programs

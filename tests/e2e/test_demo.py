@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -62,6 +63,32 @@ def asked(command: list[str], variables: dict[str, str]) -> subprocess.Completed
     return answers[-1]
 
 
+EDIT = "5s"
+
+
+def kubectl(home: Path, *arguments: str, stdin: str = "") -> str:
+    command = [str(home / "bin" / "kubectl"), f"--kubeconfig={home / 'kubeconfig'}", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=BOUND, check=True).stdout
+
+
+def edited_and_broken(home: Path) -> None:
+    """A user edits an example, and applies a Dataflow that can never hydrate: the demo touches neither."""
+    kubectl(
+        home, "patch", "dataflow", "carriers", "--type=merge", "-p", json.dumps({"spec": {"readPolicy": {"lag": EDIT}}})
+    )
+    broken = {
+        "apiVersion": json.loads(kubectl(home, "get", "dataflow", "carriers", "-o", "json"))["apiVersion"],
+        "kind": "Dataflow",
+        "metadata": {"name": "broken"},
+        "spec": {"instance": "default", "sql": "SELECT no FROM nothing", "materializedView": {}},
+    }
+    kubectl(home, "create", "-f", "-", stdin=json.dumps(broken))
+
+
+def edit_of(home: Path) -> str:
+    return str(json.loads(kubectl(home, "get", "dataflow", "carriers", "-o", "json"))["spec"]["readPolicy"]["lag"])
+
+
 @pytest.mark.usefixtures("control_plane_binaries")
 def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
     """It shows rows and says what to type; a second run adopts what runs; nothing is left after it is taken down."""
@@ -72,8 +99,10 @@ def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
         assert f"export KUBECONFIG={home / 'kubeconfig'}" in first
         running = replicas_of(home)
         assert running
+        edited_and_broken(home)
         assert "United Air Lines" in demo(home, "up", "--looks", "1")
         assert replicas_of(home) == running
+        assert edit_of(home) == EDIT
         exported = {"KUBECONFIG": str(home / "kubeconfig"), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
         typed = "SELECT n_name, revenue FROM revenue ORDER BY revenue DESC LIMIT 5"
         command = ["kubectl", "tidemark", "query", typed, "-o", "json"]

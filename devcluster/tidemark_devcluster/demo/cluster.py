@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from tidemark_devcluster.demo.home import EXAMPLE_DATA, Home
+from tidemark_devcluster.errors import KubectlFailed
 
 _DELETION_SECONDS = 240
+_DATAFLOW = re.compile(r"^kind: Dataflow\nmetadata:\n  name: (\S+)$", re.MULTILINE)
 
 
 class Cluster(Protocol):
@@ -40,9 +43,30 @@ def examples(checkout: Path, home: Home) -> str:
     return manifests.replace(EXAMPLE_DATA, str(home.data))
 
 
-def apply_examples(cluster: Cluster, checkout: Path, home: Home) -> None:
-    """Apply examples/."""
-    cluster.kubectl("apply", "-f", "-", stdin=examples(checkout, home))
+def example_dataflows(manifests: str) -> frozenset[str]:
+    """Names of the Dataflows among `manifests`."""
+    found = _DATAFLOW.findall(manifests)
+    return frozenset(found)
+
+
+def create_examples(cluster: Cluster, manifests: str) -> int:
+    """Create the examples that are absent. Those that are there stay as they are; returns how many these are.
+
+    Raises KubectlFailed if an object cannot be created for any other reason.
+    """
+    try:
+        cluster.kubectl("create", "--save-config", "-f", "-", stdin=manifests)
+    except KubectlFailed as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        if not all("(AlreadyExists)" in line for line in lines):
+            raise
+        return len(lines)
+    return 0
+
+
+def reset_examples(cluster: Cluster, manifests: str) -> None:
+    """Apply examples/ over whatever has become of them."""
+    cluster.kubectl("apply", "-f", "-", stdin=manifests)
 
 
 def delete_examples(cluster: Cluster, checkout: Path, home: Home) -> None:

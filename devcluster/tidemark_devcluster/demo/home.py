@@ -72,9 +72,10 @@ class Home:
         for name in ("pids", "log", "bin", "data/shards", "data/incoming", "operator"):
             (self.root / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         for name, module in _PROGRAMS.items():
-            script = self.bin / name
-            script.write_text(_SCRIPT.format(python=sys.executable, module=module))
-            script.chmod(0o755)
+            script, new = self.bin / name, self.bin / f".{name}"
+            new.write_text(_SCRIPT.format(python=sys.executable, module=module))
+            new.chmod(0o755)
+            os.replace(new, script)  # a shell may be running the one that is there
 
     def link_kubectl(self, binary: Path) -> None:
         """Puts kubectl beside its plugin."""

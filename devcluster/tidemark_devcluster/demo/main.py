@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--seconds-per-month", type=float, default=SECONDS_PER_MONTH, help="(%(default)s)")
     show_it = "how often the views are shown while they run (%(default)s)"
     start.add_argument("--looks", type=int, default=show.FRONTIER_LOOKS, help=show_it)
+    start.add_argument("--reset", action="store_true", help="apply examples/ over edits of them")
     down.add_argument("--delete", action="store_true", help="remove the data, too")
     return top
 
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     home = Home(options.home.absolute())
     try:
         if options.command == "up":
-            up(home, options.seconds_per_month, options.looks)
+            up(home, options.seconds_per_month, options.looks, reset=options.reset)
         elif options.command == "feed":
             flights.feed(home.incoming, options.seconds_per_month)
         else:
@@ -62,8 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def up(home: Home, seconds_per_month: float, looks: int) -> None:
-    """Bring up what does not run, in order, and show the first rows. What runs already is left alone."""
+def up(home: Home, seconds_per_month: float, looks: int, *, reset: bool = False) -> None:
+    """Bring up what does not run, create what is absent, and show the first rows.
+
+    What runs is left alone, and so are the user's edits of the examples, unless `reset`.
+    """
     progress = Progress(sys.stderr)
     home.make()
     check_machine(home.root)
@@ -72,13 +76,23 @@ def up(home: Home, seconds_per_month: float, looks: int) -> None:
     api.serve(CHECKOUT / "crds")
     services.start_operator(home)
     services.start_feeder(home, seconds_per_month)
-    cluster.apply_examples(api, CHECKOUT, home)
-    step.done()
-    show.wait_until_hydrated(home, api, progress)
+    manifests = cluster.examples(CHECKOUT, home)
+    step.done(_make_examples(api, manifests, reset=reset))
+    show.wait_for_gateway(home, progress)
+    show.wait_until_hydrated(home, api, cluster.example_dataflows(manifests), progress)
     show.show_frontiers(home, api, looks, sys.stdout)
     if isinstance(api, ControlPlane) and api.running(CONTROLLER_MANAGER) is None:
         _own_control_plane(home, progress, recipe.PROGRAMS)
     show.say_what_next(home, sys.stdout)
+
+
+def _make_examples(api: cluster.Cluster, manifests: str, *, reset: bool) -> str:
+    """Create the examples that are absent, or apply all of them; a note on what was found."""
+    if reset:
+        cluster.reset_examples(api, manifests)
+        return ", examples/ applied anew"
+    found = cluster.create_examples(api, manifests)
+    return f", {found} objects of examples/ were there and stay as they are" if found else ""
 
 
 def _existing_cluster(home: Home, progress: Progress) -> ExistingCluster | None:

@@ -19,16 +19,42 @@ FRONTIER_LOOKS = 3
 _LOOK_SECONDS = 6.0
 _COMMAND_SECONDS = 300.0
 _ROWS_SECONDS = 60.0
+_GATEWAY_SECONDS = 180.0
 _QUERY = "SELECT name, flights, cancelled, late FROM carriers ORDER BY flights DESC LIMIT 5"
 
 
-def wait_until_hydrated(home: Home, api: Cluster, progress: Progress) -> None:
-    """Shows each Dataflow as it becomes hydrated; raises StartFailed when that takes too long."""
+def wait_for_gateway(home: Home, progress: Progress) -> None:
+    """Wait until the operator leads and answers: what status says before that is of the operator before.
+
+    Raises StartFailed if the operator ends, or does not answer in time.
+    """
+    step = progress.step("operator", "takes the Lease and opens its gateway")
+    deadline = time.monotonic() + _GATEWAY_SECONDS
+    while True:
+        services.check_running(home, services.OPERATOR)
+        done = _run_tidemark(home, "frontiers")
+        if done.returncode == 0:
+            return step.done()
+        if time.monotonic() > deadline:
+            step.failed()
+            raise StartFailed(
+                f"the operator's gateway does not answer after {_GATEWAY_SECONDS:.0f} s ({done.stderr.strip()}); "
+                f"the operator's log: {home.log(services.OPERATOR)}"
+            )
+        step.tick()
+        time.sleep(_POLL_SECONDS)
+
+
+def wait_until_hydrated(home: Home, api: Cluster, own: frozenset[str], progress: Progress) -> None:
+    """Show each Dataflow of `own` as it becomes hydrated. Other Dataflows are not waited for.
+
+    Raises StartFailed if one of `own` does not hydrate in time.
+    """
     step = progress.step("views", "hydrate: the replica starts, reads what there is, and computes it once")
     deadline, done = time.monotonic() + HYDRATION_SECONDS, set[str]()
     while True:
         services.check_running(home, services.OPERATOR)
-        states = cluster.dataflows(api)
+        states = [state for state in cluster.dataflows(api) if state.name in own]
         new = [s.name for s in states if s.hydrated and s.name not in done]
         done.update(new)
         if new:
@@ -69,10 +95,9 @@ def _tidemark(home: Home, *arguments: str, rows: bool = False) -> None:
 
     The first month of flights may still be on its way when the views have hydrated.
     """
-    command = [str(home.bin / "kubectl-tidemark"), *arguments, "--gateway-file", str(home.gateway_file)]
     deadline = time.monotonic() + _ROWS_SECONDS
     while True:
-        done = subprocess.run(command, check=False, timeout=_COMMAND_SECONDS, capture_output=True, text=True)
+        done = _run_tidemark(home, *arguments)
         again = "try again" in done.stderr if done.returncode != 0 else rows and "(0 rows" in done.stderr
         if not again or time.monotonic() > deadline:
             break
@@ -81,6 +106,11 @@ def _tidemark(home: Home, *arguments: str, rows: bool = False) -> None:
     print(done.stderr, end="", file=sys.stderr)
     if done.returncode != 0:
         raise StartFailed(f"`kubectl tidemark {arguments[0]}` failed; the operator's log: {home.log('operator')}")
+
+
+def _run_tidemark(home: Home, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(home.bin / "kubectl-tidemark"), *arguments, "--gateway-file", str(home.gateway_file)]
+    return subprocess.run(command, check=False, timeout=_COMMAND_SECONDS, capture_output=True, text=True)
 
 
 def say_what_next(home: Home, out: TextIO) -> None:
