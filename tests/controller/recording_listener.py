@@ -22,9 +22,6 @@ class Heard:
     def standing(self, instance: RunningInstance, owner: str) -> Standing:
         return Standing.CLEAR
 
-    def outwaited(self, instance: RunningInstance, owner: str) -> int:
-        return 0
-
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         return ()
 

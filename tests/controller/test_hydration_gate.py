@@ -10,8 +10,8 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tests.protocol.samples import ROW, A, dataflow
-from tidemark_operator.controller.hydration.hydration_gate import MOST_OCCUPANTS, PATIENCE_MS, HydrationGate, RanOut
-from tidemark_operator.controller.hydration.quarantine import Precautions, Standing
+from tidemark_operator.controller.hydration.hydration_gate import MOST_OCCUPANTS, STALL_MS, HydrationGate, OutOfMemory
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.responses import Frontiers, Status
@@ -36,7 +36,7 @@ def owner_of(id: GlobalId) -> str:
 
 
 def gate(*names: str) -> HydrationGate:
-    gate = HydrationGate(Precautions(concurrency=1), owner_of)
+    gate = HydrationGate(HydrationPolicy(concurrency=1), owner_of)
     for name in names:
         assert gate.absorb(create(name)) == [create(name)]
     return gate
@@ -121,10 +121,12 @@ class Standings:
 
     def __init__(self, concurrency: int = 4, recorded: bool = False, **standings: Standing) -> None:
         self.now = standings
-        self.precautions = Precautions(concurrency, lambda owner: self.now.get(owner, Standing.CLEAR), recorded)
+        self.hydration_policy = HydrationPolicy(
+            concurrency, lambda owner: self.now.get(owner, Standing.CLEAR), recorded
+        )
 
-    def gate(self, *names: str, inside: tuple[str, ...] = ()) -> HydrationGate:
-        g = HydrationGate(self.precautions, owner_of, inside)
+    def gate(self, *names: str, resumed: tuple[str, ...] = ()) -> HydrationGate:
+        g = HydrationGate(self.hydration_policy, owner_of, resumed)
         for name in names:
             g.absorb(create(name))
         return g
@@ -176,17 +178,17 @@ def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes
     g = gate("a", "b", "x")
     schedule(g, "a", "b", "x")
     for minute in range(30):
-        assert g.look(minute * 60_000) == []
+        assert g.maintain(minute * 60_000) == []
         g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": f"{minute}"}))
     assert g.occupants == ("a",)
     for minute in range(30, 40):
-        assert g.look(minute * 60_000) == []
+        assert g.maintain(minute * 60_000) == []
         g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": "29"}))
 
-    assert g.look(40 * 60_000) == [index("b"), view("b")]
+    assert g.maintain(40 * 60_000) == [index("b"), view("b")]
     assert g.occupants == ("a", "b")
     g.observe(Status(index("a").id, "hydration", {"state": "hydrating", "percent": "30"}))
-    assert g.look(41 * 60_000) == []
+    assert g.maintain(41 * 60_000) == []
     assert hydrate(g, "b") == []
     assert hydrate(g, "a") == ["x"]
 
@@ -194,12 +196,12 @@ def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes
 def test_no_more_are_in_slots_than_can_be_written_down() -> None:
     """Where all that are there show no progress for long. When one is done the next one begins."""
     names = [f"d{n}" for n in range(MOST_OCCUPANTS + 6)]
-    g = HydrationGate(Precautions(concurrency=MOST_OCCUPANTS), owner_of)
+    g = HydrationGate(HydrationPolicy(concurrency=MOST_OCCUPANTS), owner_of)
     for name in names:
         g.absorb(create(name))
         g.absorb(index(name)), g.absorb(view(name))
-    for now_ms in (0, 1, PATIENCE_MS + 1, PATIENCE_MS + 2):
-        g.look(now_ms)
+    for now_ms in (0, 1, STALL_MS + 1, STALL_MS + 2):
+        g.maintain(now_ms)
     assert g.occupants == tuple(names[:MOST_OCCUPANTS])
 
     g.observe(output(index("d0"), 5))
@@ -276,7 +278,7 @@ def test_what_is_quarantined_is_not_scheduled_until_it_stands_otherwise() -> Non
 
 def test_a_dataflow_that_its_replica_is_hydrating_keeps_its_slot_over_a_reconnection() -> None:
     """Its process was told before: what kills it now is not forgotten."""
-    g = Standings(concurrency=1, recorded=True).gate("a", "x", inside=("x",))
+    g = Standings(concurrency=1, recorded=True).gate("a", "x", resumed=("x",))
 
     assert schedule(g, "x") == ["x"]
     assert schedule(g, "a") == []
@@ -306,22 +308,22 @@ def test_who_runs_out_of_memory_waits_for_another_turn_and_is_scheduled_once_mor
 
     for export in (index("x"), view("x")):
         assert g.observe(ran_out(export, 1)) == []
-    assert g.ran_out() == [RanOut("x", False, "1")]
-    assert g.ran_out() == []
+    assert g.out_of_memory() == [OutOfMemory("x", False, "1")]
+    assert g.out_of_memory() == []
     standings.now["x"] = Standing.SUSPECT
     assert through(g.admit()) == ["b"]
     assert [hydrate(g, name) for name in "ab"] == [[], ["x"]]
     assert g.occupants == ("x",)
 
     g.observe(ran_out(view("x"), 2))
-    assert g.ran_out() == [RanOut("x", True, "2")]
+    assert g.out_of_memory() == [OutOfMemory("x", True, "2")]
     standings.now["x"] = Standing.QUARANTINED
     assert g.admit() == []
     standings.now["x"] = Standing.CLEAR
     assert through(g.admit()) == ["x"], "released"
     assert hydrate(g, "x") == []
     assert g.observe(ran_out(index("x"), 3)) == []
-    assert g.ran_out() == [], "what has hydrated is in nobody's way"
+    assert g.out_of_memory() == [], "what has hydrated is in nobody's way"
 
 
 def test_who_has_failed_before_it_ran_out_of_memory_waits_for_another_turn_too() -> None:
@@ -333,7 +335,7 @@ def test_who_has_failed_before_it_ran_out_of_memory_waits_for_another_turn_too()
 
     for export in (index("x"), view("x")):
         assert g.observe(ran_out(export, 2)) == []
-    assert g.ran_out() == [RanOut("x", False, "2")]
+    assert g.out_of_memory() == [OutOfMemory("x", False, "2")]
     assert hydrate(g, "a") == ["x"]
     assert hydrate(g, "x") == []
 

@@ -331,7 +331,7 @@ def test_must_not_rely_on_statuses() -> None:
 def test_must_not_rely_on_statuses_for_others_to_hydrate() -> None:
     """The one in the slot has been refused, and its replica says nothing of it: others wait for ten minutes."""
     world = World(upper=900)
-    world.instance.precautions.concurrency = 1
+    world.instance.hydration_policy.concurrency = 1
     world.connect(R1)
     world.install(as_of=300)
     other = dataflow("e", 300)

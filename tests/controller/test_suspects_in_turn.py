@@ -1,7 +1,7 @@
 """Suspects at the gate: after all others, one at a time, and each at its turn.
 
 Blame and the gate together, over days: whoever kills its replica is found, and all others hydrate, however long each
-says nothing and whatever else comes and goes.
+says nothing.
 
     minute by minute   gate ─► slots ─► hydrated, or the replica dies ─► blamed ─► the next process, a new gate
 """
@@ -9,7 +9,7 @@ says nothing and whatever else comes and goes.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import example, given, settings
@@ -26,10 +26,8 @@ from tests.controller.test_hydration_gate import (
     through,
     view,
 )
-from tests.controller.worlds import EMPTY, R1, World
-from tidemark_operator.controller.hydration.hydration_gate import HydrationGate, Outwaited
-from tidemark_operator.controller.hydration.quarantine import Death, Precautions, Standing, Suspicion, blamed
-from tidemark_protocol.messages import commands as c
+from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
+from tidemark_operator.controller.hydration.quarantine import Death, HydrationPolicy, Standing, Suspicion, blamed
 
 
 def test_a_suspect_that_is_told_of_first_is_let_in_after_those_that_are_told_of_next() -> None:
@@ -41,80 +39,44 @@ def test_a_suspect_that_is_told_of_first_is_let_in_after_those_that_are_told_of_
     assert hydrate(g, "a") == ["x"]
 
 
-def test_suspects_wait_for_each_other_longer_than_others_for_them() -> None:
-    """For an hour: where two of them are beside each other nobody knows who killed the replica. It is told once."""
+def test_a_suspect_that_stands_still_keeps_other_suspects_waiting_and_no_others() -> None:
+    """Where two suspects are beside each other no death says whose fault it was."""
     standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
     g = standings.gate("x", "y", "a")
     assert schedule(g, "x", "y") == ["x"]
     for minute in range(11):
-        assert g.look(minute * 60_000) == []
+        assert g.maintain(minute * 60_000) == []
     assert schedule(g, "a") == ["a"], "it keeps nobody else waiting"
     assert hydrate(g, "a") == []
-    for minute in range(11, 60):
-        assert g.look(minute * 60_000) == []
+    for minute in range(11, 200):
+        assert g.maintain(minute * 60_000) == []
     assert g.occupants == ("x",)
-    assert g.outwaited() == [Outwaited("x", 1)]
-    assert through(g.look(60 * 60_000)) == ["y"]
-    assert g.outwaited() == []
+    assert hydrate(g, "x") == ["y"]
 
 
-def test_who_was_waited_for_in_vain_comes_after_other_suspects_and_is_waited_for_twice_as_long() -> None:
-    """The next process knows."""
-    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
-    standings.precautions.outwaited = {"x": 2, "y": 0}.__getitem__
-    g = standings.gate("x", "y", "a")
-    assert schedule(g, "x", "y") == ["y"]
-    assert hydrate(g, "y") == ["x"]
+def test_a_suspect_that_is_not_recorded_yet_does_not_stand_still() -> None:
+    """The API server does not answer, so it is not scheduled and cannot make progress."""
+    g = Standings(recorded=True, x=Standing.SUSPECT).gate("x", "a")
+    schedule(g, "x")
+    for minute in range(60):
+        g.maintain(minute * 60_000)
     schedule(g, "a")
-    for minute in range(40):
-        assert g.look(minute * 60_000) == []
-    assert through(g.look(40 * 60_000)) == ["a"]
-    assert g.outwaited() == [Outwaited("x", 3)]
-
-
-def test_suspects_wait_no_longer_than_an_hour_while_others_keep_coming() -> None:
-    """Then whoever comes waits for one of them."""
-    standings = Standings(concurrency=2, x=Standing.SUSPECT, y=Standing.SUSPECT)
-    g = standings.gate("x", "y", *(f"a{minute}" for minute in range(200)))
-    schedule(g, "a0", "x", "y")
-    for minute in range(1, 61):
-        assert schedule(g, f"a{minute}") == [f"a{minute}"]
-        assert through(g.look(minute * 60_000)) == []
-        assert hydrate(g, f"a{minute - 1}") == []
-    assert through(g.look(61 * 60_000)) == []
-    assert schedule(g, "a61") == []
-    assert hydrate(g, "a60") == ["x"]
-    assert hydrate(g, "x") == ["a61"], "one of them"
-    assert through(g.look(62 * 60_000)) == []
-    assert schedule(g, "a62") == ["a62"]
+    assert g.occupants == ("x",)
+    assert through(g.recorded(["x"])) == ["x"]
+    for minute in range(60, 71):
+        g.maintain(minute * 60_000)
+    assert g.occupants == ("x", "a")
 
 
 DAY = 24 * 60
-NEVER = 1 << 60
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a dataflow after so many minutes in a slot, of which nothing is heard before; `passing`: it goes
-    when it has hydrated."""
+    """What becomes of a dataflow after so many minutes in a slot, in which its progress stands still."""
 
     minutes: int
     kills: bool = False
-    passing: bool = False
-
-
-def test_who_is_not_scheduled_yet_is_not_waited_for_in_vain() -> None:
-    """It is not written down, for the API server is away: nothing can be heard of it."""
-    g = Standings(recorded=True, x=Standing.SUSPECT).gate("x", "a")
-    schedule(g, "x", "a")
-    assert hydrate(g, "a") == ["a"]
-    for minute in range(60):
-        g.look(minute * 60_000)
-    assert g.outwaited() == []
-    assert through(g.recorded(["x"])) == ["x"]
-    for minute in range(60, 71):
-        g.look(minute * 60_000)
-    assert g.outwaited() == [Outwaited("x", 1)]
 
 
 class Days:
@@ -127,7 +89,7 @@ class Days:
 
     def _begin(self) -> None:
         self.hydrated, self.ages = set[str](), defaultdict[str, int](int)
-        self.gate = HydrationGate(Precautions(2, self.standing, outwaited=self._outwaited), owner_of)
+        self.gate = HydrationGate(HydrationPolicy(2, self.standing), owner_of)
         for name in self.fates:
             self.gate.absorb(create(name))
         for name in self.fates:
@@ -136,24 +98,13 @@ class Days:
     def standing(self, name: str) -> Standing:
         return self.suspicions[name].standing if name in self.suspicions else Standing.CLEAR
 
-    def _outwaited(self, name: str) -> int:
-        return self.suspicions[name].outwaited if name in self.suspicions else 0
-
     def _schedule(self, name: str) -> None:
         for export in (index(name), view(name)):
             self.gate.absorb(export)
 
-    def come(self, name: str, fate: Fate) -> None:
-        self.fates[name] = fate
-        self.gate.absorb(create(name))
-        self._schedule(name)
-
     def minute(self) -> None:
         self.now += 1
-        self.gate.look(self.now * 60_000)
-        for news in self.gate.outwaited():
-            suspicion = self.suspicions[news.owner]
-            self.suspicions[news.owner] = replace(suspicion, outwaited=max(suspicion.outwaited, news.times))
+        self.gate.maintain(self.now * 60_000)
         for name in self.gate.occupants:
             self.ages[name] += 1
             if self.ages[name] >= self.fates[name].minutes:
@@ -168,10 +119,6 @@ class Days:
             self.gate.observe(output(export, 4))
         for owner in self.gate.cleared():
             del self.suspicions[owner]
-        if self.fates[name].passing:
-            for export in (index(name), view(name)):
-                self.gate.absorb(c.AllowCompaction(export.id, EMPTY))
-            del self.fates[name]
 
     def _die(self) -> None:
         self.deaths += 1
@@ -182,36 +129,21 @@ class Days:
         self._begin()
 
 
-def test_an_instance_tells_who_was_waited_for_in_vain() -> None:
-    """Once, when it has been."""
-    world = World()
-    world.instance.precautions.standing = lambda owner: Standing.SUSPECT
-    world.connect(R1)
-    world.install()
-    told = []
-    for _ in range(15):
-        world.now += 60_000
-        told += [news for news in world.maintain() if isinstance(news, Outwaited)]
-    assert told == [Outwaited("ns/d", 1)]
-
-
 minutes = st.integers(1, 5 * 60)
-KILLS, HYDRATES, HANGS = minutes.map(lambda n: Fate(n, kills=True)), minutes.map(Fate), st.just(Fate(NEVER))
-fates = st.lists(KILLS | HYDRATES | HANGS, min_size=1, max_size=6)
+KILLS, HYDRATES = minutes.map(lambda n: Fate(n, kills=True)), minutes.map(Fate)
+fates = st.lists(KILLS | HYDRATES, min_size=1, max_size=6)
 
 
 @settings(max_examples=25, deadline=None)
-@given(fates, st.sampled_from([0, 2, 5]))
-@example([Fate(15, kills=True)], 2)
-@example([Fate(15, kills=True), Fate(3), Fate(40)], 2)
-@example([Fate(NEVER), Fate(70, kills=True), Fate(200)], 2)
-@example([Fate(NEVER), Fate(NEVER), Fate(1, kills=True), Fate(300, kills=True)], 5)
-def test_whoever_kills_is_found_and_all_others_hydrate(given: list[Fate], every: int) -> None:
-    """Also while others keep coming, so that there is always one who could hydrate."""
+@given(fates)
+@example([Fate(15, kills=True)])
+@example([Fate(15, kills=True), Fate(3), Fate(40)])
+@example([Fate(70, kills=True), Fate(200)])
+@example([Fate(1, kills=True), Fate(300, kills=True)])
+def test_whoever_kills_is_found_and_all_others_hydrate(given: list[Fate]) -> None:
+    """However long each says nothing."""
     days = Days(**{f"d{number}": fate for number, fate in enumerate(given)})
     for minute in range(20 * DAY):
-        if every and minute % every == 0:
-            days.come(f"p{minute}", Fate(every + 1, passing=True))
         days.minute()
         if minute % DAY == 0 and _is_over(days, given):
             assert days.deaths <= 8 * len(given)
@@ -223,5 +155,5 @@ def _is_over(days: Days, given: list[Fate]) -> bool:
     """Those who kill are quarantined, and who can be hydrated is."""
     names = {f"d{number}": fate for number, fate in enumerate(given)}
     killers = {name for name, fate in names.items() if fate.kills}
-    well = {name for name, fate in names.items() if not fate.kills and fate.minutes < NEVER}
+    well = {name for name, fate in names.items() if not fate.kills}
     return well <= days.hydrated and all(days.standing(name) is Standing.QUARANTINED for name in killers)

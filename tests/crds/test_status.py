@@ -49,7 +49,7 @@ def dataflow_status(write: Frontier | None = None) -> dict[str, Any]:
     revision = status_documents.Revision("x-1", 1, "sha256:s", "sha256:p", as_of=3, writer_term=1)
     pending = status_documents.PendingStatus(replace(revision, name="x-2"), "upstream", "upstream-7", (export,))
     verdicts = [yes("Ready", "Ready"), yes("Hydrated", "Hydrated")]
-    suspicion = Suspicion("x-1", (Death("r1", "i-1"), Death("r1", "i-2")), "monday", outwaited=2)
+    suspicion = Suspicion("x-1", (Death("r1", "i-1"), Death("r1", "i-2")), "monday")
     return status_documents.dataflow_status(now(), verdicts, [export], revision, pending, [suspicion])
 
 

@@ -15,12 +15,12 @@ from tests.e2e.remotes import Data, Remote
 from tests.metrics_client import scrape
 from tests.replica.process import wait_until
 from tests.waiting import BOUND
-from tidemark_operator.controller.hydration.quarantine import Precautions
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_protocol.messages.responses import PeekError, PeekRows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
-AT_ONCE, WAITING = Precautions.concurrency, 3
+AT_ONCE, WAITING = HydrationPolicy.concurrency, 3
 MOST_PEEKS, KEYS = 200, range(10_000)
 
 

@@ -11,14 +11,13 @@ import pytest
 from tests.handlers.revisions import dataflow, rev
 from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.controller.hydration.hydration_gate import Outwaited, RanOut
-from tidemark_operator.controller.hydration.quarantine import Occupied, Standing
+from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
+from tidemark_operator.controller.hydration.quarantine import SlotOccupants, Standing
 from tidemark_operator.fleet.query_death_count import At
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import Record
 from tidemark_operator.handlers.hydration.hydration_slots import Process, Slots
 from tidemark_operator.handlers.publish.publisher import Publisher
-from tidemark_operator.handlers.reconcile.dataflow import suspicions
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Invalid
@@ -69,11 +68,11 @@ class Occupying:
     def at(self, replica: ReplicaId) -> At:
         return At(["p"] if self.asked else [], self.asked)
 
-    def unrecorded(self, replica: ReplicaId) -> Occupied | None:
+    def unrecorded(self, replica: ReplicaId) -> SlotOccupants | None:
         owners = self.owners.get(replica, ())
-        return None if owners == self.written.get(replica, ()) else Occupied("i2", owners)
+        return None if owners == self.written.get(replica, ()) else SlotOccupants("i2", owners)
 
-    def recorded(self, replica: ReplicaId, occupied: Occupied) -> None:
+    def recorded(self, replica: ReplicaId, occupied: SlotOccupants) -> None:
         self.written[replica] = occupied.owners
 
     def confirm(self, replica: ReplicaId) -> None: ...
@@ -256,9 +255,9 @@ def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_nobody_else_is
         running.replicas[R1] = SimpleNamespace(description=SimpleNamespace(incarnation="i1"))
         instance = cast(RunningInstance, running)
         for attempt in ("1", "1", "2"):
-            of.ran_out(instance, R1, RanOut(D1, attempt == "2", attempt))
+            of.ran_out(instance, R1, OutOfMemory(D1, attempt == "2", attempt))
         assert of.standing(instance, D1) is Standing.SUSPECT
-        of.ran_out(instance, R1, RanOut(D1, True, "3"))
+        of.ran_out(instance, R1, OutOfMemory(D1, True, "3"))
         assert of.standing(instance, D1) is Standing.QUARANTINED
 
         await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
@@ -278,29 +277,8 @@ def test_who_ran_out_of_memory_beside_what_a_client_asked_is_a_suspect_and_never
         running.replicas[R1], running.asked = SimpleNamespace(description=SimpleNamespace(incarnation="i1")), asked
         instance = cast(RunningInstance, running)
         for attempt in range(5):
-            of.ran_out(instance, R1, RanOut(D1, True, str(attempt)))
+            of.ran_out(instance, R1, OutOfMemory(D1, True, str(attempt)))
         assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
         await of.close()
-
-    asyncio.run(scenario())
-
-
-def test_how_often_a_suspect_was_outwaited_is_written_down_before_who_begins_beside_it() -> None:
-    """On each of several replicas it is told; and the next operator reads it."""
-
-    async def scenario() -> None:
-        writing, running = Writing(), Occupying()
-        of = slots(writing)
-        instance = cast(RunningInstance, running)
-        of.was_outwaited(instance, Outwaited(D1, 1))
-        assert of.outwaited(instance, D1) == 0, "nobody suspects it"
-        of.greeted(instance, R1, "i2")
-        for times in (2, 1, 2):
-            of.was_outwaited(instance, Outwaited(D1, times))
-        running.owners[R1] = (D1,)
-        of.changed(instance, R1)
-        await asyncio.wait_for(asyncio.gather(*of._writers.values()), BOUND)
-        assert [key.name for key, _ in writing.stored] == ["d", "r1"]
-        assert suspicions(writing.stored[0][1])["d-r1"].outwaited == of.outwaited(instance, D1) == 2
 
     asyncio.run(scenario())

@@ -51,7 +51,7 @@ class Reading(Somewhere):
         self.running.described(R1, connection, Description(incarnation, None, 0, (), (), ()))
 
     def stands(self, a: Standing) -> None:
-        self.running.core.precautions.standing = lambda owner: a if owner == "ns/a/1" else Standing.CLEAR
+        self.running.core.hydration_policy.standing = lambda owner: a if owner == "ns/a/1" else Standing.CLEAR
         self.restart("next")
         self.running.maintain()
 

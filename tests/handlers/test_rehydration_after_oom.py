@@ -11,7 +11,7 @@ from tests.controller.scripted import Listening, ScriptedReplica, complete, play
 from tests.controller.worlds import INDEX, LAG, TERM
 from tests.handlers.test_hydration_slots import D1, R1, Writing, slots
 from tests.protocol.samples import dataflow as description
-from tidemark_operator.controller.controller_events import HydrationRanOut, Notice
+from tidemark_operator.controller.controller_events import HydrationOutOfMemory, Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -36,7 +36,7 @@ class Recording(Listening):
         self._slots.changed(instance, replica)
 
     def notice(self, instance: RunningInstance, notice: Notice) -> None:
-        if isinstance(notice, HydrationRanOut):
+        if isinstance(notice, HydrationOutOfMemory):
             self._slots.ran_out(instance, notice.replica, notice.ran_out)
 
 

@@ -21,13 +21,13 @@ from tests.model.shards import Shards, SimShard, Violation
 from tests.model.subscribes import Clients
 from tests.replica.plans import copies, shard
 from tidemark_operator.controller.answers.peeks import PeekAnswer
-from tidemark_operator.controller.controller_events import HydratedAsSuspect, Notice
+from tidemark_operator.controller.controller_events import Notice, SuspectCleared
 from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.future_reports import FrontierPair
 from tidemark_operator.controller.frontiers.shards import ShardBook
-from tidemark_operator.controller.hydration.quarantine import Precautions, Standing
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.handlers.revisions.installer import running_sinces
@@ -71,8 +71,8 @@ class World:
     def _begin(self) -> None:
         """A controller that knows what is stored."""
         self.book = ShardBook()
-        precautions = Precautions(concurrency=2, standing=self._standing)
-        self.instance, self.clients = Instance(self.book, precautions), Clients(self)
+        hydration_policy = HydrationPolicy(concurrency=2, standing=self._standing)
+        self.instance, self.clients = Instance(self.book, hydration_policy), Clients(self)
         for name in REPLICAS:
             self.instance.absences.expect(name, self.now)
         for id in TABLES:
@@ -343,7 +343,7 @@ class World:
             self.clients.take(notice)
             if isinstance(notice, PeekAnswer):
                 self.questions.take(notice)
-            if isinstance(notice, HydratedAsSuspect):
+            if isinstance(notice, SuspectCleared):
                 self.suspects.discard(notice.owner)
 
     def _standing(self, owner: str) -> Standing:

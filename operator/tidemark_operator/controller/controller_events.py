@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidemark_operator.controller.answers.copies import CopyAnswer
 from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
-from tidemark_operator.controller.hydration.hydration_gate import Outwaited, RanOut
+from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
 
@@ -37,18 +37,18 @@ class DataflowGone:
 
 
 @dataclass(frozen=True)
-class HydratedAsSuspect:
+class SuspectCleared:
     """It was blamed for the death of a replica, and has hydrated now."""
 
     owner: str
 
 
 @dataclass(frozen=True)
-class HydrationRanOut:
+class HydrationOutOfMemory:
     """Of memory, in a process beside the replica's own, which lives on."""
 
     replica: ReplicaId
-    ran_out: RanOut
+    ran_out: OutOfMemory
 
 
 @dataclass(frozen=True)
@@ -64,5 +64,5 @@ class ShardRemoved:
 
 
 Answer = PeekAnswer | SubscribeAdvanced | CopyAnswer
-News = ShardAppeared | DataflowChanged | DataflowGone | HydratedAsSuspect | HydrationRanOut | Outwaited
+News = ShardAppeared | DataflowChanged | DataflowGone | SuspectCleared | HydrationOutOfMemory
 Notice = Answer | News | IngestionReported | ShardRemoved

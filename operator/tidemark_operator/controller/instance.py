@@ -26,7 +26,7 @@ from tidemark_operator.controller.controller_events import (
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
-from tidemark_operator.controller.hydration.quarantine import Precautions
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
 from tidemark_operator.controller.ingestion_registry import Ingestions
 from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
 from tidemark_operator.controller.replicas.disconnected_replicas import Absences, Has
@@ -54,9 +54,9 @@ from tidemark_protocol.messages.responses import (
 
 
 class Instance:
-    def __init__(self, shards: ShardBook, precautions: Precautions | None = None, storage: str = "") -> None:
+    def __init__(self, shards: ShardBook, hydration_policy: HydrationPolicy | None = None, storage: str = "") -> None:
         """`storage`: what its replicas reach; the shards are those of a namespace."""
-        self.shards, self.precautions, self._storage = shards, precautions or Precautions(), storage
+        self.shards, self.hydration_policy, self._storage = shards, hydration_policy or HydrationPolicy(), storage
         self.dataflows = Dataflows(shards)
         self.absences, self.left_out = Absences(self.dataflows, shards), LeftOut(self.dataflows)
         self.shard_reports = ShardReports(self.dataflows, shards)
@@ -145,7 +145,7 @@ class Instance:
         notices = self.disconnect(replica)
         compacted, begins = self.absences.described(has, now_ms)
         self._broadcast(compacted)
-        gate = HydrationGate(self.precautions, self.dataflows.owner_of, hydrating, self._stays)
+        gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource)
         link = self._links[replica] = Link(connection, gate)
         self.absences.connected(replica, begins)
         self.left_out.described(replica, has, now_ms)
@@ -288,7 +288,7 @@ class Instance:
         """Those connected that were told of the export."""
         return [replica for replica, link in self._links.items() if link.tells_of(id)]
 
-    def _stays(self, id: GlobalId) -> bool:
+    def _is_resource(self, id: GlobalId) -> bool:
         dataflow = self.dataflows.get(self.dataflows.owner_of(id))
         return dataflow is not None and dataflow.stays
 

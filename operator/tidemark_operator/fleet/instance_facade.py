@@ -103,7 +103,7 @@ class InstanceFacade:
 
     def set_hydration_concurrency(self, slots: int) -> None:
         """Set how many dataflows hydrate at a time on each replica."""
-        self.core.precautions.concurrency = slots
+        self.core.hydration_policy.concurrency = slots
 
     def awaits_slot(self, exports: Sized[Collection]) -> bool:
         """Whether every connected replica keeps one of these exports waiting for a hydration slot."""
@@ -112,7 +112,7 @@ class InstanceFacade:
     def hydrating_suspects(self) -> list[tuple[str, ReplicaId]]:
         """Suspects that occupy a hydration slot, and where: (owner, replica)."""
         slots = [(owner, replica) for replica in self.core.replicas for owner in self.core.occupants(replica) or ()]
-        return [slot for slot in slots if self.core.precautions.standing(slot[0]) is Standing.SUSPECT]
+        return [slot for slot in slots if self.core.hydration_policy.standing(slot[0]) is Standing.SUSPECT]
 
     # What replicas report of themselves.
 

@@ -20,9 +20,6 @@ class Listener(Protocol):
     def standing(self, instance: RunningInstance, owner: str) -> Standing:
         """Whether what is installed under that name may be let into its hydration."""
 
-    def outwaited(self, instance: RunningInstance, owner: str) -> int:
-        """How often it was waited for in vain."""
-
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         """A replica answers; who is written down to be hydrating on this very process."""
 

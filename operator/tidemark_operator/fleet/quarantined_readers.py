@@ -79,7 +79,9 @@ def _is_settled(core: Instance, name: ReplicaId, state: ReplicaState) -> bool:
 
 def _has_told(core: Instance, replica: ReplicaId) -> bool:
     """The first report of an export says where it is, hydrated or not. Who is not told of it has it not."""
-    resting = (c for c in core.dataflows.collections() if core.precautions.standing(c.owner) is Standing.QUARANTINED)
+    resting = (
+        c for c in core.dataflows.collections() if core.hydration_policy.standing(c.owner) is Standing.QUARANTINED
+    )
     there = (export.replicas.get(replica) for export in resting)
     return all(on is None or on.lacks or on.input is not None for on in there)
 
@@ -124,7 +126,9 @@ def _culprit(core: Instance, indexes: Iterable[GlobalId], replica: ReplicaId) ->
         if dataflow is None or core.dataflows.is_hydrated(index, replica) or owner in seen:
             continue
         seen.add(owner)
-        if core.precautions.standing(owner) is Standing.QUARANTINED and owner not in (core.occupants(replica) or ()):
+        if core.hydration_policy.standing(owner) is Standing.QUARANTINED and owner not in (
+            core.occupants(replica) or ()
+        ):
             return dataflow.description.name
         todo += dataflow.imports
     return None

@@ -20,7 +20,7 @@ from tidemark_operator.controller.frontiers.clock_bounds import credible
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.frontiers.shards import ShardBook
-from tidemark_operator.controller.hydration.quarantine import Occupied, Precautions
+from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, SlotOccupants
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
 from tidemark_operator.controller.replicas.rpc_counters import Traffic
@@ -69,12 +69,11 @@ class RunningInstance(InstanceFacade):
         """`backlog`: of all instances' subscribes; `end_readers`: on all instances of the namespace. `lag_ms`: the
         instance's read policy, as it was read last."""
         self.namespace, self.name, self.config = namespace, config.instance, config
-        precautions = Precautions(
+        hydration_policy = HydrationPolicy(
             standing=lambda owner: listener.standing(self, owner),
-            outwaited=lambda owner: listener.outwaited(self, owner),
             recorded=True,
         )
-        super().__init__(Instance(shards, precautions, config.storage_location))
+        super().__init__(Instance(shards, hydration_policy, config.storage_location))
         self.core.configure(UpdateConfiguration(DEFAULT_RESULT_BYTES, stash_above_bytes=STASH_ABOVE_BYTES))
         self.max_result_bytes = DEFAULT_RESULT_BYTES
         self.lag_ms: int | None = None
@@ -164,14 +163,14 @@ class RunningInstance(InstanceFacade):
             if self.unrecorded(replica) is not None:
                 self._listener.occupied(self, replica)
 
-    def unrecorded(self, replica: ReplicaId) -> Occupied | None:
+    def unrecorded(self, replica: ReplicaId) -> SlotOccupants | None:
         """Who is hydrating there, where others are written down. Of a replica that is lost the record stays."""
         state, owners = self.replicas.get(replica), self.core.occupants(replica)
         if state is None or state.description is None or owners is None or owners == state.recorded:
             return None
-        return Occupied(state.description.incarnation, owners)
+        return SlotOccupants(state.description.incarnation, owners)
 
-    def recorded(self, replica: ReplicaId, occupied: Occupied) -> None:
+    def recorded(self, replica: ReplicaId, occupied: SlotOccupants) -> None:
         """It is written down."""
         state = self.replicas.get(replica)
         if state is None or state.description is None or state.description.incarnation != occupied.incarnation:

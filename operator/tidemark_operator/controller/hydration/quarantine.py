@@ -1,15 +1,13 @@
-"""Who is blamed for the death of a replica, and what follows from it.
+"""Which dataflow is blamed for the death of a replica, and what follows.
 
-    in the slot when a replica died   once         suspect: hydrates last, and alone
-    (or what ran out of memory there)
-                                      three times  quarantined: not scheduled, until it is edited or released
-    hydrated as a suspect                          cleared
+    in a hydration slot when the replica died,          once          suspect: hydrates last, and alone
+    or while a hydration there ran out of memory
+                                                        three times   quarantined: not scheduled before it is edited
+                                                                      or released
+    hydrated as a suspect                                             cleared
 
-Several hydrate at once, so most who are blamed for a first death are innocent; alone, only the guilty are blamed again.
-Who says nothing for so long that others begin beside it is outwaited: it is waited for twice as long the next time, and
-after all others, so that sooner or later each is alone for as long as it needs, to hydrate or to kill
-(hydration_gate.py). Many replicas may die of the same one at first, before anybody is suspected: whoever shared all
-those slots with it is a suspect, however many they were. Only a death alone makes three.
+Several dataflows hydrate at a time, so most of those blamed for a first death are innocent. A suspect hydrates alone,
+so a death then is its own. Only a death alone makes a third one.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ MOST_DEATHS = 3
 
 
 class Standing(Enum):
+    """Whether a dataflow may hydrate: beside others, alone, or not at all."""
+
     CLEAR = "clear"
     SUSPECT = "suspect"
     QUARANTINED = "quarantined"
@@ -29,7 +29,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Death:
-    """An incarnation of a replica that ended by itself, or an attempt of one that ran out of memory."""
+    """A process of a replica that ended by itself, named by its incarnation, or an attempt that ran out of memory."""
 
     replica: str
     incarnation: str
@@ -37,14 +37,12 @@ class Death:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Of a stored revision, by its name. `deaths`: one after the other, while it was hydrating; `release`: what the
-    annotation said when it was first blamed: another value releases it. `outwaited`: how often others could begin
-    beside it, for nothing was heard of it."""
+    """The blame of one stored revision, named `revision`. `deaths`: in a row, the oldest first; `release`: the value of
+    the release annotation at the first blame, any other value releases the revision."""
 
     revision: str
     deaths: tuple[Death, ...]
     release: str = ""
-    outwaited: int = 0
 
     @property
     def standing(self) -> Standing:
@@ -52,8 +50,8 @@ class Suspicion:
 
 
 def blamed(before: Suspicion | None, revision: str, death: Death, release: str, *, alone: bool = True) -> Suspicion:
-    """After a death; told twice of the same one, it is one. `alone`: nobody else was in a slot there, and nothing was
-    computed for a client."""
+    """The suspicion after a death. The same death twice counts once. `alone`: no other dataflow was in a slot, and the
+    replica computed nothing for a client."""
     if before is None or before.revision != revision:
         return Suspicion(revision, (death,), release)
     if death in before.deaths:
@@ -63,24 +61,23 @@ def blamed(before: Suspicion | None, revision: str, death: Death, release: str, 
 
 
 def unless_released(suspicion: Suspicion | None, release: str) -> Suspicion | None:
-    """What is left of it, given what the annotation says now."""
+    """The suspicion, or None where the release annotation now has another value."""
     return None if suspicion is not None and release not in ("", suspicion.release) else suspicion
 
 
 @dataclass(frozen=True)
-class Occupied:
-    """Who is in the hydration slots of a process of a replica."""
+class SlotOccupants:
+    """Owners of the dataflows in the hydration slots of one process of a replica."""
 
     incarnation: str
     owners: tuple[str, ...]
 
 
 @dataclass
-class Precautions:
-    """How dataflows are let into their hydration. `standing` and `outwaited`: of what is installed under that name.
-    `recorded`: who is in a slot must be written down before it is scheduled."""
+class HydrationPolicy:
+    """`concurrency`: slots on each replica. `standing`: of the dataflow that is installed for an owner. `recorded`:
+    occupants must be recorded before they are scheduled."""
 
     concurrency: int = 4
     standing: Callable[[str], Standing] = lambda owner: Standing.CLEAR
     recorded: bool = False
-    outwaited: Callable[[str], int] = lambda owner: 0

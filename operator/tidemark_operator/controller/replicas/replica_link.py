@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidemark_operator.controller.controller_events import HydratedAsSuspect, HydrationRanOut, Notice
+from tidemark_operator.controller.controller_events import HydrationOutOfMemory, Notice, SuspectCleared
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
 from tidemark_operator.controller.replicas.excluded_dataflows import export_of
 from tidemark_operator.errors import OperatorError
@@ -69,12 +69,12 @@ class Link:
 
     def admit(self, now_ms: int) -> None:
         """Standings may have changed, and some may have waited for long."""
-        self._outbox += self._gate.look(now_ms)
+        self._outbox += self._gate.maintain(now_ms)
 
     def news(self, replica: ReplicaId) -> list[Notice]:
-        """Suspects that have hydrated, or say nothing, and who ran out of memory while it was hydrating."""
-        ran_out = [HydrationRanOut(replica, each) for each in self._gate.ran_out()]
-        return [*map(HydratedAsSuspect, self._gate.cleared()), *self._gate.outwaited(), *ran_out]
+        """Suspects that have hydrated, and hydrations that ran out of memory, since the last call."""
+        ran_out = [HydrationOutOfMemory(replica, each) for each in self._gate.out_of_memory()]
+        return [*map(SuspectCleared, self._gate.cleared()), *ran_out]
 
     def drain(self) -> list[Command]:
         """What is to be sent now. Raises as `check` does."""

@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from tidemark_operator.catalogue.registry import DataflowState, name_of
-from tidemark_operator.controller.hydration.hydration_gate import Outwaited, RanOut
+from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import Record
@@ -68,11 +68,6 @@ class Slots:
         suspicion = self._suspicion(running, owner)
         return suspicion.standing if suspicion else Standing.CLEAR
 
-    def outwaited(self, running: RunningInstance, owner: str) -> int:
-        """How often others could begin beside it."""
-        suspicion = self._suspicion(running, owner)
-        return suspicion.outwaited if suspicion else 0
-
     def greeted(self, running: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         """A replica answers: what it is hydrating, by the names under which that is installed. Where the process is
         another one than that of the record, what stands there was in the slots when it died."""
@@ -95,15 +90,7 @@ class Slots:
         if found := self._mark(running, owner):
             found[0].suspicions.pop(found[1].name, None)
 
-    def was_outwaited(self, running: RunningInstance, news: Outwaited) -> None:
-        """It is written down before anybody is who begins beside it."""
-        suspicion, found = self._suspicion(running, news.owner), self._mark(running, news.owner)
-        if suspicion is not None and found is not None and suspicion.outwaited < news.times:
-            LOG.warning("%s: nothing is heard of its hydration, so others begin beside it", suspicion.revision)
-            found[0].suspicions[suspicion.revision] = replace(suspicion, outwaited=news.times)
-            self._unsaved.add(found[0].key)
-
-    def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: RanOut) -> None:
+    def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: OutOfMemory) -> None:
         """As good as a death: where the memory of all processes ends together, it is one."""
         state = running.replicas.get(replica)
         found = self._mark(running, ran_out.owner)

@@ -202,7 +202,6 @@ def suspects_status(suspicions: Iterable[Suspicion]) -> list[dict[str, Any]] | N
             "revision": s.revision,
             "release": s.release,
             "deaths": [{"replica": death.replica, "incarnation": death.incarnation} for death in s.deaths],
-            **_present(outwaited=s.outwaited or None),
         }
         for s in suspicions
     ] or None

@@ -255,7 +255,6 @@ def suspicions(status: Mapping[str, Any]) -> dict[str, Suspicion]:
             s["revision"],
             tuple(Death(d["replica"], d["incarnation"]) for d in s["deaths"]),
             s["release"],
-            s.get("outwaited", 0),
         )
         for s in listed
     )

@@ -14,15 +14,14 @@ from tidemark_operator.catalogue.registry import DataflowState, name_of
 from tidemark_operator.controller.controller_events import (
     DataflowChanged,
     DataflowGone,
-    HydratedAsSuspect,
-    HydrationRanOut,
+    HydrationOutOfMemory,
     IngestionReported,
     Notice,
     ShardAppeared,
     ShardRemoved,
+    SuspectCleared,
 )
 from tidemark_operator.controller.frontiers.collection import failures
-from tidemark_operator.controller.hydration.hydration_gate import Outwaited
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
 from tidemark_operator.fleet.clock import now_ms
@@ -156,9 +155,6 @@ class Operator:
     def standing(self, instance: RunningInstance, owner: str) -> Standing:
         return self._slots.standing(instance, owner)
 
-    def outwaited(self, instance: RunningInstance, owner: str) -> int:
-        return self._slots.outwaited(instance, owner)
-
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
         return self._slots.greeted(instance, replica, incarnation)
 
@@ -183,11 +179,9 @@ class Operator:
                 changed = Key(DATAFLOWS, instance.namespace, name_of(owner))
                 self.queue.add(changed)
                 self.publisher.announce(changed)
-            case HydratedAsSuspect(owner):
+            case SuspectCleared(owner):
                 self._slots.hydrated(instance, owner)
-            case Outwaited():
-                self._slots.was_outwaited(instance, notice)
-            case HydrationRanOut(replica, ran_out):
+            case HydrationOutOfMemory(replica, ran_out):
                 self._slots.ran_out(instance, replica, ran_out)
             case IngestionReported(replica, status):
                 if (key := self._sources.report(replica, status, instance.namespace)) is not None:
