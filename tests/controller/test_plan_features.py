@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.test_excluded_dataflows import collection, held, view
-from tests.controller.worlds import EMPTY, INDEX, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.controller.worlds import EMPTY, INDEX, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at, facade
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.controller.controller_events import DataflowGone
 from tidemark_operator.controller.frontiers.collection import failures
@@ -264,7 +264,7 @@ def test_who_imports_an_index_of_it_is_left_out_too() -> None:
 def running(world: World, *online: ReplicaId, **states: ReplicaState) -> RunningInstance:
     """What looks at replicas sees of an instance."""
     found = {ReplicaId(name.replace("_", ".")): state for name, state in states.items()}
-    return type("Running", (), {"core": world.instance, "online": list(online), "replicas": found})()  # type: ignore[no-any-return]
+    return facade(world.instance, online=list(online), replicas=found)  # type: ignore[no-any-return]
 
 
 OLD, NEW = ReplicaId("r1.old"), ReplicaId("r1.new")
