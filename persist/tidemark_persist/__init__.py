@@ -36,15 +36,15 @@ from tidemark_persist.errors import (
     ShardMismatch,
     ShardNotFound,
     StorageError,
-    Trouble,
+    StoreProblem,
 )
 from tidemark_persist.files.consolidate import consolidate
 from tidemark_persist.files.file_parts import Part, read_part
 from tidemark_persist.files.pruning import Condition, condition
-from tidemark_persist.files.spill import spill_below
+from tidemark_persist.files.spill import set_spill_folder
 from tidemark_persist.files.staging import StagedFile, write_staged
 from tidemark_persist.log.append import Appended, UpperMismatch
-from tidemark_persist.log.conditional_put import claim, claimed
+from tidemark_persist.log.conditional_put import put_if_absent, read_record
 from tidemark_persist.log.entry import DataFile
 from tidemark_persist.log.state import ShardState
 from tidemark_persist.maintenance.lease import Lease
@@ -90,14 +90,12 @@ __all__ = [
     "StagedFile",
     "Storage",
     "StorageError",
+    "StoreProblem",
     "Term",
     "Time",
-    "Trouble",
     "UpperMismatch",
     "Work",
     "check_store",
-    "claim",
-    "claimed",
     "condition",
     "consolidate",
     "create_or_open",
@@ -105,7 +103,9 @@ __all__ = [
     "open_existing",
     "open_shard",
     "physical_schema",
+    "put_if_absent",
     "read_part",
-    "spill_below",
+    "read_record",
+    "set_spill_folder",
     "write_staged",
 ]

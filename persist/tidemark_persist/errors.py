@@ -14,7 +14,7 @@ PersistError
 ├── DiffOverflow          multiplicities that do not fit 64 bits
 ├── Fenced                a writer of a newer term took over: stop writing
 ├── IndeterminateCommit   it may have landed or not: retry with the same commit id
-├── StorageError          the disk or object store failed (`trouble`: how); nothing is known to be wrong with the shard
+├── StorageError          the disk or object store failed (`problem`: how); nothing is known to be wrong with the shard
 ├── CommitForgotten       too late to learn whether it landed: go on from the current upper
 └── Contention            every attempt lost its race: try again later; nothing was written
 """
@@ -94,7 +94,7 @@ class IndeterminateCommit(PersistError):
         self.commit_id = commit_id
 
 
-class Trouble(Enum):
+class StoreProblem(Enum):
     """What is wrong with an object store, as far as that can be told, and what to do about it."""
 
     DENIED = "AccessDenied"
@@ -108,18 +108,18 @@ class Trouble(Enum):
 
 
 _ADVICE = {
-    Trouble.DENIED: "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and their rights on the bucket",
-    Trouble.NO_BUCKET: "create the bucket, or check its name and AWS_ENDPOINT_URL",
-    Trouble.UNREACHABLE: "check AWS_ENDPOINT_URL, and whether the network leads there",
+    StoreProblem.DENIED: "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and their rights on the bucket",
+    StoreProblem.NO_BUCKET: "create the bucket, or check its name and AWS_ENDPOINT_URL",
+    StoreProblem.UNREACHABLE: "check AWS_ENDPOINT_URL, and whether the network leads there",
 }
 
 
 class StorageError(PersistError):
     """The disk or the object store failed to answer. Trying again later is fine."""
 
-    def __init__(self, message: str, trouble: Trouble | None = None) -> None:
+    def __init__(self, message: str, problem: StoreProblem | None = None) -> None:
         super().__init__(message)
-        self.trouble = trouble
+        self.problem = problem
 
 
 class CommitForgotten(PersistError):

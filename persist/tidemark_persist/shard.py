@@ -94,7 +94,7 @@ class ShardReader:
                 raise self._not_readable(f"from {show(start)} to {show(end)}", "since < lower, upper <= upper")
             return self._parts(start, end) if start < end else []
 
-    def listen_known(self, lower: int, upper: int) -> list[Part] | None:
+    def listen_cached(self, lower: int, upper: int) -> list[Part] | None:
         """`listen` without a look at the log: None where this handle has not seen so far, or another thread uses it.
 
         Waits for nothing. The listing is of the last look: files may have been compacted since, and stay until vacuum.
@@ -160,7 +160,7 @@ class Shard(ShardReader):
         )
         with self._lock:
             self._log.follow()
-            ended = appending.verdict(self._log, append, tried=append.retry)
+            ended = appending.decided(self._log, append, tried=append.retry)
         if ended is not None:
             return ended
         lower, upper = append.expected_upper, append.new_upper

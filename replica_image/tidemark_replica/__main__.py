@@ -1,13 +1,15 @@
-"""`python -m tidemark_replica`: one replica, until it is told to end.
+"""`python -m tidemark_replica` runs one replica until a signal ends it.
 
-0   ended by SIGTERM or SIGINT
-2   wrong arguments, or an address or scratch folder that cannot be used
-10  another instance configuration was asked for: start me again
-11  the Spark driver's JVM died: start me again
-12  the command loop was stuck: start me again (`process/watchdog.py`)
-13  the same as 11, and no executor had ever come: nothing that was to be computed is the cause
+Exit codes:
 
-SIGUSR1 writes where every thread is to the standard error.
+    0   SIGTERM or SIGINT ended the process
+    2   the arguments are wrong, or the address or the scratch folder cannot be used
+    10  a client asked for another instance configuration: start the process again
+    11  the JVM of the Spark driver died: start the process again
+    12  the command loop was stuck: start the process again (`process/watchdog.py`)
+    13  like 11, and no executor had ever registered: no dataflow can be the cause
+
+SIGUSR1 writes the stack of every thread to the standard error.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ def main() -> int:
     try:
         if replica.run():
             return 0
-        return EXIT_NO_EXECUTORS if replica.without_executors else EXIT_SPARK_DIED
+        return EXIT_NO_EXECUTORS if replica.never_had_executors else EXIT_SPARK_DIED
     except ConfigChanged as change:
-        logging.error("%s; ending, to be started again", change)
+        logging.error("%s; the process ends and must be started again", change)
         return EXIT_CONFIG_CHANGED
     except AddressNotUsable as error:
         logging.error("%s", error)
@@ -62,5 +64,5 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     logging.shutdown()
-    # a pool's thread may still wait for a disk or a server: there is nothing left that it could do
+    # threads of pools may still wait for a disk or a server; this exit does not wait for them
     os._exit(code)

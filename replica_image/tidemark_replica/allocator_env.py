@@ -1,23 +1,22 @@
-"""How processes that compute with NumPy and Arrow keep memory, by their environment.
+"""Environment variables for the memory allocators of processes that compute with NumPy and Arrow.
 
-By default the C library gives what is free at the end of its heap back to the system, array by array: the next array
-of some megabytes is then mapped, and cleared, page by page. Hashing rows took four times as long for it. So up to
-`kept` bytes stay, and arrays of less than 32 MiB (the most that can be asked for) come from what stays. Arrow's own
-allocator gives back what has been free for 10 ms, in huge pages, which are then cleared anew, and keeps apart what
-NumPy could use: so Arrow asks the C library too.
+By default glibc returns free memory at the end of its heap to the system after each array. The next array of some
+megabytes is then mapped and cleared page by page, which made the hashing of rows four times slower. These settings keep
+up to `kept` bytes in the process, and serve arrays below 32 MiB (glibc's upper limit for this threshold) from them.
+Arrow uses the same allocator: its own one returns free memory after 10 ms and does not share it with NumPy.
 """
 
 from __future__ import annotations
 
 MIB = 1024**2
 TASKS_KEEP = 256 * MIB
-"""In Spark's Python workers, which Spark ends when they have had nothing to do for a minute."""
+"""Bytes kept by each of Spark's Python workers. Spark ends a worker that was idle for a minute."""
 STEPS_KEEP = 32 * MIB
-"""In step workers, whose arrays are small."""
+"""Bytes kept by each step worker. Its arrays are small."""
 
 
 def allocation(kept: int) -> dict[str, str]:
-    """The environment; the C library's part means nothing to others than GNU's."""
+    """The variables that keep up to `kept` bytes. Only glibc reads the `MALLOC_` ones."""
     return {
         "MALLOC_TRIM_THRESHOLD_": str(kept),
         "MALLOC_MMAP_THRESHOLD_": str(32 * MIB),

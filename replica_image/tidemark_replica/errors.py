@@ -1,20 +1,20 @@
-"""What can go wrong in a replica.
+"""Errors of the replica.
 
 ReplicaError
-├── EpochRefused        a client of an older epoch than one that was served already
-├── ConfigChanged       CreateInstance with another configuration than the running one: the process must end
-├── ClientTooSlow       a client that does not read what it asked for
-├── StreamBroken        a client's stream that ended without an end
-├── SourceNotReadable   a source whose tables cannot be told
-├── ScratchInUse        the scratch folder belongs to another process
-├── AddressNotUsable    the server cannot listen where it was told to
-├── ExecutorsLeft       executors of an earlier process that cannot be deleted
-├── ExecutorsRefused    executors that the API server does not admit: Spark is not started
-├── PodsNotAsked        the API server does not say what there is of executors
-├── SparkNotStarted     the Spark session does not start; the message says why
-├── StashFull           more large answers wait to be fetched than may
-├── StashGone           an answer that is not kept any more
-└── DataflowRefused     a dataflow that this replica cannot render; it stays at its as_of and harms no other
+├── EpochRefused           the client's epoch is not newer than one that was served
+├── ConfigChanged          CreateInstance has another configuration than the running one: the process must end
+├── ClientTooSlow          the client does not read what it asked for
+├── StreamBroken           the client's stream ended without a normal end
+├── SourceNotReadable      the tables of a source cannot be determined
+├── ScratchInUse           another process uses the scratch folder
+├── AddressNotUsable       the server cannot listen at the address
+├── ExecutorsNotDeleted    executor pods of an earlier process cannot be deleted
+├── ExecutorsNotAdmitted   the API server does not admit executor pods: Spark is not started
+├── PodsUnknown            the API server does not answer a question about pods
+├── SparkNotStarted        the Spark session does not start
+├── StashFull              the stash has no space for another large answer
+├── StashNotFound          the stash does not hold the answer
+└── DataflowRefused        this replica cannot render the dataflow; the dataflow stays at its as_of
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReplicaError(Exception):
 
 
 class EpochRefused(ReplicaError):
-    """The client is not newer than one that this replica has served."""
+    """The client's epoch is not newer than one that this replica has served. `served` is that epoch."""
 
     def __init__(self, offered: Epoch, served: Epoch) -> None:
         super().__init__(f"epoch {offered} is not newer than {served}, which this replica has served")
@@ -35,52 +35,53 @@ class EpochRefused(ReplicaError):
 
 
 class ConfigChanged(ReplicaError):
-    """The instance's configuration differs from the one this process runs with: restart the process."""
+    """The client asks for another instance configuration than this process runs with. The process must be restarted."""
 
 
 class ClientTooSlow(ReplicaError):
-    """More bytes wait for the client than may wait; the connection ends, the replica goes on."""
+    """Too many bytes wait for the client. Its connection ends; the replica goes on."""
 
 
 class StreamBroken(ReplicaError):
-    """The connection is gone: there is no one to tell."""
+    """The connection broke off, so no status can be sent."""
 
 
 class SourceNotReadable(ReplicaError):
-    """InspectSource found nothing it could make sense of; the message says what to change."""
+    """InspectSource could not determine the tables. The message says what to change."""
 
 
 class ScratchInUse(ReplicaError):
-    """Two replica processes must not share a scratch folder."""
+    """Another replica process holds the lock of the scratch folder."""
 
 
 class AddressNotUsable(ReplicaError):
-    """The address is taken, or may not be bound."""
+    """The address is in use, or this user may not bind it."""
 
 
-class ExecutorsLeft(ReplicaError):
-    """The API server does not delete them, or does not answer."""
+class ExecutorsNotDeleted(ReplicaError):
+    """The API server refused to delete the executor pods of an earlier process, or did not answer."""
 
 
-class ExecutorsRefused(ReplicaError):
-    """A quota, a limit, a missing account: the message is the API server's."""
+class ExecutorsNotAdmitted(ReplicaError):
+    """The API server does not admit executor pods (a quota, a limit, a missing account). The message is the API
+    server's."""
 
 
-class PodsNotAsked(ReplicaError):
-    """The API server does not answer, or not about pods."""
+class PodsUnknown(ReplicaError):
+    """The API server does not answer, or its answer is not about the pods."""
 
 
 class SparkNotStarted(ReplicaError):
-    """There is no Spark session for now: it is tried again, ever more rarely."""
+    """The Spark session does not start. The start is retried with growing pauses. The message has the reason."""
 
 
 class StashFull(ReplicaError):
-    """There is no room for another large answer."""
+    """The stash has no space for another large answer."""
 
 
-class StashGone(ReplicaError):
-    """The answer was let go, or was never here."""
+class StashNotFound(ReplicaError):
+    """The answer was dropped, or was never stashed here."""
 
 
 class DataflowRefused(ReplicaError):
-    """The dataflow cannot be rendered here."""
+    """This replica cannot render the dataflow. The message has the reason."""

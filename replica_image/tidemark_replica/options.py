@@ -1,4 +1,4 @@
-"""What the process is told on its command line."""
+"""The command line of the replica process."""
 
 from __future__ import annotations
 
@@ -8,64 +8,68 @@ from pathlib import Path
 
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_replica.spark.executor_pods import K8S
-from tidemark_replica.spark.settings import RELIED_ON
+from tidemark_replica.spark.settings import RESERVED_SETTINGS
 
 MIB, GIB = 1024**2, 1024**3
-# what Spark's driver needs to start at all; the other half of the memory is for Arrow, here and in Python workers
 HEAP_MIB_MIN = 512
-# a step worker's own memory, past which another takes over: an eighth of all, but what imports alone take several times
+"""The smallest heap with which Spark's driver starts. The other half of the memory is for Arrow."""
 STEP_WORKER_BYTES_MIN = 256 * MIB
-# less has no room for what a replica writes before it has any state
+"""A step worker that uses more than its limit is replaced. Its imports alone take a part of this."""
 SCRATCH_BYTES_MIN = 64 * MIB
+"""A replica writes about this much before it has any state."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """`listen`: `unix:///path` or `host:port`; `scratch`, `spark_files`: folders that are this replica's alone."""
+    """The parsed command line. `listen` is `unix:///path` or `host:port`. No other process uses `scratch` and
+    `spark_files`."""
 
     listen: str
     scratch: Path
     scratch_bytes: int | None
-    """What its volume holds; None: whatever the disk does."""
+    """Capacity of the volume of `scratch`. None: no limit but the disk's."""
     spark_files: Path | None
-    """None: they are in `scratch`."""
+    """The folder for Spark's files. None: inside `scratch`."""
     name: str
     master: str
     driver_memory: str
     tls: CertificateFolder | None
-    """Both sides show certificates, and the operator alone may call."""
+    """With TLS both sides show certificates, and only the operator may call."""
     metrics_host: str
     metrics_port: int | None
     spark_conf: tuple[tuple[str, str], ...]
-    """What Spark is told besides, of executors on a cluster."""
+    """Further Spark settings, for example of executors on a cluster."""
     executor_labels: str
-    """By which the pods of executors are known; empty: there are none."""
+    """The labels of executor pods. Empty: there are no executor pods."""
     arrow: bool
     step_workers: int
-    """Processes beside the driver for small steps, at most; 0: all steps are Spark jobs."""
+    """The largest number of step workers. 0: Spark runs every step."""
     step_worker_bytes: int
 
 
 def setting(text: str) -> tuple[str, str]:
-    """NAME=VALUE; raises ValueError for what is none of Spark's, or what replicas rely on."""
+    """Parses `spark.NAME=VALUE`. Raises ValueError for other names and for settings that replicas set themselves."""
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
         raise ValueError(f"{text!r:.100} is not spark.NAME=VALUE")
-    if name in RELIED_ON:
-        raise ValueError(f"{name} is not to be changed: answers or limits of memory depend on it")
+    if name in RESERVED_SETTINGS:
+        raise ValueError(f"{name} cannot be set: the replica sets it, and results or memory limits depend on it")
     return name, value
 
 
 def parse(arguments: list[str]) -> Options:
+    """Parses the arguments; prints usage and exits with 2 where they are wrong."""
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
     parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-dir")
-    parser.add_argument("--scratch", required=True, type=Path, help="folder for arrangements, this replica's alone")
-    limit = "what the volume of --scratch holds: steps that need more fail, and say so (default: no limit)"
+    parser.add_argument(
+        "--scratch", required=True, type=Path, help="folder for arrangements; no other process may use it"
+    )
+    limit = "capacity of the volume of --scratch: steps that need more fail with an error (default: no limit)"
     parser.add_argument("--scratch-size", type=int, metavar="BYTES", help=limit)
     parser.add_argument(
-        "--spark-files", type=Path, help="folder for Spark's own files, this replica's alone (default: in --scratch)"
+        "--spark-files", type=Path, help="folder for Spark's files; no other process may use it (default: in --scratch)"
     )
-    parser.add_argument("--name", default="replica", help="how the replica is called in logs")
+    parser.add_argument("--name", default="replica", help="name of the replica in logs")
     parser.add_argument("--cores", type=int, default=2, help="processors to use (default: %(default)s)")
     parser.add_argument("--memory", type=int, default=2 * GIB, help="bytes to use in all (default: %(default)s)")
     parser.add_argument("--master", help="Spark master (default: local[cores])")
@@ -81,59 +85,59 @@ def parse(arguments: list[str]) -> Options:
         type=int,
         default=2,
         metavar="N",
-        help="processes beside the driver that run small steps, at most so many and one per core: one, and more when "
-        "steps keep waiting; 0: Spark runs every step (default: %(default)s)",
+        help="largest number of processes that run small steps beside the driver, at most one per core; one is started "
+        "first, more when steps keep waiting; 0: Spark runs every step (default: %(default)s)",
     )
     parser.add_argument(
         "--spark-conf",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="tell Spark so, such as of executors on a cluster (repeatable); what replicas rely on stays as it is",
+        help="a Spark setting, for example of executors on a cluster (repeatable); not one that replicas set",
     )
     parser.add_argument(
         "--executor-labels",
         default="",
         metavar="NAME=VALUE,...",
-        help="executors are pods with these labels: what an earlier process left is deleted before Spark starts",
+        help="labels of executor pods; pods of an earlier process are deleted before Spark starts",
     )
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this port")
     parser.add_argument("--metrics-host", default="127.0.0.1", help="and this address (default: %(default)s)")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
-    given = parser.parse_args(arguments)
-    if (wrong := _wrong(given)) is not None:
+    args = parser.parse_args(arguments)
+    if (wrong := _usage_error(args)) is not None:
         parser.error(wrong)
     try:
-        conf = tuple(setting(text) for text in given.spark_conf)
+        conf = tuple(setting(text) for text in args.spark_conf)
     except ValueError as error:
         parser.error(f"--spark-conf: {error}")
     return Options(
-        listen=given.listen,
-        scratch=given.scratch.absolute(),
-        scratch_bytes=given.scratch_size,
-        spark_files=given.spark_files.absolute() if given.spark_files else None,
-        name=given.name,
-        master=given.master or f"local[{given.cores}]",
-        driver_memory=given.driver_memory or f"{max(given.memory // 2 // MIB, HEAP_MIB_MIN)}m",
-        tls=CertificateFolder(given.tls_dir.absolute()) if given.tls_dir else None,
-        metrics_host=given.metrics_host,
-        metrics_port=given.metrics_port,
+        listen=args.listen,
+        scratch=args.scratch.absolute(),
+        scratch_bytes=args.scratch_size,
+        spark_files=args.spark_files.absolute() if args.spark_files else None,
+        name=args.name,
+        master=args.master or f"local[{args.cores}]",
+        driver_memory=args.driver_memory or f"{max(args.memory // 2 // MIB, HEAP_MIB_MIN)}m",
+        tls=CertificateFolder(args.tls_dir.absolute()) if args.tls_dir else None,
+        metrics_host=args.metrics_host,
+        metrics_port=args.metrics_port,
         spark_conf=conf,
-        executor_labels=given.executor_labels,
-        arrow=given.evaluator == "arrow",
-        step_workers=min(given.driver_steps, given.cores),
-        step_worker_bytes=max(given.memory // 8, STEP_WORKER_BYTES_MIN),
+        executor_labels=args.executor_labels,
+        arrow=args.evaluator == "arrow",
+        step_workers=min(args.driver_steps, args.cores),
+        step_worker_bytes=max(args.memory // 8, STEP_WORKER_BYTES_MIN),
     )
 
 
-def _wrong(given: argparse.Namespace) -> str | None:
-    """What of it cannot be, beyond what each option says of itself."""
-    if not given.listen.startswith("unix:") and not given.tls_dir:
-        return "a network address needs --tls-dir; without, listen on unix:///path in a folder of mode 0700"
-    if given.scratch_size is not None and given.scratch_size < SCRATCH_BYTES_MIN:
+def _usage_error(args: argparse.Namespace) -> str | None:
+    """The first rule about combinations of options that the arguments break; None where they break none."""
+    if not args.listen.startswith("unix:") and not args.tls_dir:
+        return "a network address needs --tls-dir; without it, listen on unix:///path in a folder of mode 0700"
+    if args.scratch_size is not None and args.scratch_size < SCRATCH_BYTES_MIN:
         return f"--scratch-size is a number of bytes, {SCRATCH_BYTES_MIN} at least"
-    if given.driver_steps < 0:
+    if args.driver_steps < 0:
         return "--driver-steps is a number of processes, or 0"
-    if given.executor_labels and not (given.master or "").startswith(K8S):
-        return f"--executor-labels are of pods, which are there with --master {K8S}https://..."
+    if args.executor_labels and not (args.master or "").startswith(K8S):
+        return f"--executor-labels needs --master {K8S}https://..., which runs executors as pods"
     return None

@@ -24,7 +24,7 @@ from tidemark_protocol.tls.identities import OPERATOR, Identity
 from tidemark_protocol.tls.server import RequireCaller, server_credentials
 from tidemark_protocol.wire.describe import description_from_proto
 from tidemark_replica.events.mailbox import Mailbox
-from tidemark_replica.server.epoch_gate import Gate
+from tidemark_replica.server.epoch_gate import EpochGate
 from tidemark_replica.server.server import ComputeService, start_server
 
 INCARNATION = "here"
@@ -34,7 +34,7 @@ INCARNATION = "here"
 def replica(address: str, tls: CertificateFolder | None) -> Iterator[None]:
     """The replica's server, which describes a replica that has nothing."""
     described = Description(INCARNATION, None, 0, (), (), ())
-    service = ComputeService(Gate(), Mailbox(), lambda _: described, lambda _: (), lambda _, __: b"")
+    service = ComputeService(EpochGate(), Mailbox(), lambda _: described, lambda _: (), lambda _, __: b"")
     server = start_server(service, address, tls)
     try:
         yield

@@ -175,7 +175,7 @@ def _bindings(system: System, orders: Shard) -> list[dict[str, Any]]:
     which it does up to the last of them."""
     remap = open_shard(str(system.shard("tpch", "__remap")))
     since = max(orders.refresh().since, remap.refresh().since)
-    parts = remap.listen_known(since + 1, min(orders.state().upper, remap.state().upper)) or []
+    parts = remap.listen_cached(since + 1, min(orders.state().upper, remap.state().upper)) or []
     return [row for part in parts for batch in read_part(part) for row in batch.to_pylist() if row[DIFF] > 0]
 
 

@@ -1,6 +1,6 @@
 """Both edges of the protocol, as frames meet them: the real code from bytes to state, without sockets, disks or Spark.
 
-    bytes ──► Conversation, Gate, Worker, ComputeState      a replica; its drivers check plans, and compute nothing
+    bytes ──► Conversation, EpochGate, CommandLoop, ComputeState   a replica; its drivers check plans only
     bytes ──► Unpacker, Instance                            a controller
     bytes ──► FetchStash                                    a replica that keeps an answer
 
@@ -30,19 +30,19 @@ from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.wire.frames import Unpacker, pack_responses, parse_frame
 from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.command_loop.executors import ExecutorWatch
-from tidemark_replica.command_loop.loop import Worker
+from tidemark_replica.command_loop.loop import CommandLoop
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.errors import ConfigChanged, DataflowRefused, EpochRefused
 from tidemark_replica.events.client import Responder
 from tidemark_replica.events.mailbox import Mailbox
-from tidemark_replica.peek.peek_queue import Peeks
+from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.peek.peek_reader import Limits
-from tidemark_replica.peek.peek_targets import Targets
-from tidemark_replica.peek.result_stash import PIECE_BYTES, Spool, Stash, Stashed
-from tidemark_replica.server.epoch_gate import Gate
-from tidemark_replica.server.refusal_log import Refusals
+from tidemark_replica.peek.peek_targets import InstalledPeekTargets
+from tidemark_replica.peek.result_stash import PIECE_BYTES, ResultStash, Spool, StashedResult
+from tidemark_replica.server.epoch_gate import EpochGate
+from tidemark_replica.server.refusal_log import RefusalLog
 from tidemark_replica.server.server import ComputeService, Conversation, status_of
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.telemetry.metrics import Metrics
@@ -85,15 +85,15 @@ class Idle:
         return False
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_superseded(self) -> bool:
         return False
 
     def drop(self, id: GlobalId) -> Response | None:
         return None
 
-    def try_again(self) -> None: ...
+    def retry_now(self) -> None: ...
 
-    def retell(self) -> None: ...
+    def report_again(self) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -116,12 +116,12 @@ class ReplicaEdge:
     """A replica, and one connection after the other."""
 
     def __init__(self) -> None:
-        self.gate, self.mailbox, self._refusals = Gate(), Mailbox(), Refusals()
+        self.gate, self.mailbox, self._refusals = EpochGate(), Mailbox(), RefusalLog()
         respond, metrics, pool = Responder(Metrics()), Metrics(), Pool()
         watch, self._storage, self._pool = Watch(EveryShard(), respond), Stored(), pool
-        self._dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
-        targets = Targets(self._dataflows, watch, pool, self._read)  # type: ignore[arg-type]
-        self._peeks = Peeks(respond, targets, Stash(Path()))
+        self._dataflows = InstalledDataflows(self._start, respond, lambda id: self._peeks.hold(id))
+        targets = InstalledPeekTargets(self._dataflows, watch, pool, self._read)  # type: ignore[arg-type]
+        self._peeks = PeekQueue(respond, targets, ResultStash(Path()))
         self._state = ComputeState(
             respond,
             self._dataflows,
@@ -133,7 +133,7 @@ class ReplicaEdge:
             metrics,
             lambda: 0,
         )
-        self._worker = Worker(self.mailbox, self._state, lambda: False)
+        self._worker = CommandLoop(self.mailbox, self._state, lambda: False)
         self.connect()
 
     def connect(self) -> None:
@@ -145,7 +145,7 @@ class ReplicaEdge:
         ConfigChanged, which ends a process."""
         before = self.snapshot()
         try:
-            self._conversation.take(data)
+            self._conversation.accept_frame(data)
         except (ProtocolError, EpochRefused) as error:
             assert self.snapshot() == before, "a frame that was refused has changed something"
             return self._end(error)
@@ -208,11 +208,11 @@ class StashEdge:
     UUID, ANSWER = "p", bytes(range(256)) * 8192
 
     def __init__(self) -> None:
-        stash = Stash(Path(tempfile.gettempdir()))
-        self._spool = Spool(stash, above=0)
+        stash = ResultStash(Path(tempfile.gettempdir()))
+        self._spool = Spool(stash, spill_above=0)
         self._spool.write(self.ANSWER)
-        stash.keep(self.UUID, Stashed(self._spool, 1))
-        self._service = ComputeService(Gate(), Mailbox(), _not_asked, _not_asked, stash.piece)
+        stash.keep(self.UUID, StashedResult(self._spool, 1))
+        self._service = ComputeService(EpochGate(), Mailbox(), _not_asked, _not_asked, stash.piece)
 
     def take(self, data: bytes) -> grpc.StatusCode | None:
         """Takes what is asked. What it is refused with, or None; raises DecodeError."""

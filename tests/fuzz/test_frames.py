@@ -65,7 +65,7 @@ def _admitting_at_once(self: Conversation, data: bytes) -> None:
 def test_a_planted_mistake_is_seen(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     """Else the frames would be too harmless."""
     if mistake == "half a frame is taken":
-        monkeypatch.setattr(Conversation, "take", _admitting_at_once)
+        monkeypatch.setattr(Conversation, "accept_frame", _admitting_at_once)
     else:
         monkeypatch.setattr(protobuf, "check_command", lambda command: None)
     with pytest.raises(Broken):

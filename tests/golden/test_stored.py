@@ -3,7 +3,7 @@
 stored.json    what status, ControllerRevisions, process folders, commits of shards and errors hold, and digests
 shard/         a remap shard of three rows: log, data files, a lease, a mark of vacuum
 deleted/       one whose deletion was cut short after the tombstone
-claimed/       a claim
+claimed/       a put_if_absent
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tidemark_operator.orchestrator.local.process_record import Home, Record
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_operator.process_liveness import ProcessId
 from tidemark_persist import ShardDeleted, create_or_open, open_shard
-from tidemark_persist.log.conditional_put import claimed
+from tidemark_persist.log.conditional_put import read_record
 from tidemark_persist.maintenance.lease import oldest_leased
 from tidemark_persist.maintenance.vacuum import read_mark
 from tidemark_persist.storage.storage import Storage
 from tidemark_protocol.plan.ingestion import IngestionDescription
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.storage.files.source import FilesIngestion
-from tidemark_replica.values.error_text import told
+from tidemark_replica.values.error_text import readable_error
 
 HERE = Path(__file__).parent
 GOLDEN: Mapping[str, Any] = json.loads((HERE / "stored.json").read_text())
@@ -88,7 +88,7 @@ def test_who_was_in_the_slots_is_read() -> None:
 
 
 def test_an_error_is_read() -> None:
-    assert told(GOLDEN["__error"]) == "DIVIDE_BY_ZERO in a / b"
+    assert readable_error(GOLDEN["__error"]) == "DIVIDE_BY_ZERO in a / b"
 
 
 def test_a_manifest_is_read() -> None:
@@ -134,4 +134,4 @@ def test_a_tombstone_is_read(tmp_path: Path) -> None:
 
 
 def test_a_claim_is_read() -> None:
-    assert claimed(Storage.at(str(HERE / "claimed"))) == {"attempt": "a1", "rows": 3}
+    assert read_record(Storage.at(str(HERE / "claimed"))) == {"attempt": "a1", "rows": 3}

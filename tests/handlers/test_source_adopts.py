@@ -26,7 +26,7 @@ from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import SourceTable
 from tidemark_protocol.types import BIGINT, Column
-from tidemark_replica.shards.shards import ShardHandles, told
+from tidemark_replica.shards.shards import ShardHandles, with_owner
 
 SPEC = {"instance": "default", "loadGenerator": {"tpch": {}}}
 TABLE = SourceTable("t", (Column("a", BIGINT),))
@@ -72,8 +72,8 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
             return compute_pb2.InspectSourceResponse(tables=[codec.encode(TABLE)])
 
         async def describe(shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
-            seen = [(handles.look(id, location), location) for id, location in shards]
-            described = [told(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]
+            seen = [(handles.describe(id, location), location) for id, location in shards]
+            described = [with_owner(handles.reader(at), shard) if shard.exists else shard for shard, at in seen]
             return ReplicaId("r1"), Description("incarnation", None, 0, (), (), tuple(described))
 
         answers = cast(Any, running)

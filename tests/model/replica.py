@@ -1,6 +1,6 @@
 """A replica's own state machine, with shards that are numbers and drivers that compute nothing.
 
-    Gate, Worker, ComputeState, Dataflows, Peeks, Targets, Outbox   the real ones
+    EpochGate, CommandLoop, ComputeState, InstalledDataflows, PeekQueue, InstalledPeekTargets, Outbox   the real ones
     Driver                                    reads [lower, upper) of its inputs: allowed, or a violation
     Watch, Storage                            see the simulated shards
 
@@ -37,19 +37,19 @@ from tidemark_protocol.plan.dataflow import CopyToSink, MaterializedViewSink, Sh
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.command_loop.executors import ExecutorWatch
-from tidemark_replica.command_loop.loop import Worker
+from tidemark_replica.command_loop.loop import CommandLoop
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.errors import EpochRefused
 from tidemark_replica.events.client import Client, Responder
-from tidemark_replica.events.mailbox import ClientGone, CommandsArrived, Mailbox
+from tidemark_replica.events.mailbox import ClientDisconnected, CommandsArrived, Mailbox
 from tidemark_replica.events.outbox import Outbox
-from tidemark_replica.peek.peek_queue import Peeks
-from tidemark_replica.peek.peek_targets import Targets
-from tidemark_replica.peek.result_stash import Stash
-from tidemark_replica.server.epoch_gate import Gate
-from tidemark_replica.server.refusal_log import Refusals
+from tidemark_replica.peek.peek_queue import PeekQueue
+from tidemark_replica.peek.peek_targets import InstalledPeekTargets
+from tidemark_replica.peek.result_stash import ResultStash
+from tidemark_replica.server.epoch_gate import EpochGate
+from tidemark_replica.server.refusal_log import RefusalLog
 from tidemark_replica.server.server import Conversation
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.telemetry.metrics import Metrics
@@ -174,13 +174,13 @@ class Driver:
         return False
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_superseded(self) -> bool:
         return False
 
-    def try_again(self) -> None:
+    def retry_now(self) -> None:
         pass
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         pass
 
     def stop(self) -> None:
@@ -198,15 +198,15 @@ class SimReplica:
         respond = self.respond = Responder(METRICS)
         self._pool, self.watch, self._outbox = Pool(), Watch(shards, respond), Outbox()
         self._client: Client | None = None
-        self._initialized, self._greeted, self._gate, self._mailbox = False, 0, Gate(), Mailbox()
-        self.dataflows = Dataflows(self._start, respond, lambda id: self._peeks.hold(id))
-        targets = Targets(self.dataflows, self.watch, self._pool, self._read)  # type: ignore[arg-type]
-        self._peeks = Peeks(respond, targets, Stash(Path()))
+        self._initialized, self._greeted, self._gate, self._mailbox = False, 0, EpochGate(), Mailbox()
+        self.dataflows = InstalledDataflows(self._start, respond, lambda id: self._peeks.hold(id))
+        targets = InstalledPeekTargets(self.dataflows, self.watch, self._pool, self._read)  # type: ignore[arg-type]
+        self._peeks = PeekQueue(respond, targets, ResultStash(Path()))
         pool: Any = self._pool
         sees: tuple[Any, Any] = (Storage(shards, respond), self.watch)
         looks = StoreWatch(pool, respond), ExecutorWatch(None, lambda: None, pool, respond)
         self.state = ComputeState(respond, self.dataflows, self._peeks, *sees, *looks, METRICS, lambda: 0)
-        self._worker = Worker(self._mailbox, self.state, lambda: False)
+        self._worker = CommandLoop(self._mailbox, self.state, lambda: False)
 
     def greet(self, connection: int | None = None) -> None:
         """A new client: nobody is told anything until it has said all that there should be."""
@@ -226,7 +226,7 @@ class SimReplica:
     def hang_up(self) -> None:
         """It notices that its client is gone."""
         if self._client is not None:
-            self._worker.handle(ClientGone(self._client))
+            self._worker.handle(ClientDisconnected(self._client))
             self._initialized = False
 
     def drain(self) -> list[Response]:
@@ -239,20 +239,20 @@ class SimReplica:
         """Frames of a stranger, on a connection of its own: refused, or without effect, if it has had a client."""
         if self._client is None:
             return
-        before = (self._gate.epoch, self.state.described())
-        stranger = Conversation(self._gate, self._mailbox, Refusals())
+        before = (self._gate.epoch, self.state.describe())
+        stranger = Conversation(self._gate, self._mailbox, RefusalLog())
         try:
             for data in frames:
-                stranger.take(data)
+                stranger.accept_frame(data)
         except (ProtocolError, EpochRefused):
             pass
         assert self._mailbox.take(0) is None, "a stranger was listened to"
-        assert (self._gate.epoch, self.state.described()) == before, "a stranger has changed something"
+        assert (self._gate.epoch, self.state.describe()) == before, "a stranger has changed something"
         assert self._outbox.failure is None, "a stranger has taken the client's place"
 
     def _deliver(self, *commands: Command) -> None:
         assert self._client is not None
-        self._client.enter()
+        self._client.acquire_frame()
         self._worker.handle(CommandsArrived(self._client, commands))
 
     def work(self, fuel: int) -> None:
@@ -263,7 +263,7 @@ class SimReplica:
         self._pool.finish()
 
     def describe(self, shards: list[ShardId]) -> Description:
-        return Description("", None, *self.state.described(), tuple(map(self.watch.seen, shards)), self.understands)
+        return Description("", None, *self.state.describe(), tuple(map(self.watch.state, shards)), self.understands)
 
     @property
     def is_served(self) -> bool:

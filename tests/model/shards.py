@@ -44,11 +44,11 @@ class Watch:
         for owners in self._followed.values():
             owners.discard(owner)
 
-    def seen(self, id: ShardId) -> DescribedShard:
+    def state(self, id: ShardId) -> DescribedShard:
         shard = self._shards[id]
         return DescribedShard(id, True, Frontier.decode(shard.upper), Frontier.at(shard.since), shard.term)
 
-    def report_anew(self) -> None:
+    def report_again(self) -> None:
         self._told.clear()
 
     def maintain(self) -> None:

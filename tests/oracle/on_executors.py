@@ -39,7 +39,7 @@ from tests.oracle.plans import PLANS
 from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.waiting import until
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.command_loop.executors import ask_for
+from tidemark_replica.command_loop.executors import request_executors
 from tidemark_replica.render import RenderedDataflow, StepOutcome
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.execution.step_shape import Exchanging
@@ -111,12 +111,12 @@ def asked(spark: Any, folder: Path) -> None:
     """Of two that are killed one comes back where one is asked for, and the other when two are."""
     backend = spark.sparkContext._jsc.sc()
     until(lambda: backend.getExecutorIds().size() == 2)
-    ask_for(spark, 1)
+    request_executors(spark, 1)
     processes = set(spark.range(64).repartition(8).mapInArrow(whose, "pid long").toPandas()["pid"])
     for executor in {under(jvm_of(spark), process) for process in processes}:
         os.kill(executor, signal.SIGKILL)
     until(lambda: sorted(ids(backend)) == ["2"])
-    ask_for(spark, 2)
+    request_executors(spark, 2)
     until(lambda: sorted(ids(backend)) == ["2", "3"])
 
 

@@ -17,9 +17,9 @@ from tests.orchestrator.clusters import Cluster
 from tests.orchestrator.pods import LARGE, SETTINGS
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, EXECUTOR, Member, member
-from tidemark_replica.errors import ExecutorsLeft
+from tidemark_replica.errors import ExecutorsNotDeleted
 from tidemark_replica.options import parse
-from tidemark_replica.spark.executor_pods import OwnPods
+from tidemark_replica.spark.executor_pods import ExecutorPods
 
 pytestmark = pytest.mark.cluster
 
@@ -64,18 +64,18 @@ def test_a_driver_deletes_the_executors_of_the_one_before_and_no_other_pod(clust
     make_pod(cluster, "beside", OTHER.labels(EXECUTOR))
 
     for _ in range(2):
-        OwnPods(f"k8s://{server}", cluster.namespace, tmp_path).delete(labels(MINE))
+        ExecutorPods(f"k8s://{server}", cluster.namespace, tmp_path).delete(labels(MINE))
         assert cluster.kubectl("get", "pods", "-o", "name").split() == ["pod/beside", "pod/driver"]
 
 
 def test_a_driver_that_may_not_delete_them_says_what_it_needs(cluster: Cluster, tmp_path: Path) -> None:
     """And does not start Spark beside them."""
     server = account(cluster, tmp_path, "get", "list")
-    with pytest.raises(ExecutorsLeft, match=r"403 Forbidden; .* needs the verb deletecollection on pods"):
-        OwnPods(f"k8s://{server}", cluster.namespace, tmp_path).delete(labels(MINE))
+    with pytest.raises(ExecutorsNotDeleted, match=r"403 Forbidden; .* needs the verb deletecollection on pods"):
+        ExecutorPods(f"k8s://{server}", cluster.namespace, tmp_path).delete(labels(MINE))
 
 
 def test_a_driver_whose_api_server_does_not_answer_says_so(tmp_path: Path) -> None:
     """A pod without a token, too."""
-    with pytest.raises(ExecutorsLeft, match="No such file"):
-        OwnPods("k8s://https://127.0.0.1:1", "ns", tmp_path).delete("a=b")
+    with pytest.raises(ExecutorsNotDeleted, match="No such file"):
+        ExecutorPods("k8s://https://127.0.0.1:1", "ns", tmp_path).delete("a=b")

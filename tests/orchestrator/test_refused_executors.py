@@ -23,9 +23,9 @@ from tidemark_operator.orchestrator.kubernetes.executors import template_text
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
 from tidemark_protocol.ids import INSTANCE
 from tidemark_protocol.messages.responses import Status
-from tidemark_replica.command_loop.executors import LOOK_SECONDS_MOST, Executors, ExecutorWatch
-from tidemark_replica.errors import ExecutorsRefused, PodsNotAsked
-from tidemark_replica.spark.executor_pods import OwnPods, Refusal
+from tidemark_replica.command_loop.executors import POLL_SECONDS_MAX, Executors, ExecutorWatch
+from tidemark_replica.errors import ExecutorsNotAdmitted, PodsUnknown
+from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
 
 pytestmark = pytest.mark.cluster
 
@@ -37,7 +37,7 @@ def executors(cluster: Cluster, folder: Path, of: Member = MINE) -> Executors:
     """What the driver's pod has of them: its rights, its labels and the file that it is given."""
     server = account(cluster, folder, "create", "get", "list", "watch", "delete", "deletecollection")
     (folder / "pod.yaml").write_text(template_text(of, SETTINGS))
-    return Executors(OwnPods(f"k8s://{server}", cluster.namespace, folder), labels(of), 2, folder / "pod.yaml")
+    return Executors(ExecutorPods(f"k8s://{server}", cluster.namespace, folder), labels(of), 2, folder / "pod.yaml")
 
 
 def limit(cluster: Cluster, cpu: str = "1") -> None:
@@ -101,10 +101,10 @@ def test_only_pods_that_may_still_run_are_counted(cluster: Cluster, tmp_path: Pa
 
 def test_an_api_server_that_does_not_answer_says_nothing_of_executors(tmp_path: Path) -> None:
     """It is neither admission nor refusal."""
-    pods = OwnPods("k8s://https://127.0.0.1:1", "ns", tmp_path)
-    with pytest.raises(PodsNotAsked):
+    pods = ExecutorPods("k8s://https://127.0.0.1:1", "ns", tmp_path)
+    with pytest.raises(PodsUnknown):
         pods.count("a=b")
-    with pytest.raises(PodsNotAsked):
+    with pytest.raises(PodsUnknown):
         pods.refusal({"metadata": {}})
 
 
@@ -112,7 +112,7 @@ def test_spark_is_not_started_where_no_executor_is_admitted(cluster: Cluster, tm
     """Who wanted it tries again; once there is room, it starts."""
     made = executors(cluster, tmp_path)
     limit(cluster)
-    with pytest.raises(ExecutorsRefused, match=r"Refused: .*maximum cpu usage per Container is 1, but limit is 4"):
+    with pytest.raises(ExecutorsNotAdmitted, match=r"Refused: .*maximum cpu usage per Container is 1, but limit is 4"):
         made.prepare()
     limit(cluster, "8")
     made.prepare()
@@ -142,7 +142,7 @@ class Scene:
 
     def until(self, holds: Any) -> None:
         def step() -> None:
-            self.now += LOOK_SECONDS_MOST
+            self.now += POLL_SECONDS_MAX
             self.watch.maintain()
 
         self.loop.run_until(holds, step)
@@ -159,7 +159,7 @@ def test_what_is_refused_is_told_once_and_its_end_too(cluster: Cluster, tmp_path
     scene = Scene(executors(cluster, tmp_path))
     limit(cluster)
     scene.until(lambda: scene.told() == ["Refused"])
-    scene.watch.retell()
+    scene.watch.report_again()
     assert scene.loop.said[0] == scene.loop.said[1]
     limit(cluster, "8")
     scene.until(lambda: scene.told() == ["Refused", "Refused", ""])
@@ -192,10 +192,10 @@ def make_pod_before(cluster: Cluster, name: str) -> None:
 
 def test_nothing_is_asked_while_all_are_there(tmp_path: Path) -> None:
     """No request is made, or it would fail: there is no API server. That they came is known when the JVM dies."""
-    scene = Scene(Executors(OwnPods("k8s://https://127.0.0.1:1", "ns", tmp_path), "a=b", 2, tmp_path / "pod.yaml"))
+    scene = Scene(Executors(ExecutorPods("k8s://https://127.0.0.1:1", "ns", tmp_path), "a=b", 2, tmp_path / "pod.yaml"))
     scene.session = scene.spark
-    assert scene.watch.never_came
+    assert scene.watch.never_registered
     scene.spark.registered = 2
-    scene.until(lambda: not scene.watch.never_came)
+    scene.until(lambda: not scene.watch.never_registered)
     assert scene.spark.asked == [2]
     assert scene.told() == []

@@ -32,12 +32,12 @@ DRIVER = """
 import json, sys, time
 from pathlib import Path
 from tidemark_replica.command_loop.executors import Executors
-from tidemark_replica.spark.executor_pods import OwnPods
+from tidemark_replica.spark.executor_pods import ExecutorPods
 from tidemark_replica.spark.session import start_spark
 
 told = json.loads(sys.argv[1])
 folder = Path(told["folder"])
-pods = OwnPods(told["master"], told["namespace"], folder)
+pods = ExecutorPods(told["master"], told["namespace"], folder)
 executors = Executors(pods, told["labels"], 2, folder / "pod.yaml")
 executors.prepare()
 spark = start_spark(told["master"], "512m", folder, told["conf"].items())

@@ -17,7 +17,16 @@ import pytest
 
 from tests.persist.model import COLUMNS, batch
 from tests.s3_server import S3Server
-from tidemark_persist import Appended, Shard, StorageError, check_store, claim, create_or_open, open_shard, read_part
+from tidemark_persist import (
+    Appended,
+    Shard,
+    StorageError,
+    check_store,
+    create_or_open,
+    open_shard,
+    put_if_absent,
+    read_part,
+)
 from tidemark_persist.storage.objects import ANSWERED_SECONDS
 from tidemark_persist.storage.storage import Storage
 
@@ -71,7 +80,7 @@ ASKED: dict[str, Callable[[Shard], object]] = {
     "deleting a file": lambda shard: storage(shard).remove("nothing.parquet"),
     "whatever is read": lambda shard: storage(shard).read("nothing.json"),
     "deleting": lambda shard: shard.delete(),
-    "a claim": lambda shard: claim(f"{shard.location}-claim", {"attempt": 1}, options(shard)),
+    "a claim": lambda shard: put_if_absent(f"{shard.location}-claim", {"attempt": 1}, options(shard)),
 }
 
 
@@ -95,8 +104,8 @@ def test_a_store_that_hangs_for_good_is_an_error_and_serves_again_when_it_goes_o
     shard = made(s3)
     with s3.hanging(), pytest.raises(StorageError) as silence:
         storage(shard).read("nothing.json")
-    assert silence.value.trouble is not None
-    assert silence.value.trouble.value == "Unreachable"
+    assert silence.value.problem is not None
+    assert silence.value.problem.value == "Unreachable"
     assert isinstance(shard.compare_and_append(LATER, expected_upper=5, new_upper=6, term=1), Appended)
 
 

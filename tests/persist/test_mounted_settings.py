@@ -11,7 +11,7 @@ import pytest
 from tests.persist.model import COLUMNS, batch, contents
 from tests.s3_server import S3Server, beside
 from tidemark_persist import Appended, StorageError, create_or_open, open_shard
-from tidemark_persist.errors import Trouble
+from tidemark_persist.errors import StoreProblem
 from tidemark_persist.storage import mounted_settings
 from tidemark_persist.storage.storage import Storage
 
@@ -38,9 +38,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_files_are_settings_and_what_is_not_of_aws_is_left_alone(folder: Path) -> None:
     """Line ends are no part of a secret: editors leave them."""
     mount(folder, "1", {**KEYS, "AWS_REGION": "eu-1\n", "password": "x", "..hidden": "y"})
-    assert mounted_settings.mounted().settings == {**KEYS, "AWS_REGION": "eu-1"}
+    assert mounted_settings.read_mounted().settings == {**KEYS, "AWS_REGION": "eu-1"}
     mount(folder, "2", {**KEYS, "AWS_REGION": "eu-2"})
-    assert mounted_settings.mounted().settings["AWS_REGION"] == "eu-2"
+    assert mounted_settings.read_mounted().settings["AWS_REGION"] == "eu-2"
 
 
 def test_a_folder_without_links_does_too(folder: Path) -> None:
@@ -48,13 +48,13 @@ def test_a_folder_without_links_does_too(folder: Path) -> None:
     folder.mkdir()
     for name, value in KEYS.items():
         (folder / name).write_text(value)
-    assert mounted_settings.mounted().settings == KEYS
+    assert mounted_settings.read_mounted().settings == KEYS
 
 
 def test_without_the_variable_the_environment_alone_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As before."""
     monkeypatch.delenv(mounted_settings.VARIABLE, raising=False)
-    assert mounted_settings.mounted() == mounted_settings.Mounted()
+    assert mounted_settings.read_mounted() == mounted_settings.MountedSettings()
 
 
 @pytest.mark.parametrize("missing", list(KEYS))
@@ -63,7 +63,7 @@ def test_settings_without_credentials_are_told_by_what_is_missing(folder: Path, 
     mount(folder, "1", {name: value for name, value in KEYS.items() if name != missing})
     with pytest.raises(StorageError, match=f"has no {missing}: check") as told:
         open_shard("s3://bucket/x")
-    assert told.value.trouble is Trouble.DENIED
+    assert told.value.problem is StoreProblem.DENIED
 
 
 def test_settings_that_are_not_there_yet_are_looked_for_at_the_next_attempt(folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_handle_goes_on_with_new_credentials_when_the_old_ones_end(folder: Pat
         assert reader.refresh().upper == 5
     with pytest.raises(StorageError) as told:  # the old server is gone, and its credentials with it
         reader.refresh()
-    assert told.value.trouble is Trouble.UNREACHABLE
+    assert told.value.problem is StoreProblem.UNREACHABLE
 
     mount(folder, "2", s3.environ)
     assert reader.refresh().upper == 5
@@ -107,15 +107,20 @@ def test_credentials_are_shown_by_nothing_that_holds_them(folder: Path, s3: S3Se
     mount(folder, "1", {**s3.environ, "AWS_SECRET_ACCESS_KEY": f"{s3.secret_key}x"})
     with pytest.raises(StorageError) as told:
         create_or_open(s3.location("denied"), COLUMNS, shard_id="s")
-    shown = [repr(mounted_settings.mounted()), repr(Storage.at(s3.location("x"))), str(told.value), repr(told.value)]
+    shown = [
+        repr(mounted_settings.read_mounted()),
+        repr(Storage.at(s3.location("x"))),
+        str(told.value),
+        repr(told.value),
+    ]
     assert not any(s3.secret_key in text or s3.access_key in text for text in shown)
-    assert told.value.trouble is Trouble.DENIED
+    assert told.value.problem is StoreProblem.DENIED
 
 
 WRONG = {
-    "secret": ({"AWS_SECRET_ACCESS_KEY": "x" * 40}, Trouble.DENIED),
-    "user": ({"AWS_ACCESS_KEY_ID": "AKIANOBODY"}, Trouble.DENIED),
-    "endpoint": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, Trouble.UNREACHABLE),
+    "secret": ({"AWS_SECRET_ACCESS_KEY": "x" * 40}, StoreProblem.DENIED),
+    "user": ({"AWS_ACCESS_KEY_ID": "AKIANOBODY"}, StoreProblem.DENIED),
+    "endpoint": ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, StoreProblem.UNREACHABLE),
 }
 
 
@@ -127,7 +132,7 @@ def test_what_is_wrong_with_a_store_is_told_apart_and_what_to_do(s3: S3Server, n
     for attempt in (lambda: storage.list(""), lambda: storage.write("x", b"1"), lambda: open_shard(**vars_of(storage))):
         with pytest.raises(StorageError, match=trouble.advice) as told:
             attempt()
-        assert told.value.trouble is trouble
+        assert told.value.problem is trouble
 
 
 def vars_of(storage: Storage) -> dict[str, object]:
@@ -140,4 +145,4 @@ def test_a_bucket_that_is_not_there_is_told_as_that(s3: S3Server) -> None:
     for attempt in (lambda: storage.list(""), lambda: storage.write("x", b"1")):
         with pytest.raises(StorageError, match="create the bucket") as told:
             attempt()
-        assert told.value.trouble is Trouble.NO_BUCKET
+        assert told.value.problem is StoreProblem.NO_BUCKET

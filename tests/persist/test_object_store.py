@@ -9,7 +9,7 @@ import pytest
 from tests.persist.model import COLUMNS
 from tests.s3_server import S3Server
 from tidemark_persist import InvalidLocation, PersistError, StorageError, create_or_open, open_shard
-from tidemark_persist.storage.object_store import PATIENCE, settings, told
+from tidemark_persist.storage.object_store import PATIENCE, redacted, settings
 from tidemark_persist.storage.storage import Storage
 
 SECRET = "wJalrXUtnFEMI-K7MDENG-bPxRfiCYEXAMPLEKEY"
@@ -62,7 +62,7 @@ def test_errors_are_one_line_without_secrets_and_without_what_a_server_repeats()
         "Generic S3 error\n \x1b[31m↳\x1b[0m 403 Forbidden: <?xml version='1.0'?>\n<Error><Code>SignatureDoesNotMatch"
         f"</Code><Message>no</Message><StringToSign>x-amz-security-token:tok-123</StringToSign></Error> {SECRET} AKIA9"
     )
-    text = told(OSError(answer), {"aws_access_key_id": "AKIA9"}, {"AWS_SECRET_ACCESS_KEY": SECRET})
+    text = redacted(OSError(answer), {"aws_access_key_id": "AKIA9"}, {"AWS_SECRET_ACCESS_KEY": SECRET})
     assert text == "Generic S3 error: 403 Forbidden: SignatureDoesNotMatch: no *** ***"
 
 

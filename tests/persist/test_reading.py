@@ -93,13 +93,13 @@ def test_listen_holds_the_updates_between_two_times_however_they_were_appended(s
 def test_a_listing_of_what_is_known_looks_at_nothing(shard: Shard) -> None:
     """The same as with a look, where the handle has seen so far; otherwise it says that it does not know."""
     other = open_shard(shard.location)
-    assert other.listen_known(2, 6) == other.listen(2, 6)
+    assert other.listen_cached(2, 6) == other.listen(2, 6)
     shard.compare_and_append(None, expected_upper=10, new_upper=12, term=1)
-    assert other.listen_known(10, 12) is None
+    assert other.listen_cached(10, 12) is None
     other.refresh()
-    assert other.listen_known(10, 12) == []
+    assert other.listen_cached(10, 12) == []
     shard.downgrade_since(8)
-    assert shard.listen_known(3, 6) is None
+    assert shard.listen_cached(3, 6) is None
 
 
 def test_reader_behind_the_since_or_at_the_upper_is_refused(shard: Shard) -> None:
@@ -182,7 +182,7 @@ def test_part_comes_in_small_batches_and_skips_row_groups_by_time(place: Place) 
 
 def test_part_of_a_large_file_is_never_held_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Arrow has fetched of it goes, a stretch at a time; the values do not compress, so it is most of it."""
-    monkeypatch.setattr(file_parts, "STRETCH_BYTES", 3 << 20)
+    monkeypatch.setattr(file_parts, "READ_BYTES_MAX", 3 << 20)
     numbers = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
     same = {name: np.full(len(numbers), value) for name, value in ((TIME, 0), (DIFF, 1))}
     file = write_staged(str(tmp_path), pa.table({"v": numbers, **same}))

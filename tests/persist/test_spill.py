@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.persist.model import COLUMNS, batch
-from tidemark_persist import MaintenancePolicy, create_or_open, spill_below
+from tidemark_persist import MaintenancePolicy, create_or_open, set_spill_folder
 from tidemark_persist.files.spill import divide
 from tidemark_persist.maintenance.maintenance import Compact
 
@@ -23,9 +23,9 @@ def spilled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     folder = tmp_path / "spilled"
     folder.mkdir()
-    spill_below(folder)
+    set_spill_folder(folder)
     yield folder
-    spill_below(None)
+    set_spill_folder(None)
 
 
 def test_shares_wait_below_the_processs_folder_and_are_gone_in_the_end(spilled: Path) -> None:

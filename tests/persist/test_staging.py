@@ -1,4 +1,4 @@
-"""Files written by other processes: a claim, checked against the file before it is committed."""
+"""Files written by other processes: a put_if_absent, checked against the file before it is committed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, Column
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.peek import collection_reader as peeks
-from tidemark_replica.peek.collection_reader import Reading
+from tidemark_replica.peek.collection_reader import ReadContext
 from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -73,11 +73,11 @@ def rows(table: pa.Table) -> Counter[tuple[Any, ...]]:
     return Counter(zip(*(c.to_pylist() for c in table.columns), strict=True))
 
 
-def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> pa.Table:
+def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> pa.Table:
     return whole(peeks.read_index(reading, index, peek), peek)
 
 
-def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> pa.Table:
+def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> pa.Table:
     return whole(peeks.read_shard(reading, shard, peek), peek)
 
 
@@ -93,33 +93,33 @@ def test_a_peek_without_expressions_reads_the_files_and_runs_no_job(hydrated: tu
     """At 6 one of the two equal rows is gone; both times are read from one arrangement."""
     _, index = hydrated
 
-    assert rows(read_index(Reading(no_session, 10_000), index, peek(index, 5))) == Counter(
+    assert rows(read_index(ReadContext(no_session, 10_000), index, peek(index, 5))) == Counter(
         {(1, 10, 10): 2, (2, 20, 5): 1, (None, 5, 20): 1}
     )
-    assert rows(read_index(Reading(no_session, 10_000), index, peek(index, 6)))[(1, 10, 10)] == 1
+    assert rows(read_index(ReadContext(no_session, 10_000), index, peek(index, 6)))[(1, 10, 10)] == 1
     only = MapFilterProject(tuple(refs_of(index)), projection=(2, 0))
-    assert rows(read_index(Reading(no_session, 10_000), index, peek(index, 6, only)))[(10, 1)] == 1
+    assert rows(read_index(ReadContext(no_session, 10_000), index, peek(index, 6, only)))[(10, 1)] == 1
 
 
 def test_a_literal_key_finds_its_rows_and_null_finds_null(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     one, null, none = (Literal("1", BIGINT),), (Literal(None, BIGINT),), (Literal("7", BIGINT),)
 
-    found = read_index(Reading(no_session, 10_000), index, peek(index, 5, literals=(one, null, none, one)))
+    found = read_index(ReadContext(no_session, 10_000), index, peek(index, 5, literals=(one, null, none, one)))
 
     assert rows(found) == Counter({(1, 10, 10): 2, (None, 5, 20): 1})
-    assert read_index(Reading(no_session, 10_000), index, peek(index, 5, literals=())).num_rows == 0
+    assert read_index(ReadContext(no_session, 10_000), index, peek(index, 5, literals=())).num_rows == 0
 
 
 @pytest.fixture(params=["evaluator", "job"])
-def either(request: pytest.FixtureRequest, hydrated: tuple[World, IndexTrace]) -> Reading:
+def either(request: pytest.FixtureRequest, hydrated: tuple[World, IndexTrace]) -> ReadContext:
     """Expressions are evaluated right here, without a session; or all of them by Catalyst, in a job."""
     if request.param == "job":
-        return Reading(lambda: hydrated[0].session, 10_000, arrow=False)
-    return Reading(no_session, 10_000, BatchCache(hydrated[1].store.directory))
+        return ReadContext(lambda: hydrated[0].session, 10_000, arrow=False)
+    return ReadContext(no_session, 10_000, BatchCache(hydrated[1].store.directory))
 
 
-def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either: Reading) -> None:
+def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either: ReadContext) -> None:
     _, index = hydrated
     schema = tuple(refs_of(index))
     above = call(">", (ColumnRef(1, BIGINT, schema[1].nullable), Literal("7", BIGINT)), BOOLEAN)
@@ -132,7 +132,7 @@ def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either:
 
 
 def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(
-    hydrated: tuple[World, IndexTrace], either: Reading
+    hydrated: tuple[World, IndexTrace], either: ReadContext
 ) -> None:
     """Row (3, 0) of time 8 fails; at 9 it is gone, and so is the error."""
     _, index = hydrated
@@ -141,11 +141,11 @@ def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(
     for asked in (peek(index, 8), peek(index, 8, nothing), peek(index, 8, literals=((Literal("1", BIGINT),),))):
         with pytest.raises(ViewInError, match="100L DIV"):
             read_index(either, index, asked)
-    assert read_index(Reading(no_session, 10_000), index, peek(index, 9)).num_rows == 3
+    assert read_index(ReadContext(no_session, 10_000), index, peek(index, 9)).num_rows == 3
 
 
 def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(
-    hydrated: tuple[World, IndexTrace], either: Reading
+    hydrated: tuple[World, IndexTrace], either: ReadContext
 ) -> None:
     _, index = hydrated
     schema = tuple(refs_of(index))
@@ -160,22 +160,22 @@ def test_limits_of_rows_and_bytes_are_kept(hydrated: tuple[World, IndexTrace]) -
     _, index = hydrated
     two = peek(index, 5, finishing=Finishing(limit=1, offset=1))
 
-    assert read_index(Reading(no_session, 10_000), index, two).num_rows == 2
+    assert read_index(ReadContext(no_session, 10_000), index, two).num_rows == 2
     with pytest.raises(ResultTooLarge):
-        read_index(Reading(no_session, 10), index, peek(index, 5))
+        read_index(ReadContext(no_session, 10), index, peek(index, 5))
 
 
 def test_a_time_that_is_not_complete_or_not_kept_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     for time in (3, 10):
         with pytest.raises(OutOfFrontier):
-            read_index(Reading(no_session, 10_000), index, peek(index, time))
+            read_index(ReadContext(no_session, 10_000), index, peek(index, time))
 
 
 def test_a_peek_over_other_columns_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
     _, index = hydrated
     with pytest.raises(PlanNotAllowed):
-        read_index(Reading(no_session, 10_000), index, peek(index, 5, IDENTITY))
+        read_index(ReadContext(no_session, 10_000), index, peek(index, 5, IDENTITY))
 
 
 def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
         target = ShardTarget(GlobalId("s"), metadata)
         return Peek("u", target, Time(time), IDENTITY, Finishing(), TABLE.named)
 
-    here = Reading(no_session, 10_000)
+    here = ReadContext(no_session, 10_000)
     assert rows(read_shard(here, metadata, at(6))) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
     with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
         read_shard(here, metadata, at(7))

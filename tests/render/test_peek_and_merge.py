@@ -21,7 +21,7 @@ from tidemark_protocol.messages.commands import IndexTarget, Peek
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.peek.collection_reader import Reading, read_index
+from tidemark_replica.peek.collection_reader import ReadContext, read_index
 from tidemark_replica.render import RenderedDataflow
 
 HISTORY = random_history({"t": T}, 8, times=14, changes=6)
@@ -59,7 +59,7 @@ def test_crash_a_peek_reads_on_while_its_index_is_merged_and_dropped(
         peek = Peek(
             "u", IndexTarget(INDEX), Time(BEFORE - 1), MapFilterProject.identity(T.schema), Finishing(), index.columns
         )
-        found = pa.Table.from_batches(list(read_index(Reading(lambda: None, 1 << 20), index, peek)))
+        found = pa.Table.from_batches(list(read_index(ReadContext(lambda: None, 1 << 20), index, peek)))
 
         expected = Counter(HISTORY.rows_at("t", BEFORE - 1))
         assert expected

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.waiting import BOUND
 from tidemark_protocol.messages.responses import Response
-from tidemark_replica.dataflow.driver_context import Surroundings
+from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.renderer import Renderer
 from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.events.mailbox import Call, Mailbox
@@ -42,10 +42,10 @@ class Loop:
             if isinstance(event, Call):
                 event.run()
 
-    def surroundings(self, renderer: Renderer, session: Any, folder: Path) -> Surroundings:
+    def surroundings(self, renderer: Renderer, session: Any, folder: Path) -> DriverContext:
         """What drivers of dataflows are given; copies go below `folder`."""
         say = self.said.append
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")
         jobs, handles, watch = self.jobs, self.handles, self.watch
         hydrations, sinks = self.hydration_jobs, self.sink_jobs
-        return Surroundings(renderer, handles, watch, jobs, hydrations, jobs, sinks, say, Metrics(), clients)
+        return DriverContext(renderer, handles, watch, jobs, hydrations, jobs, sinks, say, Metrics(), clients)

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_replica.sinks.sink_progress import Append, Gathered, Staged
+from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Staged
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
-from tidemark_replica.sinks.table.refresh_times import NEVER, Refreshes
-from tidemark_replica.sinks.table.shard_updates import Rows, gathered, moved
+from tidemark_replica.sinks.table.refresh_times import NEVER, RefreshTimes
+from tidemark_replica.sinks.table.shard_updates import Rows, compacted, moved
 
 Update = tuple[int, int, int]
 """Row, time, diff."""
@@ -62,7 +62,7 @@ class Revision:
     """A view's whole history (rows, each at its time), when it is refreshed, and the term that it may write under."""
 
     history: tuple[Update, ...]
-    refreshes: Refreshes
+    refreshes: RefreshTimes
     term: int
 
     @property
@@ -130,7 +130,7 @@ class Replica:
         inputs -= self.lag
         if inputs <= self.as_of:
             return
-        wanted = self.progress.inputs_at(inputs)
+        wanted = self.progress.step_goal(inputs)
         until = self.revision.refreshes.until
         goal = wanted if self.hydrated and not self.beside else inputs
         if goal <= self.processed:
@@ -156,7 +156,7 @@ class Replica:
 
     def begin(self, inputs: int) -> None:
         """An append, as a job does: the rows are made, if the upper is as expected."""
-        self.progress.inputs_at(max(inputs - self.lag, self.as_of))
+        self.progress.step_goal(max(inputs - self.lag, self.as_of))
         append = self.progress.next() if self.progress.term is not None and self.in_flight is None else None
         if append is None:
             return
@@ -179,7 +179,7 @@ class Replica:
         if reply:
             if append.term < self.table.term and not won:
                 if append.term < self.revision.term:
-                    self.progress.given_up()
+                    self.progress.abandon()
                 else:
                     self.progress.term = None  # fenced
             else:
@@ -200,16 +200,16 @@ class Replica:
             self.progress.found_different(comparison)
 
     def fold(self, *, when_due: bool = False) -> None:
-        whole = self.progress.to_fold(1000) if when_due else self.progress.gathered()
+        whole = self.progress.compaction_due(1000) if when_due else self.progress.compaction_input()
         if whole is None or self.in_flight is not None or not whole.deltas or self.progress._pending is not None:
             return
-        self.progress.folded(whole, self._folded(whole))
+        self.progress.replace_staged(whole, self._folded(whole))
 
     @staticmethod
-    def _folded(whole: Gathered) -> Staged:
+    def _folded(whole: CompactionInput) -> Staged:
         summed: Counter[tuple[int, int]] = Counter()
         for table in ROWS.read(whole.deltas):
-            for row, time, diff in updates_of(gathered(table, whole)):
+            for row, time, diff in updates_of(compacted(table, whole)):
                 summed[row, time] += diff
         updates = tuple((row, time, diff) for (row, time), diff in sorted(summed.items()) if diff)
         return Staged(whole.lower, whole.staged[-1].upper, Delta(updates))  # type: ignore[arg-type]
@@ -222,7 +222,7 @@ class Replica:
             assert not any(time <= self.as_of < self.progress._written for _, time, _ in kept)
 
     def _rows(self, append: Append) -> list[Update]:
-        if not append.settles:
+        if not append.syncs:
             return []
         wanted = [u for table in ROWS.read(append.deltas) for u in updates_of(moved(table, append))]
         if append.correct and append.expected_upper > 0:

@@ -44,7 +44,7 @@ def test_crash_a_commit_that_fails_is_told_and_tried_again(
             raise error
         commit_all(store, moves)
 
-    monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
+    monkeypatch.setattr(retry, "MAX_SECONDS", retry.FIRST_SECONDS)
     with monkeypatch.context() as patch:
         patch.setattr(ArrangementStore, "commit_all", fails)
         table.append(20, ((1, "a"), 12, 1), ((2, "b"), 15, 1))

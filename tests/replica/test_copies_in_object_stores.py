@@ -150,10 +150,10 @@ from tests.replica import test_copies_in_object_stores as t
 from tests.s3_server import S3Server
 from tidemark_replica.sinks.copy import objects as c
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-claim, finish = c.claim, c._Place.finish
+put_if_absent, finish = c.put_if_absent, c._Place.finish
 if {when!r} == "while it is sent": c._upload = die
 elif {when!r} == "before it wins": c.claim = die
-elif {when!r} == "when it has won": c.claim = lambda *a: (claim(*a), die())
+elif {when!r} == "when it has won": c.claim = lambda *a: (put_if_absent(*a), die())
 else: c._Place.finish = lambda *a: (finish(*a), die())
 bucket = t.Bucket(S3Server(Path({objects!r}), {port}, {bucket!r}), Path({folder!r}))
 bucket.written(bucket.copy(), t.CONTENTS)
@@ -192,7 +192,7 @@ def test_crash_what_a_dead_attempt_left_at_another_place_goes_a_day_later(
     bucket.written(bucket.copy("a"), CONTENTS)
     assert set(kept) < set(bucket.objects())
 
-    monkeypatch.setattr(copy_objects, "TOO_OLD_MS", -1_000_000)
+    monkeypatch.setattr(copy_objects, "ATTEMPT_AGE_MAX_MS", -1_000_000)
     bucket.written(bucket.copy("b"), CONTENTS)
     left = bucket.objects()
     assert not any(name.startswith((".staging", "lost")) for name in left)

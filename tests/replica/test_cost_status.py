@@ -14,7 +14,14 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.render.telemetry.operator_costs import OperatorWork
-from tidemark_replica.telemetry.cost_status import MOST_NAME, MOST_OPERATORS, TELL_SECONDS, Working, listed, sizes
+from tidemark_replica.telemetry.cost_status import (
+    NAME_LENGTH_MAX,
+    OPERATORS_MAX,
+    REPORT_SECONDS,
+    CostStatus,
+    listed,
+    sizes,
+)
 
 
 def kept(*rows: int) -> list[Manifest]:
@@ -32,26 +39,26 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     """Nothing before the first step; nothing twice."""
     said: list[Response] = []
     now = [100.0]
-    working = Working(GlobalId("d/i"), said.append, lambda: now[0])
-    working.tell(lambda: kept(5))
+    working = CostStatus(GlobalId("d/i"), said.append, lambda: now[0])
+    working.report(lambda: kept(5))
     assert said == []
 
     working.step(0.25)
-    working.tell(lambda: kept(5))
+    working.report(lambda: kept(5))
     first = {s.kind: s.fields for s in cast(list[Status], said)}
     assert first["steps"] == {"steps": "1", "elapsed_ms": "250", "max_ms": "250", "hydration_ms": "250"}
     assert first["arrangements"]["records"] == "5"
     assert operators(first["operators"]) == ()
 
     working.step(0.5)
-    working.tell(lambda: kept(6))
+    working.report(lambda: kept(6))
     assert len(said) == 3
-    now[0] += TELL_SECONDS
-    working.tell(lambda: kept(5))
+    now[0] += REPORT_SECONDS
+    working.report(lambda: kept(5))
     last: Any = said[-1]
     assert (len(said), last.kind, last.fields["elapsed_ms"], last.fields["hydration_ms"]) == (4, "steps", "750", "250")
-    working.retell()
-    working.tell(lambda: kept(5))
+    working.report_again()
+    working.report(lambda: kept(5))
     assert len(said) == 7
 
 
@@ -59,17 +66,17 @@ def test_what_the_replica_says_of_its_operators_is_what_the_controller_hears() -
     """In milliseconds, and in the order of the plan."""
     join, reduce = OperatorWork("join", "Join", 5, 2, 70, 1_999), OperatorWork("reduce" * 40, "Reduce", 1, 1, 9, 500)
     heard = operators({"operators": listed([join, reduce])})
-    assert heard == (Heard("join", "Join", 5, 2, 70, 1), Heard(("reduce" * 40)[:MOST_NAME], "Reduce", 1, 1, 9, 0))
+    assert heard == (Heard("join", "Join", 5, 2, 70, 1), Heard(("reduce" * 40)[:NAME_LENGTH_MAX], "Reduce", 1, 1, 9, 0))
 
 
 def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
     """The others together as one, so that sums stay what they are; and not more than is kept of what is said."""
-    many = [OperatorWork(f"{n} " * MOST_NAME, "Join", 1, 2, 3, 1000 * (n % 100)) for n in range(200)]
+    many = [OperatorWork(f"{n} " * NAME_LENGTH_MAX, "Join", 1, 2, 3, 1000 * (n % 100)) for n in range(200)]
     said = listed(many)
     heard = operators({"operators": said})
-    assert len(heard) == MOST_OPERATORS
+    assert len(heard) == OPERATORS_MAX
     assert len(said) < CHARACTERS
-    assert heard[-1].name == f"{200 - MOST_OPERATORS + 1} others"
+    assert heard[-1].name == f"{200 - OPERATORS_MAX + 1} others"
     assert [o.elapsed_ms for o in heard[:3]] == [68, 69, 70]
     assert sum(o.elapsed_ms for o in heard) == 2 * sum(range(100))
     assert sum(o.records for o in heard) == 200

@@ -128,7 +128,7 @@ def test_nothing_is_written_before_writes_are_allowed(tmp_path: Path, monkeypatc
     monkeypatch.setattr(materialized_view, "WAITING_ROWS", sum(u[2] < 20 for u in updates))
     view = View(tmp_path / "r1", tmp_path / "shard", updates, 2, Loop())
     view.step(10)
-    view.loop.run_until(lambda: view.loop.watch.seen(ShardId("v")), view.sink.advance)
+    view.loop.run_until(lambda: view.loop.watch.state(ShardId("v")), view.sink.advance)
     assert not view.sink.is_full
     view.step(20)
     view.sink.advance()

@@ -61,7 +61,7 @@ def metadata(folder: Path, id: ShardId) -> ShardMetadata:
 def used_again(folder: Path, handles: ShardHandles, *, write: bool) -> Shard:
     """The old shard has handles here, at upper 50; then the new one is at its location, at upper 5."""
     location = made(folder, OLD, 50).location
-    handles.look(OLD, location)
+    handles.describe(OLD, location)
     if write:
         handles.writer(metadata(folder, OLD))
     delete_shard(location, OLD)
@@ -89,7 +89,7 @@ def test_who_names_the_old_one_does_not_take_the_new_ones_handle_away(tmp_path: 
 
     with pytest.raises(ShardMismatch, match="belongs to shard 'new', not to 'old'"):
         handles.writer(metadata(tmp_path, OLD))
-    handles.look(OLD, location)
+    handles.describe(OLD, location)
 
     assert handles.writer(metadata(tmp_path, NEW)) is writer
 
@@ -108,11 +108,11 @@ def test_the_watch_tells_how_far_the_new_one_is(tmp_path: Path, write: bool) -> 
 def test_a_look_finds_out_that_the_location_is_empty(tmp_path: Path) -> None:
     handles = ShardHandles()
     location = made(tmp_path, OLD, 50).location
-    handles.look(OLD, location)
+    handles.describe(OLD, location)
     delete_shard(location, OLD)
 
-    assert not handles.look(NEW, location).exists
-    assert handles.known_reader(location) is None
+    assert not handles.describe(NEW, location).exists
+    assert handles.cached_reader(location) is None
 
 
 def test_a_look_by_whoever_names_the_old_one_is_not_unreadable_for_ever(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_look_by_whoever_names_the_old_one_is_not_unreadable_for_ever(tmp_path
     shard = used_again(tmp_path, handles, write=True)
     moved_on(shard, 5)
 
-    seen = handles.look(OLD, shard.location)
+    seen = handles.describe(OLD, shard.location)
 
     assert (seen.error, seen.upper) == (None, Frontier.at(10))
 
@@ -133,9 +133,9 @@ def test_steps_read_the_shard_that_they_import(tmp_path: Path) -> None:
     shard.compare_and_append(rows, expected_upper=5, new_upper=6, term=1)
     inputs = StepInputs([SourceImport(T, metadata(tmp_path, NEW), (0,))], handles)
 
-    assert inputs.known(5, 6) is None
+    assert inputs.step_cached(5, 6) is None
     assert len(inputs.step(5, 6)[T]) == 1
-    assert inputs.known(5, 6) is not None
+    assert inputs.step_cached(5, 6) is not None
 
 
 def test_another_owners_shard_is_not_compacted(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_compacting_what_was_deleted_does_not_make_it_anew(tmp_path: Path) -> No
     """An empty table of the old owner would keep the location from the next one."""
     handles = ShardHandles()
     location = made(tmp_path, OLD, 50).location
-    handles.look(OLD, location)
+    handles.describe(OLD, location)
     delete_shard(location, OLD)
 
     with pytest.raises(ShardNotFound):
@@ -176,7 +176,7 @@ def test_a_wish_that_goes_no_further_is_let_go_of(tmp_path: Path, monkeypatch: p
     loop = Loop()
     shard = made(tmp_path, OLD, 50)
     state = compacting(loop, tmp_path, shard.location, 90)
-    for _ in range(storage_state.IDLE_TURNS * 2):
+    for _ in range(storage_state.IDLE_ROUNDS_MAX * 2):
         moved_on(shard, 1)
         near = Frontier.at(shard.state().upper - 1)
         loop.run_until(lambda near=near: any(s.since == near for s in loop.said), state.maintain)  # type: ignore[misc]
@@ -246,7 +246,7 @@ def test_a_sink_whose_shard_is_another_owners_by_now_stops(tmp_path: Path) -> No
     view = view_of_before(tmp_path, 20)
     delete_shard(str(tmp_path / "v"), "v")
     create_or_open(str(tmp_path / "v"), pa.schema([("n", pa.int64()), ("s", pa.string())]), shard_id=NEW)
-    view.loop.handles.look(NEW, str(tmp_path / "v"))
+    view.loop.handles.describe(NEW, str(tmp_path / "v"))
     view.step(40)
     view.loop.run_until(lambda: failures(view), view.sink.advance)
 
@@ -259,7 +259,7 @@ def test_a_sink_waits_while_the_shard_before_its_own_is_being_deleted(tmp_path: 
     location = str(tmp_path / "v")
     view = View(tmp_path / "r", tmp_path / "v", history(3, 40), 2, Loop())
     view.sink.allow_writes(WriterTerm(1))
-    view.loop.run_until(lambda: view.loop.watch.seen(ShardId("v")))
+    view.loop.run_until(lambda: view.loop.watch.state(ShardId("v")))
     Path(location).mkdir()
     Storage.at(location).write_json(TOMBSTONE, {"shard": OLD})
     view.step(20)

@@ -24,9 +24,9 @@ from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_protocol.types import BIGINT, Column, SqlType
 from tidemark_protocol.wire.describe import description_from_proto, description_to_proto
 from tidemark_replica.command_loop import describe
-from tidemark_replica.command_loop.describe import Describer, Looks
+from tidemark_replica.command_loop.describe import Describer, ShardDescriptions
 from tidemark_replica.events.mailbox import Mailbox
-from tidemark_replica.shards.shards import ShardHandles, told, unreadable
+from tidemark_replica.shards.shards import ShardHandles, unreadable, with_owner
 
 
 def test_a_table_is_told_with_its_owner_and_its_columns(tmp_path: Path) -> None:
@@ -35,8 +35,8 @@ def test_a_table_is_told_with_its_owner_and_its_columns(tmp_path: Path) -> None:
     create_or_open(str(tmp_path / "t"), schema, shard_id="theirs")
     handles = ShardHandles()
 
-    seen = handles.look(ShardId("mine"), str(tmp_path / "t"))
-    told_of = told(handles.reader(str(tmp_path / "t")), seen)
+    seen = handles.describe(ShardId("mine"), str(tmp_path / "t"))
+    told_of = with_owner(handles.reader(str(tmp_path / "t")), seen)
 
     decimals = SqlType.array(SqlType("decimal", 15, 2))
     assert (told_of.id, told_of.owner) == ("mine", "theirs")
@@ -80,9 +80,9 @@ class SlowToTell(ShardHandles):
         super().__init__()
         self.looks, self.read, self.let = 0, threading.Event(), threading.Event()
 
-    def look(self, id: ShardId, location: str) -> DescribedShard:
+    def describe(self, id: ShardId, location: str) -> DescribedShard:
         self.looks += 1
-        seen = super().look(id, location)
+        seen = super().describe(id, location)
         self.read.set()
         self.let.wait(BOUND)
         return seen
@@ -130,7 +130,7 @@ def test_a_look_behind_another_has_its_own_time(monkeypatch: pytest.MonkeyPatch)
         assert gate.wait(BOUND)
         return known
 
-    looks, place = Looks(look), (ShardId("t"), "/t")
+    looks, place = ShardDescriptions(look), (ShardId("t"), "/t")
     first = looks.at(place)
     assert begun.acquire(timeout=BOUND)
     second = looks.at(place)
@@ -151,7 +151,7 @@ def test_looks_that_hang_are_waited_for_no_longer_than_they_may_take(monkeypatch
     """The one that is under way, and the one behind it."""
     monkeypatch.setattr(describe, "SHARD_SECONDS", 0.1)
     let = threading.Event()
-    looks, place = Looks(lambda id, location: unreadable(id, str(let.wait(BOUND)))), (ShardId("t"), "/t")
+    looks, place = ShardDescriptions(lambda id, location: unreadable(id, str(let.wait(BOUND)))), (ShardId("t"), "/t")
     first = looks.at(place)
     until(lambda: first.began is not None)
     second = looks.at(place)
@@ -179,7 +179,7 @@ def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:
             raise outcome
         return outcome
 
-    looks, place = Looks(look), (ShardId("t"), "/t")
+    looks, place = ShardDescriptions(look), (ShardId("t"), "/t")
     assert isinstance(looks.at(place).seen.exception(BOUND), Panic)
-    until(lambda: place not in looks._looked_at)
+    until(lambda: place not in looks._running)
     assert looks.at(place).seen.result(BOUND) == known

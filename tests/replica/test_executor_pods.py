@@ -18,9 +18,9 @@ import pytest
 
 from tests.authorities import Authority
 from tests.waiting import BOUND
-from tidemark_replica.errors import ExecutorsLeft, PodsNotAsked
+from tidemark_replica.errors import ExecutorsNotDeleted, PodsUnknown
 from tidemark_replica.spark import executor_pods
-from tidemark_replica.spark.executor_pods import OwnPods, Refusal
+from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
 
 CLUSTER = Authority.named("cluster")
 
@@ -94,7 +94,7 @@ def account(tmp_path: Path) -> Path:
 
 def test_pods_with_all_these_labels_are_deleted_at_once_by_the_token_of_now(api: Api, account: Path) -> None:
     """Of the own namespace alone; whatever stands in a label is no part of the address."""
-    pods = OwnPods(api.address, "ns", account)
+    pods = ExecutorPods(api.address, "ns", account)
     pods.delete("role=executor,replica=a&b")
     (account / "token").write_text("second\n")
     pods.delete("role=executor,replica=a&b")
@@ -106,7 +106,7 @@ def test_pods_with_all_these_labels_are_deleted_at_once_by_the_token_of_now(api:
 def test_where_there_is_nothing_nothing_is_left(api: Api, account: Path) -> None:
     """Not found is as good as deleted."""
     api.code = 404
-    OwnPods(api.address, "ns", account).delete("a=b")
+    ExecutorPods(api.address, "ns", account).delete("a=b")
     assert len(api.asked) == 1
 
 
@@ -114,16 +114,16 @@ def test_where_there_is_nothing_nothing_is_left(api: Api, account: Path) -> None
 def test_a_refusal_is_told_with_what_it_needs(api: Api, account: Path, code: int, is_for_rights: bool) -> None:
     """Rights only where these are missing."""
     api.code = code
-    with pytest.raises(ExecutorsLeft, match=f"cannot be deleted: {code} ") as refused:
-        OwnPods(api.address, "ns", account).delete("a=b")
+    with pytest.raises(ExecutorsNotDeleted, match=f"cannot be deleted: {code} ") as refused:
+        ExecutorPods(api.address, "ns", account).delete("a=b")
     assert ("needs the verb deletecollection" in str(refused.value)) is is_for_rights
 
 
 def test_a_webhook_that_does_not_allow_a_try_refuses_no_pod(api: Api, account: Path) -> None:
     """Its 400 is no word on the pod; another one is."""
-    pods = OwnPods(api.address, "ns", account)
+    pods = ExecutorPods(api.address, "ns", account)
     api.code, api.said = 400, {"message": 'admission webhook "sidecars" does not support dry run'}
-    with pytest.raises(PodsNotAsked, match="does not support dry run"):
+    with pytest.raises(PodsUnknown, match="does not support dry run"):
         pods.refusal({"metadata": {}})
     api.said = {"message": "no pod of mine"}
     assert pods.refusal({"metadata": {}}) == Refusal("Refused", "no pod of mine")
@@ -136,8 +136,8 @@ def test_an_api_server_that_hangs_is_given_up(
     """Before it answers, and in the middle of that."""
     monkeypatch.setattr(executor_pods, "REQUEST_SECONDS", 0.3)
     api.part = part
-    with pytest.raises(ExecutorsLeft, match="timed out"):
-        OwnPods(api.address, "ns", account).delete("a=b")
+    with pytest.raises(ExecutorsNotDeleted, match="timed out"):
+        ExecutorPods(api.address, "ns", account).delete("a=b")
 
 
 def test_an_api_server_that_takes_connections_and_says_nothing_is_given_up(
@@ -145,13 +145,13 @@ def test_an_api_server_that_takes_connections_and_says_nothing_is_given_up(
 ) -> None:
     """Not even who it is."""
     monkeypatch.setattr(executor_pods, "REQUEST_SECONDS", 0.3)
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ExecutorsLeft, match="timed out"):
-        OwnPods(f"k8s://https://127.0.0.1:{silent.getsockname()[1]}", "ns", account).delete("a=b")
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ExecutorsNotDeleted, match="timed out"):
+        ExecutorPods(f"k8s://https://127.0.0.1:{silent.getsockname()[1]}", "ns", account).delete("a=b")
 
 
 def test_nobody_else_is_given_the_token(api: Api, account: Path) -> None:
     """Whose certificate another authority signed."""
     (account / "ca.crt").write_bytes(Authority.named("another").pair.certificate)
-    with pytest.raises(ExecutorsLeft, match="certificate verify failed"):
-        OwnPods(api.address, "ns", account).delete("a=b")
+    with pytest.raises(ExecutorsNotDeleted, match="certificate verify failed"):
+        ExecutorPods(api.address, "ns", account).delete("a=b")
     assert not api.asked

@@ -21,7 +21,7 @@ from tidemark_protocol.plan.ingestion import TpchSource
 from tidemark_replica.command_loop.ingestions import Ingestions
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.spark.session import SparkHolder
-from tidemark_replica.values.failure_text import in_full, told_by_type, told_of, told_of_spark
+from tidemark_replica.values.failure_text import log_text, public_spark_text, public_text, public_text_with_type
 
 LOST = (
     "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage "
@@ -83,13 +83,13 @@ SEE = "; what it says is in the replica's log"
 @pytest.mark.parametrize("before", [LOST, "An error occurred while calling o7.count.\n: " + LOST])
 def test_of_what_spark_says_the_type_the_code_and_the_place_are_told(says: str, told: str, before: str) -> None:
     """And our own words, which have no data; an executor's end is Spark's business, and told in its words."""
-    assert told_of_spark(before + says, "Py4JJavaError") == told
+    assert public_spark_text(before + says, "Py4JJavaError") == told
 
 
 def test_ours_are_told_as_they_are() -> None:
     """They were written to be read."""
-    assert told_of(StepFailed("step s failed: give the replica more scratch")).endswith("more scratch")
-    assert told_by_type(StorageError("s3://b/t: DENIED")) == "StorageError: s3://b/t: DENIED"
+    assert public_text(StepFailed("step s failed: give the replica more scratch")).endswith("more scratch")
+    assert public_text_with_type(StorageError("s3://b/t: DENIED")) == "StorageError: s3://b/t: DENIED"
 
 
 def no_such_number(*_: Any, **__: Any) -> NoReturn:
@@ -133,9 +133,9 @@ def test_a_value_that_spark_quotes_is_not_told(spark: Any) -> None:
     ]:
         with pytest.raises(Exception) as caught:
             run()
-        assert "alice" in in_full(caught.value)
-        assert "alice" not in told_of(caught.value)
-        assert told in told_of(caught.value)
+        assert "alice" in log_text(caught.value)
+        assert "alice" not in public_text(caught.value)
+        assert told in public_text(caught.value)
 
 
 def _to_number(batches: Any) -> Any:

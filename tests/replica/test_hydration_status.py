@@ -12,7 +12,7 @@ from tidemark_operator.controller.reports.hydration_progress import hydrating
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.dataflow import hydration_status as module
-from tidemark_replica.dataflow.hydration_status import MOST_OPERATORS, Hydrating, fields_of
+from tidemark_replica.dataflow.hydration_status import OPERATORS_MAX, HydrationStatus, fields_of
 from tidemark_replica.events.jobs import Done, Failed, Job
 from tidemark_replica.render.telemetry.progress import OperatorProgress, Progress
 
@@ -36,40 +36,40 @@ def at(*percents: int) -> Progress:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> tuple[Hydrating, list[Response]]:
+def told(monkeypatch: pytest.MonkeyPatch) -> tuple[HydrationStatus, list[Response]]:
     """One whose looks are never too early, and all that it has said."""
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
     said: list[Response] = []
-    return Hydrating([ID], AtOnce(), said.append), said
+    return HydrationStatus([ID], AtOnce(), said.append), said
 
 
 def percents(said: list[Response]) -> list[str]:
     return [r.fields.get("percent", r.fields["state"]) for r in said if isinstance(r, Status)]
 
 
-def test_only_what_has_changed_is_told(told: tuple[Hydrating, list[Response]]) -> None:
+def test_only_what_has_changed_is_told(told: tuple[HydrationStatus, list[Response]]) -> None:
     """The same again is none; so is a step that has not begun, or a look that failed."""
     hydration, said = told
     for look in (at(0, 0), at(40, 0), None, at(40, 0), at(40, 20)):
-        hydration.look(lambda look=look: look)  # type: ignore[misc]
-    hydration.look(lambda: (_ for _ in ()).throw(OSError("gone")))
+        hydration.poll(lambda look=look: look)  # type: ignore[misc]
+    hydration.poll(lambda: (_ for _ in ()).throw(OSError("gone")))
 
     assert percents(said) == ["0", "20", "30"]
 
 
-def test_it_does_not_go_back_unless_it_begins_anew(told: tuple[Hydrating, list[Response]]) -> None:
+def test_it_does_not_go_back_unless_it_begins_anew(told: tuple[HydrationStatus, list[Response]]) -> None:
     """An operator that turns out to be two is no step back; a failure is one."""
     hydration, said = told
-    hydration.look(lambda: at(60))
-    hydration.look(lambda: at(60, 0))
+    hydration.poll(lambda: at(60))
+    hydration.poll(lambda: at(60, 0))
     assert percents(said) == ["60", "60"]
 
     hydration.failed()
-    hydration.look(lambda: at(5))
+    hydration.poll(lambda: at(5))
     assert percents(said)[-1] == "5"
 
 
-def test_after_its_end_nothing_more_is_said(told: tuple[Hydrating, list[Response]]) -> None:
+def test_after_its_end_nothing_more_is_said(told: tuple[HydrationStatus, list[Response]]) -> None:
     """A look that was under way comes too late, and a new client hears of frontiers what it must."""
     hydration, said = told
 
@@ -77,13 +77,13 @@ def test_after_its_end_nothing_more_is_said(told: tuple[Hydrating, list[Response
         hydration.ended()
         return at(99)
 
-    hydration.look(late)
-    hydration.look(lambda: at(99))
-    hydration.retell()
+    hydration.poll(late)
+    hydration.poll(lambda: at(99))
+    hydration.report_again()
     assert percents(said) == ["hydrated"]
 
 
-def test_after_it_was_dropped_nothing_more_is_said(told: tuple[Hydrating, list[Response]]) -> None:
+def test_after_it_was_dropped_nothing_more_is_said(told: tuple[HydrationStatus, list[Response]]) -> None:
     """There may be another dataflow of these exports: how far the old one was is nothing to its client."""
     hydration, said = told
 
@@ -91,17 +91,17 @@ def test_after_it_was_dropped_nothing_more_is_said(told: tuple[Hydrating, list[R
         hydration.stop()
         return at(99)
 
-    hydration.look(late)
-    hydration.retell()
+    hydration.poll(late)
+    hydration.report_again()
     assert said == []
 
 
-def test_a_new_client_is_told_again(told: tuple[Hydrating, list[Response]]) -> None:
+def test_a_new_client_is_told_again(told: tuple[HydrationStatus, list[Response]]) -> None:
     """How far it was last."""
     hydration, said = told
-    hydration.retell()
-    hydration.look(lambda: at(60))
-    hydration.retell()
+    hydration.report_again()
+    hydration.poll(lambda: at(60))
+    hydration.report_again()
     assert percents(said) == ["60", "60"]
 
 
@@ -109,9 +109,9 @@ def test_what_the_replica_says_is_what_the_controller_hears() -> None:
     """Both name the fields alike; of very many operators those come first that are not done."""
     assert hydrating(fields_of(at(100, 20), 60)) == Heard(60, (("read 0", 100), ("read 1", 20)))
 
-    many = hydrating(fields_of(at(*[100] * MOST_OPERATORS, 7), 50))
+    many = hydrating(fields_of(at(*[100] * OPERATORS_MAX, 7), 50))
     assert many is not None
-    assert len(many.operators) == MOST_OPERATORS
+    assert len(many.operators) == OPERATORS_MAX
     assert many.operators[0][1] == 7
 
 

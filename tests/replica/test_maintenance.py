@@ -17,7 +17,7 @@ from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.command_loop import loop
 from tidemark_replica.command_loop.compute_state import ComputeState
-from tidemark_replica.command_loop.loop import AFTER_EVENT_SECONDS, INTERVAL_SECONDS, Worker
+from tidemark_replica.command_loop.loop import AFTER_EVENT_SECONDS, INTERVAL_SECONDS, CommandLoop
 from tidemark_replica.events.client import Client
 from tidemark_replica.events.jobs import Done, Jobs, Outcome
 from tidemark_replica.events.mailbox import Call, CommandsArrived, Event, Mailbox
@@ -36,7 +36,7 @@ LOOKUP = peek(IndexTarget(GlobalId("i")))
 def said(*commands: Command) -> Event:
     """By a client that has left: nobody does anything about it."""
     client = Client(Hello("n", Epoch(1, 1)), Outbox())
-    client.enter()
+    client.acquire_frame()
     return CommandsArrived(client, commands)
 
 
@@ -68,7 +68,7 @@ class State:
         (said(LOOKUP, CancelPeek("p")), LATER),
         (said(LOOKUP, Schedule(GlobalId("d"))), SOON),
         (said(peek(ShardTarget(GlobalId("s"), shard("s")))), SOON),
-        (Call(lambda: None, urges=False), LATER),
+        (Call(lambda: None, needs_maintenance=False), LATER),
         (Call(lambda: None), SOON),
     ],
     ids=[
@@ -84,23 +84,23 @@ def test_lookups_bring_no_maintenance_forward(event: Event, until: float, monkey
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: 100.0))
     state = State()
     mailbox = Scripted(event, lambda: made.stop())
-    made = Worker(mailbox, cast(ComputeState, state), lambda: False)
+    made = CommandLoop(mailbox, cast(ComputeState, state), lambda: False)
     made.run()
 
     assert mailbox.untils == pytest.approx([100.0, LATER, until])
     assert state.maintained == 1
 
 
-@pytest.mark.parametrize("urges", [False, True])
-def test_a_pool_says_whether_its_ends_are_news(urges: bool) -> None:
+@pytest.mark.parametrize("needs_maintenance", [False, True])
+def test_a_pool_says_whether_its_ends_are_news(needs_maintenance: bool) -> None:
     """Those of peeks are not."""
     mailbox, ends = Mailbox(), list[Outcome[Any]]()
-    jobs = Jobs(mailbox, "test", 1, urges=urges)
+    jobs = Jobs(mailbox, "test", 1, needs_maintenance=needs_maintenance)
     jobs.submit("job", lambda: 7, ends.append)
     event = mailbox.take(time.monotonic() + BOUND)
     jobs.shutdown()
 
     assert isinstance(event, Call)
-    assert event.urges == urges
+    assert event.needs_maintenance == needs_maintenance
     event.run()
     assert ends == [Done(7)]

@@ -71,7 +71,7 @@ def test_split_a_large_copy_is_divided_on_disk_and_has_the_same_rows(
 ) -> None:
     """Several files, the same rows; what the division needed is gone."""
     monkeypatch.setattr("tidemark_replica.sinks.table.shard_updates.SHARE_BYTES", 20_000)
-    monkeypatch.setattr(row_repeat, "ROWS_MOST", 100)
+    monkeypatch.setattr(row_repeat, "ROWS_MAX", 100)
     contents: list[Update] = [((n % 500, f"r{n % 500}"), 10, 1) for n in range(3000)]
     copy = copy_of(tmp_path)
     assert written(tmp_path, copy, contents) == 3000

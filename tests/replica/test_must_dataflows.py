@@ -24,7 +24,7 @@ from tidemark_protocol.messages.responses import (
 from tidemark_protocol.plan.dataflow import CopyToSink, SubscribeSink
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.installed_dataflows import FEW, REST, Dataflows
+from tidemark_replica.dataflow.installed_dataflows import FEW, REST, InstalledDataflows
 from tidemark_replica.errors import DataflowRefused
 
 A = copies("a", 10, source=shard("t"), index="i", view=shard("v"))
@@ -59,18 +59,18 @@ class Recorder:
         return False
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_superseded(self) -> bool:
         return False
 
     def drop(self, id: GlobalId) -> Response | None:
         self.calls.append(f"drop {id}")
         return self.last_words
 
-    def try_again(self) -> None:
+    def retry_now(self) -> None:
         """It has not failed."""
 
-    def retell(self) -> None:
-        self.calls.append("retell")
+    def report_again(self) -> None:
+        self.calls.append("report_again")
 
     def stop(self) -> None:
         self.calls.append("stop")
@@ -82,7 +82,7 @@ class Scene:
         self.drivers: list[Recorder] = []
         self.refuse: str | None = None
         self.now = 0.0
-        self.dataflows = Dataflows(self._start, self.said.append, lambda id: EMPTY, self._clock)
+        self.dataflows = InstalledDataflows(self._start, self.said.append, lambda id: EMPTY, self._clock)
 
     def _clock(self) -> float:
         """Everything takes a hundredth of a second."""
@@ -232,7 +232,7 @@ def test_reconcile_reuses_what_is_the_same_and_tells_it_anew() -> None:
     assert verdict.reused
     assert scene.drivers[1].calls == ["stop"]
     assert scene.hear() == [Frontiers(id, at(40), at(40), at(40)) for id in (INDEX, V)]
-    assert scene.dataflows.described()[0][0].as_of == 20
+    assert scene.dataflows.describe()[0][0].as_of == 20
 
 
 def test_of_many_only_those_are_looked_at_that_something_has_happened_to() -> None:

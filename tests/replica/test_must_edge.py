@@ -37,8 +37,8 @@ from tidemark_protocol.wire import frames
 from tidemark_protocol.wire.frames import MAX_MESSAGE_BYTES, pack_commands, parse_frame
 from tidemark_replica.command_loop import runtime_settings as settings_at_work
 from tidemark_replica.events.mailbox import Mailbox
-from tidemark_replica.server.epoch_gate import Gate
-from tidemark_replica.server.refusal_log import LINES, WINDOW_SECONDS, Refusals
+from tidemark_replica.server.epoch_gate import EpochGate
+from tidemark_replica.server.refusal_log import LINES, WINDOW_SECONDS, RefusalLog
 from tidemark_replica.server.server import Conversation
 
 CREATE = CreateInstance(InstanceConfig("default", "/data"))
@@ -245,10 +245,10 @@ def written(edge: ReplicaEdge) -> dict[str, int | None]:
 
 def test_must_log_the_reason_once(caplog: pytest.LogCaptureFixture) -> None:
     """A stream that breaks off too; on one line, whatever the client put into it."""
-    refusals = Refusals()
+    refusals = RefusalLog()
     for line in ("an id of\n0 characters", "x" * 10_000):
-        refusals.tell(line)
-    broken = Conversation(Gate(), Mailbox(), refusals)
+        refusals.log(line)
+    broken = Conversation(EpochGate(), Mailbox(), refusals)
 
     def requests() -> Iterator[bytes]:
         yield frame(Hello("n", Epoch(1, 1)))
@@ -266,12 +266,12 @@ def test_must_log_the_reason_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_must_not_let_clients_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """So many lines a minute; the others are counted, and told with the next one."""
     now = [0.0]
-    refusals = Refusals(lambda: now[0])
+    refusals = RefusalLog(lambda: now[0])
     for _ in range(10_000):
-        refusals.tell("no")
+        refusals.log("no")
     assert len(caplog.records) == LINES
     now[0] += WINDOW_SECONDS
-    refusals.tell("no")
+    refusals.log("no")
 
     assert len(caplog.records) == LINES + 1
     assert caplog.records[-1].getMessage().endswith(f"(and {10_000 - LINES} more since then)")

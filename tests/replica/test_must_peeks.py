@@ -13,11 +13,11 @@ from tidemark_protocol.messages.commands import IndexTarget, Peek
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, PeekStashed, Response
 from tidemark_protocol.plan.lir import MapFilterProject
-from tidemark_replica.errors import StashGone
+from tidemark_replica.errors import StashNotFound
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome
-from tidemark_replica.peek.peek_queue import Peeks, Readable
+from tidemark_replica.peek.peek_queue import PeekQueue, Readable
 from tidemark_replica.peek.peek_reader import Limits
-from tidemark_replica.peek.result_stash import Spool, Stash, Stashed
+from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 
 INDEX = GlobalId("i")
@@ -29,13 +29,13 @@ class Index:
 
     def __init__(self, since: int, upper: int) -> None:
         self.since, self.upper, self.gone = since, upper, False
-        self.reads: list[Callable[[Outcome[PeekRows | Stashed]], None]] = []
+        self.reads: list[Callable[[Outcome[PeekRows | StashedResult]], None]] = []
         self.jobs: list[Job] = []
 
     def readable(self, peek: Peek) -> Readable | str | None:
         return "i was dropped" if self.gone else Readable(Frontier.at(self.since), Frontier.at(self.upper))
 
-    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         self.reads.append(done)
         self.jobs.append(Job(peek.uuid))
         return self.jobs[-1]
@@ -51,9 +51,9 @@ class Scene:
     def __init__(self, since: int, upper: int, folder: Path = Path()) -> None:
         """`folder`: where large answers are kept."""
         self.said: list[Response] = []
-        self.stash = Stash(folder)
+        self.stash = ResultStash(folder)
         self.index = Index(since, upper)
-        self.peeks = Peeks(self.said.append, self.index, self.stash)
+        self.peeks = PeekQueue(self.said.append, self.index, self.stash)
 
     def move(self, upper: int) -> None:
         self.index.upper = upper
@@ -161,11 +161,11 @@ def test_a_dropped_index_answers_waiting_peeks_with_an_error(reading: bool) -> N
     assert isinstance(answer.result, PeekRows if reading else PeekError)
 
 
-def stashed(scene: Scene, content: bytes) -> Stashed:
+def stashed(scene: Scene, content: bytes) -> StashedResult:
     """A large answer, written whole."""
-    spool = Spool(scene.stash, above=0)
+    spool = Spool(scene.stash, spill_above=0)
     spool.write(content)
-    return Stashed(spool, 1)
+    return StashedResult(spool, 1)
 
 
 def test_must_answer_once_what_is_stashed_and_keep_it_until_cancelled(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_must_answer_once_what_is_stashed_and_keep_it_until_cancelled(tmp_path: 
     scene.peeks.cancel("p")
 
     assert len(scene.said) == 1
-    assert scene.stash.taken == 0
-    with pytest.raises(StashGone):
+    assert scene.stash.bytes_on_disk == 0
+    with pytest.raises(StashNotFound):
         scene.stash.piece("p", 0)
 
 
@@ -197,6 +197,6 @@ def test_crash_nothing_stashed_outlives_who_asked(end: str, when: str, tmp_path:
     if when == "before":
         scene.index.reads[0](Done(answer))
 
-    assert scene.stash.taken == 0
-    with pytest.raises(StashGone):
+    assert scene.stash.bytes_on_disk == 0
+    with pytest.raises(StashNotFound):
         scene.stash.piece("p", 0)

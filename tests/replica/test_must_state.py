@@ -154,19 +154,19 @@ def test_must_tell_no_status_of_what_is_not_there_or_has_ended() -> None:
     scene.hear()
     statuses = [Status(id, "step_failed", {"message": "no"}) for id in (INDEX, VIEW, NOBODY)]
     for status in statuses:
-        scene.dataflows.tell(status)
+        scene.dataflows.send(status)
     assert scene.hear() == statuses[:2]
 
     scene.dataflows.compact(INDEX, EMPTY)
     scene.hear()
     for status in statuses:
-        scene.dataflows.tell(status)
+        scene.dataflows.send(status)
     assert scene.hear() == statuses[1:2]
 
     scene.drivers[0].dataflow.progress(EMPTY)
     scene.dataflows.maintain()
     assert scene.hear() == [Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]
-    scene.dataflows.tell(statuses[1])
+    scene.dataflows.send(statuses[1])
     assert scene.hear() == []
 
 
@@ -177,7 +177,7 @@ def test_must_tell_no_status_after_the_end_to_a_client_that_reads_slowly() -> No
     talk.shards[ShardId("t")].upper = 40
     talk.replica.work(1_000)
     status = Status(INDEX, "erroring", {"errors": "1"})
-    talk.replica.dataflows.tell(status)
+    talk.replica.dataflows.send(status)
     talk.replica.take(AllowCompaction(INDEX, EMPTY))
 
     said = [r for r in talk.hear() if getattr(r, "id", None) == INDEX]
@@ -190,12 +190,12 @@ def test_must_tell_errors_before_the_end() -> None:
     scene.dataflows.create(BOTH)
     dataflow = scene.drivers[0].dataflow
     dataflow.progress(EMPTY)
-    dataflow.looking = 1
+    dataflow.pending_error_reads = 1
     scene.dataflows.maintain()
     assert scene.hear() == []
 
-    scene.dataflows.tell(Status(INDEX, "erroring", {"errors": "1"}))
-    dataflow.looking = 0
+    scene.dataflows.send(Status(INDEX, "erroring", {"errors": "1"}))
+    dataflow.pending_error_reads = 0
     scene.dataflows.maintain()
     erroring, *ends = scene.hear()
     assert isinstance(erroring, Status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark_replica.options import parse
-from tidemark_replica.spark.settings import RELIED_ON, SETTINGS
+from tidemark_replica.spark.settings import RESERVED_SETTINGS, SETTINGS
 
 LEAST = ["--listen", "unix:///s/x", "--scratch", "/scratch"]
 
@@ -33,7 +33,7 @@ def test_what_answers_depend_on_stays(text: str, said: str, capsys: pytest.Captu
         parse([*LEAST, "--spark-conf", text])
 
     assert said in capsys.readouterr().err
-    assert SETTINGS.keys() < RELIED_ON
+    assert SETTINGS.keys() < RESERVED_SETTINGS
 
 
 def test_metrics_are_on_loopback_unless_told_otherwise() -> None:

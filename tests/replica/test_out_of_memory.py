@@ -71,7 +71,7 @@ class Memory:
 def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     memory, run = Memory(), RenderedDataflow.run
     monkeypatch.setattr(RenderedDataflow, "run", lambda dataflow, step: memory.run(run, dataflow, step))
-    monkeypatch.setattr(retry, "LONGEST_SECONDS", retry.FIRST_SECONDS)
+    monkeypatch.setattr(retry, "MAX_SECONDS", retry.FIRST_SECONDS)
     monkeypatch.setattr(dataflow_driver, "Backoff", lambda: retry.Backoff(memory.clock))
     return memory
 

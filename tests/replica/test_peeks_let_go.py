@@ -31,7 +31,7 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.events.jobs import Failed, JobCancelled, Jobs, Outcome
 from tidemark_replica.events.mailbox import Call, Mailbox
 from tidemark_replica.peek.peek_reader import Limits, PeekReader
-from tidemark_replica.peek.result_stash import Stash
+from tidemark_replica.peek.result_stash import ResultStash
 
 HISTORY = random_history({"t": T}, 8, times=4, changes=6)
 
@@ -60,7 +60,9 @@ def test_a_cancelled_peek_holds_no_file_of_its_index(tmp_path: Path) -> None:
         index = exporter.indexes[INDEX]
         every = MapFilterProject.identity(T.schema)
         peek = Peek("u", IndexTarget(INDEX), Time(HISTORY.last), every, Finishing(), index.columns)
-        read = PeekReader(lambda: None, lambda id: index, BatchCache(of.store.directory), Stash(tmp_path / "stash"))
+        read = PeekReader(
+            lambda: None, lambda id: index, BatchCache(of.store.directory), ResultStash(tmp_path / "stash")
+        )
         mailbox, ended = Mailbox(), queue.Queue[Outcome[Any]]()
         jobs = Jobs(mailbox, "peek", 1)
         jobs.submit("peek", lambda: read(peek, Limits(1 << 20), lambda: True), ended.put)

@@ -80,7 +80,7 @@ def test_a_view_goes_on_under_its_own_term_alone(
     here = Candidate(view, dict.fromkeys(view.export_ids, Frontier.at(10)), AHEAD, had)
 
     assert reconcile([here], [view], {}, wanted)[0].reason == reason
-    assert reconcile([replace(here, overtaken=True)], [view], {}, wanted)[0].reason == "term"
+    assert reconcile([replace(here, superseded=True)], [view], {}, wanted)[0].reason == "term"
 
 
 def test_a_chain_is_reused_only_from_its_root_on() -> None:

@@ -7,12 +7,12 @@ from tests.replica.test_refresh_progress import hourly, one
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.refresh import RefreshSchedule
-from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
 
 def test_the_last_refresh_seals_the_table() -> None:
     """Where there are times alone, all of them over, nothing can ever change."""
-    replica, table = one(Refreshes(RefreshSchedule(at=(Time(10), Time(20)))))
+    replica, table = one(RefreshTimes(RefreshSchedule(at=(Time(10), Time(20)))))
     settle(replica, 20)
     assert table.upper == 20
     settle(replica, 21)
@@ -24,7 +24,7 @@ def test_the_last_refresh_seals_the_table() -> None:
 def test_the_last_of_some_times_is_the_end_also_where_until_is_later() -> None:
     """But a time at or after `until` is none: until then the table goes on."""
     last, never = RefreshSchedule(at=(Time(10),)), RefreshSchedule(at=(Time(10), Time(40)))
-    (replica, ended), (other, going) = one(Refreshes(last, until=30)), one(Refreshes(never, until=30))
+    (replica, ended), (other, going) = one(RefreshTimes(last, until=30)), one(RefreshTimes(never, until=30))
     for each in (replica, other):
         settle(each, 11)
 
@@ -35,7 +35,7 @@ def test_the_last_of_some_times_is_the_end_also_where_until_is_later() -> None:
 
 def test_a_view_whose_refreshes_are_all_over_is_what_it_is_when_it_is_created() -> None:
     """The first write is the only one."""
-    _, table = one(Refreshes(RefreshSchedule(at=(Time(1),))), inputs=8)
+    _, table = one(RefreshTimes(RefreshSchedule(at=(Time(1),))), inputs=8)
     table.check()
 
     assert (table.upper, {time for _, time, _ in table.updates}) == (EMPTY_SENTINEL, {3})

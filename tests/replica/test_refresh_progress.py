@@ -15,17 +15,19 @@ from tests.replica.refreshing import Replica, Revision, Table, Update, reached, 
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.ids import MAX_TIME, Time
 from tidemark_protocol.plan.refresh import RefreshSchedule
-from tidemark_replica.sinks.table.refresh_times import NEVER, Refreshes
+from tidemark_replica.sinks.table.refresh_times import NEVER, RefreshTimes
 
 LAST = 48
 TIMES = st.integers(0, LAST)
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> Refreshes:
+def schedules(draw: st.DrawFn) -> RefreshTimes:
     every = draw(st.none() | st.integers(2, 15))
     at = tuple(map(Time, sorted(draw(st.sets(TIMES, min_size=int(every is None), max_size=3)))))
-    return Refreshes(RefreshSchedule(every, Time(draw(TIMES)), at), draw(st.none() | st.none() | st.integers(8, LAST)))
+    return RefreshTimes(
+        RefreshSchedule(every, Time(draw(TIMES)), at), draw(st.none() | st.none() | st.integers(8, LAST))
+    )
 
 
 HISTORIES = st.lists(st.tuples(st.integers(0, 2), TIMES, st.sampled_from([1, 1, -1])), max_size=25).map(tuple)
@@ -39,7 +41,7 @@ DONE = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 12)
 class World:
     """One table; inputs that are complete up to `inputs`; replicas of revisions, each allowed under its own term."""
 
-    def __init__(self, revisions: list[tuple[tuple[Update, ...], Refreshes]], *, beside: bool) -> None:
+    def __init__(self, revisions: list[tuple[tuple[Update, ...], RefreshTimes]], *, beside: bool) -> None:
         self.table, self.inputs = Table(), 1
         self._revisions = [Revision(h, r, term) for term, (h, r) in enumerate(revisions, 1)]
         self.replicas = [Replica(self._revisions[0], 0, self.table, beside=beside)]
@@ -104,7 +106,7 @@ class World:
     beside=st.booleans(),
 )
 def test_crash_the_table_shows_the_last_refresh_at_every_time(
-    revisions: list[tuple[tuple[Update, ...], Refreshes]], done: list[tuple[str, int, int]], beside: bool
+    revisions: list[tuple[tuple[Update, ...], RefreshTimes]], done: list[tuple[str, int, int]], beside: bool
 ) -> None:
     """Looked at after everything that happens; and in the end whoever is left goes on to where its inputs are."""
     world = World(revisions, beside=beside)
@@ -153,7 +155,7 @@ def drawn(play: Random) -> tuple[Update, ...]:
 def test_crash_an_edit_that_is_reverted_shows_nothing_of_a_replica_that_missed_it(play: Random) -> None:
     """It has let go of what it had written before the edit, and is told at any moment to go on under the term of after
     it, beside another that begins under that term. It gives up only where somebody else has written."""
-    schedule = Refreshes(RefreshSchedule(play.randint(4, 15), Time(play.randint(0, 9))), None)
+    schedule = RefreshTimes(RefreshSchedule(play.randint(4, 15), Time(play.randint(0, 9))), None)
     history, table, inputs = drawn(play), Table(), play.randint(4, 14)
     again = Revision(history, schedule, 3)
     first = Replica(Revision(history, schedule, 1), 2, table)
@@ -181,15 +183,15 @@ def test_crash_an_edit_that_is_reverted_shows_nothing_of_a_replica_that_missed_i
         replica.step(inputs) if play.random() < 0.5 else replica.begin(inputs)
         replica.compare() if play.random() < 0.5 else replica.fold()
         table.check()
-    assert not first.progress.is_lost or table.writers - {first}
+    assert not first.progress.has_diverged or table.writers - {first}
     settle(first, inputs + 1)
     settle(second, inputs + 1)
     table.check()
     assert table.upper == inputs + 1
 
 
-def hourly(every: int = 10, until: int | None = None) -> Refreshes:
-    return Refreshes(RefreshSchedule(every), until)
+def hourly(every: int = 10, until: int | None = None) -> RefreshTimes:
+    return RefreshTimes(RefreshSchedule(every), until)
 
 
 def busy(start: int = 0) -> tuple[Update, ...]:
@@ -197,7 +199,7 @@ def busy(start: int = 0) -> tuple[Update, ...]:
     return tuple((t % 3, t, 1) for t in range(start, LAST))
 
 
-def one(refreshes: Refreshes, as_of: int = 3, inputs: int = 5) -> tuple[Replica, Table]:
+def one(refreshes: RefreshTimes, as_of: int = 3, inputs: int = 5) -> tuple[Replica, Table]:
     """A view that has been created, and written for the first time."""
     table = Table()
     replica = Replica(Revision(busy(), refreshes, 1), as_of, table)
@@ -263,7 +265,7 @@ def test_crash_a_lost_reply_to_its_own_append_is_nobody_elses(begun: int, landed
     replica.revision = raised
     replica.allow()
     replica.observe()
-    assert not replica.progress.is_lost
+    assert not replica.progress.has_diverged
     settle(replica, 24)
     table.check()
 
@@ -328,7 +330,7 @@ def test_an_older_term_beside_a_newer_upper_makes_no_first_write() -> None:
 
 @given(refreshes=schedules(), times=st.lists(st.integers(0, 60), min_size=1))
 @example(refreshes=hourly(), times=[MAX_TIME, MAX_TIME - 9, 0])
-def test_agree_columns_of_times_and_the_schedule_itself(refreshes: Refreshes, times: list[int]) -> None:
+def test_agree_columns_of_times_and_the_schedule_itself(refreshes: RefreshTimes, times: list[int]) -> None:
     """Up to the end of time."""
     found = refreshes.round_up(np.array(times, np.int64)).tolist()
     planned = [refreshes.schedule.next(time) for time in times]

@@ -49,7 +49,7 @@ class OneView:
 
     @property
     def steps(self) -> int:
-        return self.driver._working._steps
+        return self.driver._cost_status._steps
 
     def reach(self, upper: Frontier) -> None:
         self.loop.run_until(lambda: self.write >= upper, self.driver.advance)

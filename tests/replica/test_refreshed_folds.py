@@ -16,7 +16,7 @@ from tests.replica.test_refreshed_sink import Refreshed, assert_refreshed
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_replica.sinks.table import materialized_view, staged_compaction
-from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 from tidemark_replica.sinks.table.shard_updates import consolidated
 
 
@@ -39,7 +39,7 @@ def test_what_is_staged_for_the_next_refresh_is_folded(tmp_path: Path, monkeypat
 class Yearly(Refreshed):
     """The next refresh is far."""
 
-    refreshes = Refreshes(RefreshSchedule(every_ms=1_000_000))
+    refreshes = RefreshTimes(RefreshSchedule(every_ms=1_000_000))
 
 
 def test_what_is_staged_is_folded_though_there_is_always_an_upper_to_append(

@@ -19,9 +19,9 @@ from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_replica.shards.shards import ShardHandles
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
-from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
-TENS = Refreshes(RefreshSchedule(every_ms=10))
+TENS = RefreshTimes(RefreshSchedule(every_ms=10))
 
 
 class Refreshed(View):
@@ -38,7 +38,7 @@ class Refreshed(View):
 
     def follow(self, inputs: int) -> None:
         """One look at inputs that are complete up to there."""
-        goal = self.sink.inputs_at(Frontier.at(inputs)).encode()
+        goal = self.sink.step_goal(Frontier.at(inputs)).encode()
         goal = inputs if self.frontier == self.as_of else goal
         if goal > self.frontier:
             self.step(goal)
@@ -219,7 +219,7 @@ def test_one_that_missed_an_edit_and_its_revert_writes_no_more(tmp_path: Path) -
     again.reach(17)
 
     def seen() -> bool:
-        shard = first.loop.watch.seen(ShardId("v"))
+        shard = first.loop.watch.state(ShardId("v"))
         return shard is not None and shard.term == 3
 
     first.loop.run_until(seen, first.sink.advance)
@@ -249,7 +249,7 @@ def test_the_last_of_some_times_seals_the_table(tmp_path: Path) -> None:
     """Nothing can change after it."""
 
     class AtTimes(Refreshed):
-        refreshes = Refreshes(RefreshSchedule(at=(Time(9), Time(22))))
+        refreshes = RefreshTimes(RefreshSchedule(at=(Time(9), Time(22))))
 
     updates = history(6, 40)
     view = AtTimes(tmp_path / "r1", tmp_path / "shard", updates, 3, Loop())

@@ -25,7 +25,7 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.errors import StashFull
 from tidemark_replica.events.jobs import JobCancelled
 from tidemark_replica.peek.peek_reader import Limits, PeekReader
-from tidemark_replica.peek.result_stash import Spool, Stash, Stashed
+from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
 from tidemark_replica.render import ResultTooLarge, ViewInError
 
 ROWS = 100_000
@@ -54,14 +54,14 @@ def asked(shard: ShardMetadata, at: int = 9, finishing: Finishing = Finishing())
     return Peek("p", ShardTarget(GlobalId("s"), shard), Time(at), every, finishing, COLUMNS)
 
 
-def reader(stash: Stash) -> PeekReader:
+def reader(stash: ResultStash) -> PeekReader:
     def none() -> Any:
         raise AssertionError("this peek needs no job")
 
     return PeekReader(none, lambda id: None, BatchCache(Path()), stash)
 
 
-def rows(answer: PeekRows | Stashed) -> list[tuple[int, ...]]:
+def rows(answer: PeekRows | StashedResult) -> list[tuple[int, ...]]:
     """In pieces, as a reader of the stash gets them."""
     data = answer.data if isinstance(answer, PeekRows) else b"".join(pieces(answer.spool))
     table = pa.ipc.open_stream(data).read_all()
@@ -93,22 +93,22 @@ def test_agree_an_answer_is_the_same_stashed_or_not(
 ) -> None:
     """Rows, order, limit and offset; past the bound it is on disk, and its room is counted until it is let go."""
     finishing, expected = FINISHINGS[name]
-    stash = Stash(tmp_path / "stash")
+    stash = ResultStash(tmp_path / "stash")
     answer = reader(stash)(asked(shard, finishing=finishing), Limits(1 << 30, above), lambda: False)
     found = rows(answer)
 
     assert (found if finishing.order else sorted(found)) == expected
-    assert isinstance(answer, Stashed) == (above is not None and above <= 1000)
-    if isinstance(answer, Stashed):
-        assert stash.taken == answer.spool.size > 700_000
+    assert isinstance(answer, StashedResult) == (above is not None and above <= 1000)
+    if isinstance(answer, StashedResult):
+        assert stash.bytes_on_disk == answer.spool.size > 700_000
         answer.spool.close()
-    assert stash.taken == 0
+    assert stash.bytes_on_disk == 0
 
 
 def test_without_an_order_limit_and_offset_count_over_all_batches(shard: ShardMetadata, tmp_path: Path) -> None:
     """As many different rows as there should be, wherever batches end."""
     finishing = Finishing(limit=70_000, offset=20_000)
-    answer = reader(Stash(tmp_path))(asked(shard, finishing=finishing), Limits(1 << 30, 1000), lambda: False)
+    answer = reader(ResultStash(tmp_path))(asked(shard, finishing=finishing), Limits(1 << 30, 1000), lambda: False)
 
     found = rows(answer)
     assert len(found) == len(set(found)) == 70_000
@@ -117,7 +117,7 @@ def test_without_an_order_limit_and_offset_count_over_all_batches(shard: ShardMe
 
 def test_crash_what_is_not_finished_leaves_nothing(shard: ShardMetadata, tmp_path: Path) -> None:
     """Too large, in error, not wanted any more, or no room on disk: the reason, and all room is free."""
-    stash, wanted = Stash(tmp_path, limit=1_500_000), iter([False, True])
+    stash, wanted = ResultStash(tmp_path, limit=1_500_000), iter([False, True])
     cases: list[tuple[type[Exception], str, Any]] = [
         (ResultTooLarge, "max size of 1000000 bytes.*spec.maxResultSize", (Limits(1_000_000, 0), lambda: False)),
         (JobCancelled, "peek p", (Limits(1 << 30, 0), lambda: next(wanted))),
@@ -126,18 +126,18 @@ def test_crash_what_is_not_finished_leaves_nothing(shard: ShardMetadata, tmp_pat
     for kind, says, (limits, stopped) in cases:
         with pytest.raises(kind, match=says):
             reader(stash)(asked(shard), limits, stopped)
-        assert stash.taken == 0
-    large = Stash(tmp_path)
+        assert stash.bytes_on_disk == 0
+    large = ResultStash(tmp_path)
     with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
         reader(large)(asked(shard, at=25), Limits(1 << 30, 0), lambda: False)
-    assert large.taken == 0
+    assert large.bytes_on_disk == 0
 
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tidemark_replica.peek.result_stash import Spool, Stash
-spool = Spool(Stash(Path(sys.argv[1])), above=0)
+from tidemark_replica.peek.result_stash import Spool, ResultStash
+spool = Spool(ResultStash(Path(sys.argv[1])), spill_above=0)
 spool.write(bytes(100_000))
 assert spool.on_disk
 os.kill(os.getpid(), signal.SIGKILL)
@@ -154,21 +154,21 @@ def test_crash_a_killed_replica_leaves_no_files(tmp_path: Path) -> None:
 
 def test_must_give_nothing_past_the_end_of_an_answer(tmp_path: Path) -> None:
     """However far: the kernel takes no offset near 2^63."""
-    stash = Stash(tmp_path)
-    spool = Spool(stash, above=0)
+    stash = ResultStash(tmp_path)
+    spool = Spool(stash, spill_above=0)
     spool.write(b"answer")
-    stash.keep("p", Stashed(spool, 1))
+    stash.keep("p", StashedResult(spool, 1))
 
     assert [stash.piece("p", offset) for offset in (5, 6, 2**62, 2**63 - 1)] == [b"r", b"", b"", b""]
 
 
 def test_what_is_kept_under_the_same_uuid_replaces_what_was(tmp_path: Path) -> None:
     """An asker that was replaced by another cannot keep its place."""
-    stash = Stash(tmp_path)
+    stash = ResultStash(tmp_path)
     for content in (b"one", b"another"):
-        spool = Spool(stash, above=0)
+        spool = Spool(stash, spill_above=0)
         spool.write(content)
-        stash.keep("p", Stashed(spool, 1))
+        stash.keep("p", StashedResult(spool, 1))
 
     assert stash.piece("p", 0) == b"another"
-    assert stash.taken == len(b"another")
+    assert stash.bytes_on_disk == len(b"another")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark_replica.retry import LONGEST_SECONDS, Backoff
+from tidemark_replica.retry import MAX_SECONDS, Backoff
 
 
 def test_pauses_grow_to_the_longest_and_every_failure_has_its_number() -> None:
@@ -13,9 +13,9 @@ def test_pauses_grow_to_the_longest_and_every_failure_has_its_number() -> None:
         backoff.failed()
         numbers.append(backoff.failures)
         before = now[0]
-        while not backoff.over:
+        while not backoff.has_elapsed:
             now[0] += 0.1
         pauses.append(now[0] - before)
 
     assert numbers == list(range(1, 2_001))
-    assert pauses[0] < 1 < LONGEST_SECONDS <= pauses[-1] < LONGEST_SECONDS + 1
+    assert pauses[0] < 1 < MAX_SECONDS <= pauses[-1] < MAX_SECONDS + 1

@@ -15,7 +15,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import AllowCompaction, InstanceConfig
 from tidemark_protocol.messages.responses import Response, Status
-from tidemark_replica.process.scratch_quota import taken
+from tidemark_replica.process.scratch_quota import disk_usage
 
 pytestmark = pytest.mark.spark
 
@@ -60,7 +60,7 @@ def test_a_view_that_has_no_room_waits_for_it(client: ScriptedClient, tmp_path: 
     small.append(20, ((2, "b"), 12, 1))
     client.wait_for(reaches("output", follower, 20))
     assert not failed(follower, client.responses)
-    assert taken(tmp_path / "scratch") < SIZE
+    assert disk_usage(tmp_path / "scratch") < SIZE
 
     client.send(AllowCompaction(first, Frontier.empty()))
     client.wait_for(reaches("output", second, 10))

@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import BOUND, until
 from tidemark_replica.peek.result_stash import STASH_BYTES
 from tidemark_replica.process import scratch_quota
-from tidemark_replica.process.scratch_quota import ScratchRoom, taken
+from tidemark_replica.process.scratch_quota import ScratchQuota, disk_usage
 
 MIB = 1 << 20
 SIZE = 16 * MIB
@@ -24,7 +24,7 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.unnamed, self.told = folder, 0, (False, False)
-        self.room = ScratchRoom(folder, SIZE)
+        self.room = ScratchQuota(folder, SIZE)
         self.looks, self.fails = 0, False
         self.room.watch(self.tell, self.look)
 
@@ -45,7 +45,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    for pause in ("LOOK_SECONDS", "CALM_SECONDS"):
+    for pause in ("MEASURE_SECONDS_MIN", "MEASURE_SECONDS_BELOW_HALF"):
         monkeypatch.setattr(scratch_quota, pause, 0.01)
     made = Watched(tmp_path)
     yield made
@@ -81,7 +81,7 @@ def test_what_goes_while_it_is_looked_at_is_passed_by(tmp_path: Path) -> None:
     steps = threading.Thread(target=come_and_go)
     steps.start()
     try:
-        assert all(MIB <= taken(tmp_path) < 2 * MIB for _ in range(300))
+        assert all(MIB <= disk_usage(tmp_path) < 2 * MIB for _ in range(300))
     finally:
         over.set()
         steps.join(BOUND)
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_is_passed_by(tmp_path: Path) -> None:
         os.close(within)
         within = inner
     os.close(within)
-    assert MIB <= taken(tmp_path) < 2 * MIB
+    assert MIB <= disk_usage(tmp_path) < 2 * MIB
 
 
 def test_where_nothing_can_be_known_nothing_is_refused(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,14 +114,14 @@ def test_where_nothing_can_be_known_nothing_is_refused(watched: Watched, caplog:
 
 def test_however_long_a_look_takes_the_next_is_soon() -> None:
     """Of many files, on a slow disk."""
-    assert scratch_quota.pause_after(0.01, calm=False) == 1.0
-    assert scratch_quota.pause_after(0.05, calm=False) == 1.5
-    assert scratch_quota.pause_after(20.0, calm=False) == 2.0
-    assert scratch_quota.pause_after(20.0, calm=True) == 5.0
+    assert scratch_quota.pause_after(0.01, below_half=False) == 1.0
+    assert scratch_quota.pause_after(0.05, below_half=False) == 1.5
+    assert scratch_quota.pause_after(20.0, below_half=False) == 2.0
+    assert scratch_quota.pause_after(20.0, below_half=True) == 5.0
 
 
 def test_arrangements_and_answers_have_their_parts(tmp_path: Path) -> None:
     """Of a volume that has an end."""
-    room, endless = ScratchRoom(tmp_path, 1024 * MIB), ScratchRoom(tmp_path, None)
-    assert (room.for_arrangements, room.for_answers) == (896 * MIB, 256 * MIB)
-    assert (endless.for_arrangements, endless.for_answers) == (None, STASH_BYTES)
+    room, endless = ScratchQuota(tmp_path, 1024 * MIB), ScratchQuota(tmp_path, None)
+    assert (room.arrangement_bytes, room.stash_bytes) == (896 * MIB, 256 * MIB)
+    assert (endless.arrangement_bytes, endless.stash_bytes) == (None, STASH_BYTES)

@@ -38,15 +38,15 @@ class SlowHandles(ShardHandles):
         self.go = threading.Event()
         self.go.set()
 
-    def look(self, id: ShardId, location: str) -> DescribedShard:
+    def describe(self, id: ShardId, location: str) -> DescribedShard:
         self.looks += 1
-        seen = super().look(id, location)
+        seen = super().describe(id, location)
         self.go.wait(BOUND)
         return seen
 
 
 def upper(loop: Loop) -> int | None:
-    seen = loop.watch.seen(ID)
+    seen = loop.watch.state(ID)
     return None if seen is None else seen.upper.encode()
 
 
@@ -61,14 +61,14 @@ def test_a_move_by_another_process_is_found_by_looking(shard: Shard) -> None:
 
 def test_a_move_by_this_process_is_told_without_a_look(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next look waits, for nothing is to be expected from others."""
-    monkeypatch.setattr(shards, "NOTICED_SECONDS", BOUND)
+    monkeypatch.setattr(shards, "OBSERVED_SECONDS", BOUND)
     handles = SlowHandles()
     loop = Loop(handles)
     loop.watch.follow(ID, shard.location, "test")
     loop.run_until(lambda: upper(loop) == 5)
     looks = handles.looks
 
-    loop.watch.noticed(ID, Frontier.at(9), Frontier.at(2))
+    loop.watch.observe(ID, Frontier.at(9), Frontier.at(2))
 
     assert loop.said[-1] == ShardFrontiers(ID, Frontier.at(9), Frontier.at(2))
     loop.watch.maintain()
@@ -87,7 +87,7 @@ def test_a_finished_shard_is_looked_at_rarely(shard: Shard, monkeypatch: pytest.
         for _ in range(seconds * 10):
             now[0] += 0.1
             loop.watch.maintain()
-            loop.run_until(lambda: not loop.watch._watched[ID].looking)
+            loop.run_until(lambda: not loop.watch._watched[ID].polling)
         return handles.looks - before
 
     assert looks(10) > 80
@@ -112,7 +112,7 @@ def test_a_look_that_began_before_a_move_does_not_take_it_back(shard: Shard) -> 
     loop.run_until(lambda: handles.looks > looks)
 
     shard.compare_and_append(None, expected_upper=5, new_upper=9, term=1)
-    loop.watch.noticed(ID, Frontier.at(9))
+    loop.watch.observe(ID, Frontier.at(9))
     handles.go.set()
     seen: set[int | None] = set()
     loop.run_until(lambda: handles.looks > looks + 1, lambda: seen.add(upper(loop)))

@@ -166,13 +166,13 @@ def test_a_new_client_hears_why_a_view_is_not_written(tmp_path: Path) -> None:
         try:
             view.loop.run_until(lambda: _kinds(view.loop) >= {"fenced"}, view.driver.advance)
             view.loop.said.clear()
-            view.driver.retell()
+            view.driver.report_again()
             assert _kinds(view.loop) == {"fenced"}
 
             view.driver.allow_writes(ExportState(view.id, Frontier.at(6), term=WriterTerm(3)))
             view.reach(Frontier.at(10))
             view.loop.said.clear()
-            view.driver.retell()
+            view.driver.report_again()
             assert _kinds(view.loop) == set()
         finally:
             view.end()
@@ -211,7 +211,7 @@ def test_one_that_is_to_go_on_over_what_another_revision_wrote_stops(fenced_firs
     first.sink.allow_writes(WriterTerm(3))
     first.loop.run_until(lambda: _said(first, "sink_failed"), first.sink.advance)
 
-    assert first.sink.is_overtaken
+    assert first.sink.is_superseded
     assert first.sink.term is None
     assert open_shard(str(tmp_path / "shard")).state().upper == 20
     for at in range(SHARED, 20):
@@ -243,7 +243,7 @@ def test_one_that_is_to_go_on_where_nobody_else_wrote_goes_on(tmp_path: Path) ->
     first.step(30)
     first.write_until(30)
 
-    assert not first.sink.is_overtaken
+    assert not first.sink.is_superseded
     assert persisted(tmp_path / "shard", 29) == contents(old, 29)
 
 

@@ -28,7 +28,7 @@ class Scene:
         """Looks until this is what was told last: on a busy machine a look may time out before."""
 
         def step() -> None:
-            self.now += store_watch.LOOK_SECONDS
+            self.now += store_watch.POLL_SECONDS
             self.watch.maintain()
 
         self.loop.run_until(lambda: self._says(reason, text), step)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_each_trouble_is_told_once_and_its_end_too(folder: Path, s3: S3Server) -> None:
     """No credentials yet, wrong ones, no server; then right ones, which count without a restart."""
     scene = Scene()
-    scene.watch.begin(s3.location("watched"))
+    scene.watch.set_location(s3.location("watched"))
     scene.said("AccessDenied")
     mount(folder, "1", {**s3.environ, "AWS_SECRET_ACCESS_KEY": "x" * 40})
     scene.said("AccessDenied", "SignatureDoesNotMatch")
@@ -67,9 +67,9 @@ def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Pa
     """Who comes later hears the same, and nothing once all is well."""
     mount(folder, "1", s3.environ)
     scene = Scene()
-    scene.watch.begin("s3://no-such-bucket/x")
+    scene.watch.set_location("s3://no-such-bucket/x")
     said = scene.said("BucketNotFound")
-    scene.watch.retell()
+    scene.watch.report_again()
     assert scene.loop.said[-1] == said
     assert not any(s3.secret_key in str(each) for each in scene.loop.said)
 
@@ -78,9 +78,9 @@ def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Pa
 def test_a_disk_is_not_watched(location: str) -> None:
     """It is always there, or its dataflows say what is wrong."""
     scene = Scene()
-    scene.watch.begin(location)
+    scene.watch.set_location(location)
     scene.watch.maintain()
-    scene.watch.retell()
+    scene.watch.report_again()
     scene.loop.run_until(lambda: True)
     assert scene.loop.said == []
 
@@ -91,7 +91,7 @@ def test_a_setting_that_delta_rs_panics_at_is_told_and_those_that_come_after_it_
     """A look that never ended would be the last one."""
     mount(folder, "1", {**s3.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1 x"})
     scene = Scene()
-    scene.watch.begin(s3.location("watched"))
+    scene.watch.set_location(s3.location("watched"))
     scene.said("Failed", "settings")
     mount(folder, "2", s3.environ)
     assert scene.said(None).fields == {}

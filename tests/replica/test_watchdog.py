@@ -24,7 +24,7 @@ from tidemark_replica.process import watchdog
 from tidemark_replica.__main__ import main
 
 def stuck_in_the_middle_of_a_command(self, event):
-    watchdog.LOOKS = 5
+    watchdog.CHECKS_MAX = 5
     threading.Event().wait()
 
 watchdog.PAUSE_SECONDS = 0.05
@@ -36,7 +36,7 @@ sys.exit(main())
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(watchdog, "LOOKS", 10)
+    monkeypatch.setattr(watchdog, "CHECKS_MAX", 10)
 
 
 def test_a_loop_that_stays_away_is_stuck() -> None:
@@ -81,7 +81,7 @@ def test_crash_a_log_that_is_stuck_as_well_does_not_keep_it_from_ending(tmp_path
     held += (
         "[None for _ in iter(lambda: handler.lock.acquire(blocking=False) and handler.lock.release() is None, False)]; "
     )
-    held += "watchdog.end_the_process()"
+    held += "watchdog.exit_stuck()"
     assert subprocess.run([sys.executable, "-c", held], timeout=BOUND, check=False).returncode == EXIT_STUCK
 
 

@@ -41,7 +41,7 @@ class TwoDataflows:
         self.loop.run_until(lambda: all(self.installed[id].processed >= Frontier.at(time) for id in ids), self.advance)
 
     def schedule(self, id: GlobalId) -> None:
-        self._drivers[id].try_again()
+        self._drivers[id].retry_now()
 
     def drop(self, id: GlobalId) -> None:
         """To the end: nothing of it is found any more."""

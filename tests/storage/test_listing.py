@@ -59,7 +59,7 @@ def test_must_never_follow_a_link_out_of_the_directory(tmp_path: Path) -> None:
     for directory in (landing, tmp_path / "current"):
         listing = list_files(str(directory), "*.csv")
         assert names(listing) == ["inner.csv", "plain.csv"]
-        assert sorted(listing.strays) == ["out.csv", "twice.csv", "up.csv"]
+        assert sorted(listing.outside_links) == ["out.csv", "twice.csv", "up.csv"]
 
 
 def test_must_say_which_link_is_not_read_and_never_bind_it(tmp_path: Path) -> None:

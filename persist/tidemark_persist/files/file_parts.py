@@ -27,7 +27,7 @@ from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import Time
 
 BATCH_ROWS = 65_536
-STRETCH_BYTES = 1 << 26
+READ_BYTES_MAX = 1 << 26
 """So much of a file is asked for at a time: what Arrow fetches ahead of the rows, it holds until it is asked again."""
 
 
@@ -107,8 +107,8 @@ def _batches(
             groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
             groups = [g for g in groups if not conditions or may_meet(file, g, conditions)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
-        stretches = [groups] if few else _stretches(file, groups)
-        asked = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in stretches)
+        runs = [groups] if few else _row_group_runs(file, groups)
+        asked = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)
         for batch in chain.from_iterable(asked):
             kept = within(batch, part.lower, part.upper)
             if kept.num_rows:
@@ -125,18 +125,18 @@ def within(updates: Any, lower: Time, upper: Time) -> Any:
     return updates.filter(pc.and_(pc.greater_equal(times, lower), pc.less(times, upper)))
 
 
-def _stretches(file: Any, groups: Sequence[int]) -> Iterator[list[int]]:
-    """The row groups, those together that take STRETCH_BYTES or are one."""
-    stretch, size = list[int](), 0
+def _row_group_runs(file: Any, groups: Sequence[int]) -> Iterator[list[int]]:
+    """The row groups, those together that take READ_BYTES_MAX or are one."""
+    run, size = list[int](), 0
     for group in groups:
         takes = file.metadata.row_group(group).total_byte_size
-        if stretch and size + takes > STRETCH_BYTES:
-            yield stretch
-            stretch, size = [], 0
-        stretch.append(group)
+        if run and size + takes > READ_BYTES_MAX:
+            yield run
+            run, size = [], 0
+        run.append(group)
         size += takes
-    if stretch:
-        yield stretch
+    if run:
+        yield run
 
 
 def _may_hold(group: Any, part: Part) -> bool:

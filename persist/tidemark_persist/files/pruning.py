@@ -40,7 +40,7 @@ class Condition:
 
 def condition(column: str, type: pa.DataType, operator: str, value: Any) -> Condition | None:
     """None where statistics do not tell, be it for the type or the operator. The value as Arrow takes it."""
-    if operator not in OPERATORS or not _is_told(type):
+    if operator not in OPERATORS or not _has_exact_statistics(type):
         return None
     scalar = pa.scalar(value, type)
     return Condition(column, type, operator, scalar.as_py() if pa.types.is_integer(type) else scalar.value)
@@ -71,5 +71,5 @@ def _may_meet(schema: pa.Schema, columns: dict[str, Any], of: Condition) -> bool
     return _MEETS[of.operator](stats.min_raw, stats.max_raw, of.value)
 
 
-def _is_told(type: pa.DataType) -> bool:
+def _has_exact_statistics(type: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(type) or pa.types.is_date32(type) or pa.types.is_timestamp(type))

@@ -1,9 +1,8 @@
-"""Consolidating more updates than fit in memory: divide by a hash of the row, then conquer one share at a
-time.
+"""Consolidating more updates than fit in memory: divide by a hash of the row, then conquer one share at a time.
 
 Equal rows have equal hashes, so they meet in the same share. Shares wait on local disk as Arrow files, all of them at
-once: below the folder that the process has named for it (`spill_below`), as what is spilled may be as large as a table,
-and temporary files mostly have less room than that.
+once: below the folder that the process has named for it (`set_spill_folder`), as what is spilled may be as large as a
+table, and temporary files mostly have less room than that.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WEIGHTS = np.cumprod(np.full(256, _MIX | np.uint64(1), dtype=np.uint64))  # one
 _below: Path | None = None
 
 
-def spill_below(folder: Path | None) -> None:
+def set_spill_folder(folder: Path | None) -> None:
     """From now on, of the whole process. None: where temporary files go."""
     global _below
     _below = folder

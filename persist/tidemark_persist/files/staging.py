@@ -1,7 +1,7 @@
 """Data files: written by any process, checked by the one that commits them.
 
 delta-rs commits whatever it is told, also a file that is missing or of another schema. So a `StagedFile` is a
-claim, and `check_staged` reads the Parquet footer before the claim is believed.
+put_if_absent, and `check_staged` reads the Parquet footer before the claim is believed.
 """
 
 from __future__ import annotations

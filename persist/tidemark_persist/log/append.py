@@ -62,7 +62,7 @@ def checked_append(
     return Append(lower, upper, checked_term(term), commit_id, retry, first)
 
 
-def verdict(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
+def decided(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
     """How the append already ended, or None if it is still to be made. Raises `Fenced`."""
     now = log.state.frontiers
     if tried and now.upper > append.expected_upper and _is_ours(log, append):
@@ -77,7 +77,7 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
 
     def decide(state: TableState) -> Change | Appended | UpperMismatch:
         nonlocal tried
-        ended = verdict(log, append, tried=tried)
+        ended = decided(log, append, tried=tried)
         if ended is not None:
             return ended
         tried = True

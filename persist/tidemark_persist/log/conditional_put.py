@@ -28,17 +28,17 @@ UNKNOWNS_MAX = 4
 PAUSE_SECONDS = 0.05
 
 
-def claim(location: str, record: Mapping[str, Any], options: Mapping[str, str] | None = None) -> dict[str, Any]:
+def put_if_absent(location: str, record: Mapping[str, Any], options: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The record that is at the location for good: this one, or the one that came first. Raises StorageError where this
     one is certainly not there, IndeterminateCommit where it may be, now or a little later."""
     storage, tried, silence = Storage.at(location, options), False, "nothing is to be seen there"
     for unknowns in range(UNKNOWNS_MAX):
         try:
-            if (found := claimed(storage)) is not None:
+            if (found := read_record(storage)) is not None:
                 return found
             tried = True
             _put(storage, record)
-            found = claimed(storage)
+            found = read_record(storage)
             if found is not None:
                 return found
         except StorageError as error:
@@ -49,7 +49,7 @@ def claim(location: str, record: Mapping[str, Any], options: Mapping[str, str] |
     raise IndeterminateCommit(f"{location}: it may be claimed or not ({silence})", commit_id=json.dumps(dict(record)))
 
 
-def claimed(storage: Storage) -> dict[str, Any] | None:
+def read_record(storage: Storage) -> dict[str, Any] | None:
     """The record; None while there is none. Raises StorageError."""
     entry = storage.read(FIRST_ENTRY)
     if entry is None:

@@ -55,7 +55,7 @@ def verify(log: DeltaLog, schema: pa.Schema | None, shard_id: str | None) -> Sha
 
 
 def _exists(storage: Storage) -> bool:
-    storage.ask()
+    storage.probe()
     with storage.errors("looking for a table"):
         return bool(DeltaTable.is_deltatable(storage.location, storage.settings))
 

@@ -49,7 +49,7 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
     until = time.monotonic() + SECONDS_MAX
     owner = read_tombstone(storage)
     if owner is None:
-        owner = _bury(storage, shard_id, log, until)
+        owner = _write_tombstone(storage, shard_id, log, until)
         if owner is None:
             return
     if owner != shard_id:
@@ -58,14 +58,14 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
         for path in left:
             if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
                 return  # another has finished it: what is there is the next one's
-            _refuse_late(storage, until)
+            _check_deadline(storage, until)
             storage.remove(path)
-    _refuse_late(storage, until)
+    _check_deadline(storage, until)
     storage.remove(TOMBSTONE)
     storage.remove_empty_folders()
 
 
-def _refuse_late(storage: Storage, until: float) -> None:
+def _check_deadline(storage: Storage, until: float) -> None:
     if time.monotonic() > until:
         raise StorageError(f"shard {storage.location} is not gone after {SECONDS_MAX:.0f} s; delete it again to go on")
 
@@ -76,7 +76,7 @@ def _left(storage: Storage) -> list[str]:
     return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
 
 
-def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: float) -> str | None:
+def _write_tombstone(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: float) -> str | None:
     """Stop all writers and leave the tombstone. Returns the owner; None if there is no shard."""
     try:
         log = log or DeltaLog(storage)
@@ -91,6 +91,6 @@ def _bury(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: floa
 
     log.follow()
     transact(log, decide)
-    _refuse_late(storage, until)
+    _check_deadline(storage, until)
     storage.write_json(TOMBSTONE, {"shard": owner})
     return owner

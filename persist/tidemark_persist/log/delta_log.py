@@ -102,7 +102,7 @@ class DeltaLog:
 
     def attempt(self, change: Change) -> bool:
         """Commit the change as the next version. False: another commit got it (and is applied by now)."""
-        if self._renewed():
+        if self._reopen_if_settings_changed():
             return False
         slot = self.version + 1
         try:
@@ -119,7 +119,7 @@ class DeltaLog:
             try:
                 return self._resolve(slot, change, error)
             except StorageError as silence:
-                raise SlotUnknown(f"{self.storage.told(error)}; {silence}") from None
+                raise SlotUnknown(f"{self.storage.redacted(error)}; {silence}") from None
         self.state.apply(landed(change, slot), self.clock())
         return True
 
@@ -135,7 +135,7 @@ class DeltaLog:
 
     def checkpoint(self) -> None:
         """Write a checkpoint, drop the log entries that it makes needless, and use it."""
-        self._renewed()
+        self._reopen_if_settings_changed()
         with self.storage.errors("writing a checkpoint"):
             self.table.update_incremental()
             self.table.create_checkpoint()
@@ -157,7 +157,7 @@ class DeltaLog:
         with self.storage.errors("reading the table"):
             return read_state(table)
 
-    def _renewed(self) -> bool:
+    def _reopen_if_settings_changed(self) -> bool:
         """Opens the table anew where the store's settings are others by now. Whether it had moved on meanwhile."""
         before = self.version
         if self.storage.version != self._opened_with:
@@ -186,7 +186,7 @@ class DeltaLog:
             self.load()  # cleaned up far beyond us; or deleted, which this finds out
             return False
         if entry is None:
-            raise SlotUnknown(f"{type(error).__name__}: {self.storage.told(error)}") from None
+            raise SlotUnknown(f"{type(error).__name__}: {self.storage.redacted(error)}") from None
         logger.debug("slot %s of %s is taken by %s", slot, self.storage.location, entry.commit_id)
         self.follow()
         return entry.commit_id == change.commit_id

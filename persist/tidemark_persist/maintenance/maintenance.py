@@ -71,7 +71,7 @@ class Maintenance:
     schema: pa.Schema
     policy: MaintenancePolicy
     _checkpoint_version: int = field(init=False)
-    _vacuum_look_at: float = field(init=False, default=0.0)
+    _next_vacuum_check: float = field(init=False, default=0.0)
     _running: set[type] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -145,27 +145,27 @@ class Maintenance:
                 storage.remove(file.path)
 
     def _vacuum_due(self) -> bool:
-        if time.monotonic() < self._vacuum_look_at:
+        if time.monotonic() < self._next_vacuum_check:
             return False
         if vacuum.due(self.log.storage, self.policy.vacuum_grace_seconds):
             return True
-        self._vacuum_look_at = time.monotonic() + self.policy.vacuum_grace_seconds / 2
+        self._next_vacuum_check = time.monotonic() + self.policy.vacuum_grace_seconds / 2
         return False
 
     def _vacuum(self) -> None:
         grace = self.policy.vacuum_grace_seconds
         if not vacuum.due(self.log.storage, grace):
             return
-        gone = vacuum.sweep(self.log.storage, self._referred(), grace)
-        vacuum.mark(self.log.storage, self._referred(), self.policy.orphan_age_seconds)
+        gone = vacuum.sweep(self.log.storage, self._table_files(), grace)
+        vacuum.mark(self.log.storage, self._table_files(), self.policy.orphan_age_seconds)
         with self.lock:
             self.log.state.forget_removed(gone)
             if self.log.read_entry(self.log.version) is None:  # deleted meanwhile: nothing is to be left there
                 self.log.storage.remove(VACUUM_MARK)
 
-    def _referred(self) -> vacuum.Referred:
+    def _table_files(self) -> vacuum.TableFiles:
         with self.lock:
             self.log.follow()
             state = self.log.state
             live = frozenset(file.path for file in state.files())
-            return vacuum.Referred(self.log.version, live, state.removed_paths() - live)
+            return vacuum.TableFiles(self.log.version, live, state.removed_paths() - live)

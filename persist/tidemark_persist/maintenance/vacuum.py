@@ -33,7 +33,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Referred:
+class TableFiles:
     """What a vacuum must know of the table: its version, its live files, and files seen to be removed."""
 
     version: int
@@ -47,7 +47,7 @@ def due(storage: Storage, grace_seconds: float) -> bool:
     return mark is None or _age_seconds(mark.at_ms) >= grace_seconds
 
 
-def sweep(storage: Storage, now: Referred, grace_seconds: float) -> list[str]:
+def sweep(storage: Storage, now: TableFiles, grace_seconds: float) -> list[str]:
     """Delete what the last round marked, if that is long enough ago. Returns the paths deleted."""
     mark = read_mark(storage)
     if mark is None or _age_seconds(mark.at_ms) < grace_seconds:
@@ -61,7 +61,7 @@ def sweep(storage: Storage, now: Referred, grace_seconds: float) -> list[str]:
     return gone
 
 
-def mark(storage: Storage, now: Referred, orphan_age_seconds: float) -> Mark:
+def mark(storage: Storage, now: TableFiles, orphan_age_seconds: float) -> Mark:
     """Note what is not referred to. Files of unknown origin wait `orphan_age_seconds` first."""
     garbage = [
         file.path

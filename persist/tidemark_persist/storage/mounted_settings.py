@@ -4,9 +4,9 @@
     /etc/tidemark/store/..data ──► ..2026_01_31_12_00_00/    one link, moved at once: all files are new, or none
                         AWS_ACCESS_KEY_ID ──► ..data/AWS_ACCESS_KEY_ID
 
-So credentials are in no environment and on no command line. Whoever opens something asks `mounted()`; whoever holds
-something open asks whether its version is still that (a look at one link), and opens it anew where it is not. Files
-whose names do not begin with AWS_ are somebody else's.
+So credentials are in no environment and on no command line. Whoever opens something asks `read_mounted()`; whoever
+holds something open asks whether its version is still that (a look at one link), and opens it anew where it is not.
+Files whose names do not begin with AWS_ are somebody else's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidemark_persist.errors import StorageError, Trouble
+from tidemark_persist.errors import StorageError, StoreProblem
 
 VARIABLE = "TIDEMARK_STORE_SETTINGS"
 NEEDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -24,28 +24,28 @@ _READS = 5
 
 
 @dataclass(frozen=True)
-class Mounted:
+class MountedSettings:
     """What the files say; `version` is another whenever that may be something else."""
 
     version: str = ""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-_last = Mounted()
+_last = MountedSettings()
 
 
-def mounted(environ: Mapping[str, str] = os.environ) -> Mounted:
+def read_mounted(environ: Mapping[str, str] = os.environ) -> MountedSettings:
     """What holds now; nothing where no folder is named. Raises StorageError where there are no credentials."""
     global _last
     named = environ.get(VARIABLE)
     if not named:
-        return Mounted()
+        return MountedSettings()
     for _ in range(_READS):
         version = _version(Path(named))
         if version == _last.version:
             return _last
         try:
-            found = Mounted(version, _read(Path(version)))
+            found = MountedSettings(version, _read(Path(version)))
         except FileNotFoundError:  # they were replaced under our eyes: there are others by now
             continue
         _check(found, named)
@@ -65,11 +65,11 @@ def _read(folder: Path) -> dict[str, str]:
     return {name: (folder / name).read_text().strip() for name in names}
 
 
-def _check(found: Mounted, named: str) -> None:
+def _check(found: MountedSettings, named: str) -> None:
     missing = [name for name in NEEDED if not found.settings.get(name)]
     if missing:
         raise _missing(f"{named} has no {' and no '.join(missing)}")
 
 
 def _missing(what: str) -> StorageError:
-    return StorageError(f"{what}: {Trouble.DENIED.advice}", Trouble.DENIED)
+    return StorageError(f"{what}: {StoreProblem.DENIED.advice}", StoreProblem.DENIED)

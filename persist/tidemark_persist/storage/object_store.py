@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from tidemark_persist.errors import InvalidLocation, Trouble
+from tidemark_persist.errors import InvalidLocation, StoreProblem
 
 SCHEME = "s3"
 # a request that hangs is given up, and what is left of a retry is the caller's: see log/transact.py
@@ -53,7 +53,7 @@ def check_location(location: str) -> None:
 
 def settings(given: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What delta-rs opens the store with; it adds the AWS_* variables that `given` does not set by itself."""
-    for name, value in _said(given, environ):
+    for name, value in _named_settings(given, environ):
         if name in REFUSED and value.lower() not in _HARMLESS.get(name, ()):
             raise InvalidLocation(
                 f"AWS_{name.upper()} is set: with it two writers could both win a commit, or neither would know. "
@@ -62,26 +62,26 @@ def settings(given: Mapping[str, str], environ: Mapping[str, str] = os.environ) 
     return {**PATIENCE, **given, **CONDITIONAL_PUT}
 
 
-def told(error: BaseException, given: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str:
+def redacted(error: BaseException, given: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str:
     """The error in one line, without credentials and without what a server repeats of a signed request."""
     text = _ANSWER.sub(_code_and_message, _COLOURS.sub("", str(error)))
-    for name, value in _said(given, environ):
+    for name, value in _named_settings(given, environ):
         if name in SECRETS and value:
             text = text.replace(value, "***")
     return " ".join(text.replace("↳", ":").split()).replace(" :", ":")[:_MOST]
 
 
-def trouble(text: str) -> Trouble | None:
-    """What is wrong, from an error as `told`; None where that is not of the known kinds."""
+def problem(text: str) -> StoreProblem | None:
+    """What is wrong, from an error as `redacted`; None where that is not of the known kinds."""
     status = _STATUS.search(text)
     if status is None:
-        return Trouble.UNREACHABLE if "error sending request" in text else None
+        return StoreProblem.UNREACHABLE if "error sending request" in text else None
     if status[1] in ("401", "403") or any(code in text for code in _NOBODY):
-        return Trouble.DENIED
-    return Trouble.NO_BUCKET if "NoSuchBucket" in text else None
+        return StoreProblem.DENIED
+    return StoreProblem.NO_BUCKET if "NoSuchBucket" in text else None
 
 
-def _said(given: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _named_settings(given: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """All settings, by their names in lower case without `aws_`."""
     for name, value in (*given.items(), *environ.items()):
         key = name.lower()

@@ -26,7 +26,7 @@ from deltalake.fs import DeltaStorageHandler
 ANSWERED_SECONDS = 0.1
 WHOLE = 1 << 40
 """As the size of an object: all of it, whatever it is."""
-NOWHERE = "_tidemark/nothing"
+ABSENT_OBJECT = "_tidemark/nothing"
 _STORES_MOST = 1000
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ _answered: dict[Hashable, float] = {}
 """When each store answered last, whichever of its objects was asked for."""
 
 
-class Objects(DeltaStorageHandler):  # type: ignore[misc]
+class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
     """As an Arrow file system, whose root is the location.
 
     `store` is equal where the same store is asked in the same way. `small`: objects of these names are read at once.
@@ -44,7 +44,7 @@ class Objects(DeltaStorageHandler):  # type: ignore[misc]
     def __init__(
         self, location: str, settings: Mapping[str, str], store: Hashable, small: tuple[str, ...] = ()
     ) -> None:
-        self._small = {*small, NOWHERE}
+        self._small = {*small, ABSENT_OBJECT}
         self._store = store
         super().__init__(location, dict(settings), dict.fromkeys(self._small, WHOLE))
 
@@ -55,39 +55,39 @@ class Objects(DeltaStorageHandler):  # type: ignore[misc]
         if table is not None:
             handler = DeltaStorageHandler.from_table(table._table, None, {path: WHOLE})._handler
         elif path not in self._small:
-            self.ask()
-        return self._heard(lambda: bytes(handler.open_input_file(path).read()))
+            self.probe()
+        return self._recording_answer(lambda: bytes(handler.open_input_file(path).read()))
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Returns where the store answers, or did just now; before any request under Python's lock."""
         if time.monotonic() - _answered.get(self._store, -ANSWERED_SECONDS) >= ANSWERED_SECONDS:
             with suppress(FileNotFoundError):
-                self.whole(NOWHERE)
+                self.whole(ABSENT_OBJECT)
 
     def get_file_info(self, paths: list[str]) -> list[pa.fs.FileInfo]:
-        return self._heard(lambda: list(super(Objects, self).get_file_info(paths)))
+        return self._recording_answer(lambda: list(super(ObjectFileSystem, self).get_file_info(paths)))
 
     def get_file_info_selector(self, selector: pa.fs.FileSelector) -> list[pa.fs.FileInfo]:
-        self.ask()
-        return self._heard(lambda: list(super(Objects, self).get_file_info_selector(selector)))
+        self.probe()
+        return self._recording_answer(lambda: list(super(ObjectFileSystem, self).get_file_info_selector(selector)))
 
     def delete_file(self, path: str) -> None:
-        self.ask()
-        self._heard(lambda: super(Objects, self).delete_file(path))
+        self.probe()
+        self._recording_answer(lambda: super(ObjectFileSystem, self).delete_file(path))
 
     def open_input_file(self, path: str) -> Any:
-        self.ask()
-        return self._heard(lambda: super(Objects, self).open_input_file(path))
+        self.probe()
+        return self._recording_answer(lambda: super(ObjectFileSystem, self).open_input_file(path))
 
     open_input_stream = open_input_file
 
     def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> Any:
         """A stream whose object appears as a whole when it is closed."""
-        self.ask()
-        stream = self._heard(lambda: self._handler.open_output_stream(path, metadata))
+        self.probe()
+        stream = self._recording_answer(lambda: self._handler.open_output_stream(path, metadata))
         return pa.PythonFile(_BytesSink(stream), mode="w")
 
-    def _heard(self, request: Callable[[], T]) -> T:
+    def _recording_answer(self, request: Callable[[], T]) -> T:
         """What was answered; that there is no such object is an answer, too."""
         try:
             answer = request()

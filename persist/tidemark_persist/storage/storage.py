@@ -25,8 +25,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark_persist.errors import ShardDeleted, StorageError
 from tidemark_persist.storage import object_store
 from tidemark_persist.storage.delta_rs_panic import is_panic
-from tidemark_persist.storage.mounted_settings import Mounted, mounted
-from tidemark_persist.storage.objects import NOWHERE, Objects, open_known
+from tidemark_persist.storage.mounted_settings import MountedSettings, read_mounted
+from tidemark_persist.storage.objects import ABSENT_OBJECT, ObjectFileSystem, open_known
 
 LOG_DIR = "_delta_log"
 OWN_DIR = "_tidemark"  # a leading underscore hides it from Delta readers
@@ -75,12 +75,12 @@ class Storage:
         """What delta-rs opens the location with; raises StorageError where that is to be in files, and is not."""
         if self.local_path is not None:
             return dict(self.options or {})
-        return object_store.settings(self._given.settings)
+        return object_store.settings(self._effective_options.settings)
 
     @property
     def version(self) -> str:
         """Another one where what was opened before must be opened anew, with other settings."""
-        return "" if self.local_path is not None else self._given.version
+        return "" if self.local_path is not None else self._effective_options.version
 
     @property
     def fs(self) -> Any:
@@ -91,7 +91,7 @@ class Storage:
         if self.local_path is not None:
             opened = pa_fs.SubTreeFileSystem(str(self.local_path), pa_fs.LocalFileSystem())
         else:
-            opened = pa_fs.PyFileSystem(Objects(self.location, self.settings, self._store(version), _SMALL))
+            opened = pa_fs.PyFileSystem(ObjectFileSystem(self.location, self.settings, self._store(version), _SMALL))
         self._opened.clear()
         self._opened[version] = opened
         return opened
@@ -116,7 +116,7 @@ class Storage:
                 raise
             raise self._failed(doing, error) from None
         except (OSError, DeltaError) as error:
-            # an object store's error would tell, in a traceback, what `told` leaves out
+            # an object store's error would tell, in a traceback, what `redacted` leaves out
             raise self._failed(doing, error) from (error if self.local_path is not None else None)
         except BaseException as error:
             if not is_panic(error):
@@ -125,29 +125,29 @@ class Storage:
             raise self._failed(f"{doing}{guess}", error) from None
 
     def _failed(self, doing: str, error: BaseException) -> StorageError:
-        text = self.told(error)
-        trouble = None if self.local_path is not None else object_store.trouble(text)
-        advice = f"; {trouble.advice}" if trouble else ""
-        return StorageError(f"{self.location}: {doing} failed: {text}{advice}", trouble)
+        text = self.redacted(error)
+        problem = None if self.local_path is not None else object_store.problem(text)
+        advice = f"; {problem.advice}" if problem else ""
+        return StorageError(f"{self.location}: {doing} failed: {text}{advice}", problem)
 
-    def told(self, error: BaseException) -> str:
+    def redacted(self, error: BaseException) -> str:
         """The error, as it may be told."""
         try:
-            given = self._given.settings
+            given = self._effective_options.settings
         except StorageError:
             given = {}
-        return object_store.told(error, given)
+        return object_store.redacted(error, given)
 
     @property
-    def _given(self) -> Mounted:
+    def _effective_options(self) -> MountedSettings:
         """The options, or else what is in files now."""
-        return mounted() if self.options is None else Mounted(settings=self.options)
+        return read_mounted() if self.options is None else MountedSettings(settings=self.options)
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Before a request of delta-rs under Python's lock: raises StorageError where the store does not answer."""
         if self.local_path is None:
             with self.errors("asking the store"):
-                self.fs.handler.ask()
+                self.fs.handler.probe()
 
     def read(self, path: str, table: DeltaTable | None = None) -> bytes | None:
         """The file's bytes, or None if there is none. `table`: the one here, if it is open, by whose connection an
@@ -255,7 +255,7 @@ class Storage:
 
 def check_store(location: str) -> None:
     """Asks the store for what is never there; raises StorageError, InvalidLocation."""
-    Storage.at(location).stat(NOWHERE)
+    Storage.at(location).stat(ABSENT_OBJECT)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -33,14 +33,14 @@ from tidemark_protocol.messages.commands import (
     UpdateConfiguration,
 )
 from tidemark_protocol.messages.responses import Response
-from tidemark_replica.command_loop.describe import Installed
+from tidemark_replica.command_loop.describe import InstalledSummary
 from tidemark_replica.command_loop.executors import ExecutorWatch
-from tidemark_replica.command_loop.runtime_settings import Settings
+from tidemark_replica.command_loop.runtime_settings import RuntimeSettings
 from tidemark_replica.command_loop.storage_state import StorageState
-from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.errors import ConfigChanged
 from tidemark_replica.events.client import Responder
-from tidemark_replica.peek.peek_queue import Peeks
+from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.shards.shards import ShardWatch
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.telemetry.metrics import Metrics
@@ -55,8 +55,8 @@ class ComputeState:
     def __init__(
         self,
         respond: Responder,
-        dataflows: Dataflows,
-        peeks: Peeks,
+        dataflows: InstalledDataflows,
+        peeks: PeekQueue,
         storage: StorageState,
         watch: ShardWatch,
         store: StoreWatch,
@@ -68,14 +68,14 @@ class ComputeState:
         self._respond, self._dataflows, self._peeks = respond, dataflows, peeks
         self._storage, self._watch, self._store, self._executors = storage, watch, store, executors
         self._metrics = metrics
-        self._sweep, self._swept, self._settings = sweep, time.monotonic(), Settings()
+        self._sweep, self._swept, self._settings = sweep, time.monotonic(), RuntimeSettings()
 
     def create_instance(self, config: InstanceConfig) -> None:
         """The first one counts; raises ConfigChanged for another."""
         if self._config is not None and self._config != config:
             raise ConfigChanged(f"this process runs with {self._config}; the client asks for {config}")
         self._config = config
-        self._store.begin(config.storage_location)
+        self._store.set_location(config.storage_location)
 
     def detach(self) -> None:
         """No one is there to be told. Peeks end with the one who asked; everything else goes on."""
@@ -96,9 +96,9 @@ class ComputeState:
     ) -> None:
         """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
         self._respond.attach(send, has_room)
-        self._watch.report_anew()
-        self._store.retell()
-        self._executors.retell()
+        self._watch.report_again()
+        self._store.report_again()
+        self._executors.report_again()
         allowed = {c.id: c.frontier for c in commands if isinstance(c, AllowCompaction)}
         terms = {c.id: c.term for c in commands if isinstance(c, AllowWrites)}
         wanted = [c.dataflow for c in commands if isinstance(c, CreateDataflow)]
@@ -155,9 +155,9 @@ class ComputeState:
             if swept := self._sweep():
                 LOG.info("%d files of failed or cancelled steps were removed", swept)
 
-    def described(self) -> Installed:
+    def describe(self) -> InstalledSummary:
         """What is installed."""
-        return (self._metrics.hydrations, *self._dataflows.described())
+        return (self._metrics.hydrations, *self._dataflows.describe())
 
     def shutdown(self) -> None:
         self._storage.shutdown()
@@ -166,7 +166,7 @@ class ComputeState:
     def _configure(self, change: UpdateConfiguration) -> None:
         limits = self._peeks.limits
         if change.max_result_bytes is not None:
-            limits = replace(limits, most_bytes=change.max_result_bytes)
+            limits = replace(limits, max_bytes=change.max_result_bytes)
         if change.stash_above_bytes is not None:
             limits = replace(limits, stash_above=change.stash_above_bytes)
         self._peeks.limits = limits

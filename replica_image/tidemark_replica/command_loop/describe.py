@@ -19,17 +19,17 @@ from tidemark_protocol.messages.responses import DescribedCollection, DescribedD
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 from tidemark_replica.events.mailbox import Mailbox
-from tidemark_replica.shards.shards import ShardHandles, told, unreadable
-from tidemark_replica.values.failure_text import told_of
+from tidemark_replica.shards.shards import ShardHandles, unreadable, with_owner
+from tidemark_replica.values.failure_text import public_text
 
 WORKER_SECONDS = 10.0
 SHARD_SECONDS = 5.0
 THREADS = 16
 SHARDS_MAX = 10_000
 
-Place = tuple[ShardId, str]
+ShardLocation = tuple[ShardId, str]
 """Which shard, where."""
-Installed = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
+InstalledSummary = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
 class Describer:
@@ -40,29 +40,29 @@ class Describer:
         mailbox: Mailbox,
         handles: ShardHandles,
         epoch: Callable[[], Epoch | None],
-        installed: Callable[[], Installed],
+        installed: Callable[[], InstalledSummary],
     ) -> None:
         self.incarnation = uuid.uuid4().hex
         self._mailbox, self._handles, self._epoch, self._installed = mailbox, handles, epoch, installed
-        self._looks = Looks(handles.look)
+        self._shards = ShardDescriptions(handles.describe)
 
     def __call__(self, request: pb.DescribeRequest) -> Description:
         """Raises TimeoutError where the worker does not answer, ValueError for too many shards."""
         if len(request.shards) > SHARDS_MAX:
             raise ValueError(f"{len(request.shards)} shards asked about; at most {SHARDS_MAX}")
         locations = {ShardId(s.id): s.location for s in request.shards}
-        looks = {id: self._looks.at((id, location)) for id, location in locations.items()}
+        pending = {id: self._shards.at((id, location)) for id, location in locations.items()}
         hydrations, dataflows, collections = self._ask()
-        _wait(looks.values())
-        shards = tuple(_outcome(id, look.seen) for id, look in looks.items())
+        _wait(pending.values())
+        shards = tuple(_outcome(id, look.seen) for id, look in pending.items())
         if not request.frontiers_alone:
             shards = tuple(self._whole(shard, locations[shard.id]) for shard in shards)
         return Description(
             self.incarnation, self._epoch(), hydrations, dataflows, collections, shards, SUPPORTED_FEATURES
         )
 
-    def _ask(self) -> Installed:
-        answer: Future[Installed] = Future()
+    def _ask(self) -> InstalledSummary:
+        answer: Future[InstalledSummary] = Future()
         self._mailbox.call(lambda: answer.set_result(self._installed()))
         try:
             return answer.result(WORKER_SECONDS)
@@ -70,56 +70,56 @@ class Describer:
             raise TimeoutError(f"the replica's worker did not answer within {WORKER_SECONDS:.0f} s") from None
 
     def _whole(self, seen: DescribedShard, location: str) -> DescribedShard:
-        """With whose it is, and its columns, which are in memory: who asks for less shares the look."""
-        reader = self._handles.known_reader(location)
-        return told(reader, seen) if reader is not None and seen.exists else seen
+        """With whose it is, and its columns, which are in memory: who asks_api for less shares the look."""
+        reader = self._handles.cached_reader(location)
+        return with_owner(reader, seen) if reader is not None and seen.exists else seen
 
 
 @dataclass
-class Look:
+class PendingDescription:
     """One that was asked for: when it began, if it has, and what it saw."""
 
     began: float | None = None
     seen: Future[DescribedShard] = field(default_factory=Future)
 
 
-class Looks:
-    """At shards, at most one at each at a time: one that hangs is waited for, not begun again. Who asks while one is
-    under way gets the next, for that one may have read the table before."""
+class ShardDescriptions:
+    """At shards, at most one at each at a time: one that hangs is waited for, not begun again. Who asks_api while one
+    is under way gets the next, for that one may have read the table before."""
 
     def __init__(self, look: Callable[[ShardId, str], DescribedShard]) -> None:
         self._look, self._lock = look, threading.Lock()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="describe")
-        self._looked_at: set[Place] = set()
-        self._next: dict[Place, Look] = {}
+        self._running: set[ShardLocation] = set()
+        self._next: dict[ShardLocation, PendingDescription] = {}
 
-    def at(self, place: Place) -> Look:
+    def at(self, place: ShardLocation) -> PendingDescription:
         """A look that begins from now on."""
         with self._lock:
-            if place not in self._looked_at:
-                self._looked_at.add(place)
+            if place not in self._running:
+                self._running.add(place)
                 self._pool.submit(self._begin, place)
-            return self._next.setdefault(place, Look())
+            return self._next.setdefault(place, PendingDescription())
 
-    def _begin(self, place: Place) -> None:
+    def _begin(self, place: ShardLocation) -> None:
         with self._lock:
             look = self._next.pop(place)
         look.began = time.monotonic()
         try:
             look.seen.set_result(self._look(*place))
-        except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, there are looks after it
+        except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, there are pending after it
             look.seen.set_exception(error)
         with self._lock:
             if place in self._next:
                 self._pool.submit(self._begin, place)
             else:
-                self._looked_at.discard(place)
+                self._running.discard(place)
 
 
-def _wait(looks: Collection[Look]) -> None:
+def _wait(pending: Collection[PendingDescription]) -> None:
     """For SHARD_SECONDS. A look that began meanwhile, for another was under way, has as long from then on."""
-    wait([look.seen for look in looks], SHARD_SECONDS)
-    begun = {look.seen: look.began for look in looks if look.began is not None and not look.seen.done()}
+    wait([look.seen for look in pending], SHARD_SECONDS)
+    begun = {look.seen: look.began for look in pending if look.began is not None and not look.seen.done()}
     if begun:
         wait(begun, max(0.0, max(begun.values()) + SHARD_SECONDS - time.monotonic()))
 
@@ -128,4 +128,4 @@ def _outcome(id: ShardId, look: Future[DescribedShard]) -> DescribedShard:
     if not look.done():
         return unreadable(id, f"not read within {SHARD_SECONDS:.0f} s")
     error = look.exception()
-    return unreadable(id, told_of(error)) if error is not None else look.result()
+    return unreadable(id, public_text(error)) if error is not None else look.result()

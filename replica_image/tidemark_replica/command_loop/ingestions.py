@@ -33,7 +33,7 @@ class Ingestions:
         self._persist = PersistClientCache()
         self._manager: IngestionManager | None = None
         self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
-        self._news: list[StorageResponse] = []
+        self._responses: list[StorageResponse] = []
         self._starting, self._backoff = False, Backoff()
 
     def run(self, command: RunIngestion) -> None:
@@ -62,13 +62,13 @@ class Ingestions:
     def poll(self) -> list[StorageResponse]:
         """What is new since the last call. If Spark did not start it is tried again, ever less often."""
         self._start()
-        news, self._news = self._news, []
+        news, self._responses = self._responses, []
         return news if self._manager is None else [*news, *self._manager.poll()]
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """A new client listens: the next poll tells everything."""
         if self._manager is not None:
-            self._manager.retell()
+            self._manager.report_again()
 
     def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
         """On any thread: the tables that the source offers; raises SourceNotReadable."""
@@ -83,7 +83,7 @@ class Ingestions:
             self._manager.close(STOP_SECONDS)
 
     def _start(self) -> None:
-        if self._waiting and not self._starting and self._backoff.over:
+        if self._waiting and not self._starting and self._backoff.has_elapsed:
             self._starting = True
             self._jobs.submit("start Spark", self._spark.get, self._started)
 
@@ -91,7 +91,7 @@ class Ingestions:
         self._starting = False
         if isinstance(outcome, Failed):
             self._backoff.failed()
-            self._news += [IngestionStatus(id, "failed", str(outcome.error)) for id in self._waiting]
+            self._responses += [IngestionStatus(id, "failed", str(outcome.error)) for id in self._waiting]
             return
         self._manager = self._new_manager(outcome.value)
         for command, clock in self._waiting.values():

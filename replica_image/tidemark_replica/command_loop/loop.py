@@ -17,7 +17,7 @@ from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InitializationComplete
 from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.events.client import Client
-from tidemark_replica.events.mailbox import Call, ClientGone, CommandsArrived, Event, Mailbox, urges
+from tidemark_replica.events.mailbox import Call, ClientDisconnected, CommandsArrived, Event, Mailbox, needs_maintenance
 
 LOG = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.05
@@ -25,7 +25,7 @@ INTERVAL_SECONDS = 0.05
 AFTER_EVENT_SECONDS = 0.005
 
 
-class Worker:
+class CommandLoop:
     """Runs on the thread that calls `run`, until `stop`, until `spark_died`, or until a command ends the process."""
 
     def __init__(self, mailbox: Mailbox, state: ComputeState, spark_died: Callable[[], bool]) -> None:
@@ -48,7 +48,7 @@ class Worker:
             event = self._mailbox.take(maintenance)
             if event is not None:
                 self.handle(event)
-                if urges(event):
+                if needs_maintenance(event):
                     maintenance = min(maintenance, time.monotonic() + AFTER_EVENT_SECONDS)
             if time.monotonic() >= maintenance:
                 if self._spark_died():
@@ -63,33 +63,33 @@ class Worker:
                 try:
                     self._receive(client, commands)
                 finally:
-                    client.leave()
-            case ClientGone(client):
+                    client.release_frame()
+            case ClientDisconnected(client):
                 if client is self._client:
-                    self._leave()
+                    self._detach_client()
             case Call(run):
                 run()
 
     def _receive(self, client: Client, commands: tuple[Command, ...]) -> None:
         for command in commands:
             if isinstance(command, Hello):
-                self._welcome(client)
+                self._attach_client(client)
             elif client is self._client:
-                self._take(client, command)
+                self._handle_command(client, command)
 
-    def _welcome(self, client: Client) -> None:
+    def _attach_client(self, client: Client) -> None:
         """Only the gate's newest client gets here with a Hello; one that was replaced before we saw it is older."""
         if self._client is not None and client.hello.epoch < self._client.hello.epoch:
             return
-        self._leave()
+        self._detach_client()
         LOG.info("serving the client of epoch %s", client.hello.epoch)
         self._client, self._collected = client, []
 
-    def _leave(self) -> None:
+    def _detach_client(self) -> None:
         self._client, self._collected = None, None
         self._state.detach()
 
-    def _take(self, client: Client, command: Command) -> None:
+    def _handle_command(self, client: Client, command: Command) -> None:
         try:
             if isinstance(command, CreateInstance):
                 self._state.create_instance(command.config)
@@ -102,4 +102,4 @@ class Worker:
                 self._collected.append(command)
         except ProtocolError as error:
             client.close(error)
-            self._leave()
+            self._detach_client()

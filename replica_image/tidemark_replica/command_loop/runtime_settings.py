@@ -10,25 +10,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from tidemark_protocol.messages.replica_settings import parse_settings
-from tidemark_replica.command_loop.log_level import set_level
+from tidemark_protocol.messages.replica_settings import LogLevel, parse_settings
 
 LOG = logging.getLogger(__name__)
-TOLD_MOST = 100
+LOGGED_MAX = 100
 """Lines about settings in the life of a process."""
 
 
-class Settings:
+PACKAGES = ("tidemark_replica", "tidemark_persist", "tidemark_protocol")
+"""The packages whose loggers follow the setting `log_level`."""
+
+
+def set_level(level: LogLevel) -> None:
+    """Sets the log level of this process's own packages; loggers of libraries stay as they are."""
+    for package in PACKAGES:
+        logging.getLogger(package).setLevel(level.name)
+
+
+class RuntimeSettings:
     """Of the process: whoever set them, they stay."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def apply(self, settings: Mapping[str, str]) -> None:
         meant = parse_settings(settings)
         if meant.log_level is not None:
             set_level(meant.log_level)
         for why in meant.unknown.values():
-            if why not in self._told and len(self._told) < TOLD_MOST:
-                self._told.add(why)
+            if why not in self._logged and len(self._logged) < LOGGED_MAX:
+                self._logged.add(why)
                 LOG.warning("left as it is, the operator may be newer than this replica: %s", why)

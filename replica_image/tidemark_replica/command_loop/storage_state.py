@@ -5,10 +5,10 @@
     DeleteShard                 ──► a job, once the ingestion that wrote there has ended; ShardDeleted when it is gone,
                                     also when it was gone before
 
-A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later.
-A wish that has come no nearer for IDLE_TURNS is let go of, for another replica may have deleted the shard: the client
-asks again for what it still wants. Where nobody here follows the shard, what became of the wish is told at once: the
-client would ask again for ever.
+A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later. A
+wish that has come no nearer for IDLE_ROUNDS_MAX is let go of, for another replica may have deleted the shard: the
+client asks_api again for what it still wants. Where nobody here follows the shard, what became of the wish is told at
+once: the client would ask again for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 
 LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
-IDLE_TURNS = 10
+IDLE_ROUNDS_MAX = 10
 ENDING_SECONDS = 20.0
 """So long a deletion waits for an ingestion that was dropped: one that is just being set up would make the table anew.
 What writes longer than that is refused by the shard."""
@@ -70,7 +70,7 @@ class StorageState:
         self._running: set[GlobalId] = set()
         self._compactions: dict[ShardId, _Compaction] = {}
         self._deleting: set[ShardId] = set()
-        self._doomed: list[tuple[DeleteShard, float]] = []
+        self._pending_deletions: list[tuple[DeleteShard, float]] = []
         """Not begun, and until when that may be."""
 
     def apply(self, command: StorageCommand) -> None:
@@ -86,7 +86,7 @@ class StorageState:
 
     def keep_only(self, wanted: Collection[GlobalId]) -> None:
         """A new client names all ingestions that there should be, and is told about them from the start."""
-        self._ingestions.retell()
+        self._ingestions.report_again()
         for id in self._running - set(wanted):
             self._drop(id)
 
@@ -114,15 +114,15 @@ class StorageState:
         if command.id in self._deleting:
             return
         self._deleting.add(command.id)
-        self._handles.doom(command.id)
-        self._doomed.append((command, time.monotonic() + ENDING_SECONDS))
-        self._delete_unwritten()
+        self._handles.mark_deleted(command.id)
+        self._pending_deletions.append((command, time.monotonic() + ENDING_SECONDS))
+        self._start_deletions()
 
-    def _delete_unwritten(self) -> None:
-        now, doomed, self._doomed = time.monotonic(), self._doomed, []
+    def _start_deletions(self) -> None:
+        now, doomed, self._pending_deletions = time.monotonic(), self._pending_deletions, []
         for command, until in doomed:
             if self._ingestions.is_ending(command.location) and now < until:
-                self._doomed.append((command, until))
+                self._pending_deletions.append((command, until))
                 continue
             self._forget(command.location)
             self._jobs.submit(
@@ -132,10 +132,10 @@ class StorageState:
             )
 
     def maintain(self) -> None:
-        self._delete_unwritten()
+        self._start_deletions()
         for news in self._ingestions.poll():
             if isinstance(news, ShardFrontiers):
-                self._watch.noticed(news.id, news.upper, news.since)
+                self._watch.observe(news.id, news.upper, news.since)
             else:
                 self._send(news)
         now = time.monotonic()
@@ -163,7 +163,7 @@ class StorageState:
         if isinstance(outcome, Failed):
             LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
             if isinstance(outcome.error, ShardIsDeleted | ShardNotFound | ShardMismatch):
-                self._let_go(id, compaction)
+                self._drop_compaction(id, compaction)
             return
         if compaction.told != outcome.value and not self._watch.is_followed(id):
             compaction.told = outcome.value
@@ -171,10 +171,10 @@ class StorageState:
         since = outcome.value.since
         compaction.idle = compaction.idle + 1 if since == compaction.reached else 0
         compaction.reached = since
-        if since >= compaction.wanted or compaction.idle >= IDLE_TURNS:
-            self._let_go(id, compaction)
+        if since >= compaction.wanted or compaction.idle >= IDLE_ROUNDS_MAX:
+            self._drop_compaction(id, compaction)
 
-    def _let_go(self, id: ShardId, compaction: _Compaction) -> None:
+    def _drop_compaction(self, id: ShardId, compaction: _Compaction) -> None:
         if self._compactions.get(id) is compaction:
             del self._compactions[id]
 

@@ -14,7 +14,7 @@ from tidemark_replica.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class DriverContext:
     """One of each, for all of them."""
 
     renderer: Renderer

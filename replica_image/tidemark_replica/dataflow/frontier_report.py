@@ -44,11 +44,11 @@ class FrontierReport:
         self._reported: dict[str, Frontier] = {}
 
     def advance(self, observed: Observed) -> Frontiers | None:
-        news = {kind: frontier for kind in KINDS if self._is_news(kind, frontier := getattr(observed, kind))}
-        if not news:
+        message = {kind: frontier for kind in KINDS if self._is_new(kind, frontier := getattr(observed, kind))}
+        if not message:
             return None
-        self._reported.update(news)
-        return replace(Frontiers(self._id), **news)
+        self._reported.update(message)
+        return replace(Frontiers(self._id), **message)
 
     @property
     def ended(self) -> bool:
@@ -59,6 +59,6 @@ class FrontierReport:
         """The collection was dropped: every kind that is not empty yet becomes so."""
         return self.advance(Observed.all_at(Frontier.empty()))
 
-    def _is_news(self, kind: str, frontier: Frontier) -> bool:
+    def _is_new(self, kind: str, frontier: Frontier) -> bool:
         before = self._reported.get(kind)
         return frontier >= self._lower if before is None else frontier > before

@@ -18,24 +18,24 @@ from tidemark_replica.events.jobs import Done, Outcome, Pool
 from tidemark_replica.render.telemetry.progress import Progress
 
 KIND = "hydration"
-LOOK_SECONDS = 1.0
-MOST_OPERATORS = 64
+POLL_SECONDS = 1.0
+OPERATORS_MAX = 64
 
 
-class Hydrating:
+class HydrationStatus:
     """Of one dataflow; on the worker's thread."""
 
     def __init__(self, exports: Iterable[GlobalId], jobs: Pool, respond: Callable[[Response], None]) -> None:
         self._exports, self._jobs, self._respond = tuple(exports), jobs, respond
-        self._looking, self._ended, self._next = False, False, 0.0
-        self._percent, self._told = 0, dict[str, str]()
+        self._polling, self._ended, self._next = False, False, 0.0
+        self._percent, self._reported = 0, dict[str, str]()
 
-    def look(self, progress: Callable[[], Progress | None]) -> None:
+    def poll(self, progress: Callable[[], Progress | None]) -> None:
         """Its step is under way: find out how far it is, if that was a while ago."""
-        if self._looking or self._ended or time.monotonic() < self._next:
+        if self._polling or self._ended or time.monotonic() < self._next:
             return
-        self._looking = True
-        self._jobs.submit("progress of a hydration", progress, self._looked)
+        self._polling = True
+        self._jobs.submit("progress of a hydration", progress, self._polled)
 
     def failed(self) -> None:
         """It begins anew."""
@@ -44,28 +44,28 @@ class Hydrating:
     def ended(self) -> None:
         """It has hydrated."""
         self._ended = True
-        self._tell({"state": "hydrated"})
+        self._report({"state": "hydrated"})
 
     def stop(self) -> None:
         """Nothing more is said: there may be another dataflow of these exports."""
         self._ended = True
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one, which hears of frontiers what it must of a hydration that has ended."""
-        if not self._ended and self._told:
-            self._tell(self._told)
+        if not self._ended and self._reported:
+            self._report(self._reported)
 
-    def _looked(self, outcome: Outcome[Progress | None]) -> None:
-        self._looking, self._next = False, time.monotonic() + LOOK_SECONDS
+    def _polled(self, outcome: Outcome[Progress | None]) -> None:
+        self._polling, self._next = False, time.monotonic() + POLL_SECONDS
         if self._ended or not isinstance(outcome, Done) or outcome.value is None:
             return
         self._percent = max(self._percent, int(outcome.value.percent))
         fields = fields_of(outcome.value, self._percent)
-        if fields != self._told:
-            self._tell(fields)
+        if fields != self._reported:
+            self._report(fields)
 
-    def _tell(self, fields: dict[str, str]) -> None:
-        self._told = fields
+    def _report(self, fields: dict[str, str]) -> None:
+        self._reported = fields
         for id in self._exports:
             self._respond(Status(id, KIND, fields))
 
@@ -73,6 +73,6 @@ class Hydrating:
 def fields_of(progress: Progress, percent: int) -> dict[str, str]:
     """What a Status says of it; of very many operators those that are not done come first."""
     operators = sorted(progress.operators, key=lambda o: o.percent >= 100.0)
-    shown = progress.operators if len(operators) <= MOST_OPERATORS else operators[:MOST_OPERATORS]
+    shown = progress.operators if len(operators) <= OPERATORS_MAX else operators[:OPERATORS_MAX]
     listed = json.dumps([[o.name, int(o.percent)] for o in shown])
     return {"state": "hydrating", "percent": str(percent), "operators": listed}

@@ -39,7 +39,7 @@ class InstalledDataflow:
         self.exports = {id: ExportState(id, as_of) for id in description.export_ids}
         self.importers: set[InstalledDataflow] = set()
         self._awake = {} if awake is None else awake
-        self.looking = 0
+        self.pending_error_reads = 0
         """So many looks are under way whose outcome a Status tells; none may follow the report that it has ended."""
         self.wake()
 
@@ -98,5 +98,5 @@ class InstalledDataflow:
                 continue
             output = min(write[id], self.processed) if export.term is not None else self.processed
             observed = Observed(write[id], self.processed, output)
-            if news := export.report.advance(observed):
-                yield news
+            if message := export.report.advance(observed):
+                yield message

@@ -47,7 +47,7 @@ class Driver(Protocol):
 
     def write_frontier(self, id: GlobalId) -> Frontier: ...
 
-    def try_again(self) -> None:
+    def retry_now(self) -> None:
         """It is scheduled, perhaps once more: no pause after a failure need pass."""
 
     def allow_writes(self, export: ExportState) -> None:
@@ -61,13 +61,13 @@ class Driver(Protocol):
         """Whether a job of it may be writing."""
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_superseded(self) -> bool:
         """Whether another revision has written the table of one of its views, so that it cannot go on there."""
 
     def drop(self, id: GlobalId) -> Response | None:
         """A subscribe or a copy is dropped; what its client is owed for that. None: it has had its last answer."""
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one: whatever was said in a Status and still holds is said again."""
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class Driver(Protocol):
 Start = Callable[[InstalledDataflow, Callable[[str], None]], Driver]
 
 
-class Dataflows:
+class InstalledDataflows:
     """By export id. `start` makes a dataflow's driver, or raises DataflowRefused; later it may still call back with
     the reason for a refusal. `peek_hold` tells from when on peeks need an index."""
 
@@ -92,7 +92,7 @@ class Dataflows:
         self._installed: dict[InstalledDataflow, Driver | None] = {}
         self._by_export: dict[GlobalId, InstalledDataflow] = {}
         self._awake: dict[InstalledDataflow, None] = {}
-        self._clock, self._rested = clock, 0.0
+        self._clock, self._next_full_pass = clock, 0.0
 
     def __iter__(self) -> Iterator[InstalledDataflow]:
         return iter(self._installed)
@@ -125,7 +125,7 @@ class Dataflows:
         if dataflow := self.find(id):
             dataflow.exports[id].scheduled = True
             if driver := self._installed[dataflow]:
-                driver.try_again()
+                driver.retry_now()
             dataflow.wake()
 
     def allow_writes(self, id: GlobalId, term: WriterTerm) -> None:
@@ -153,7 +153,7 @@ class Dataflows:
         """Looks at those that something has happened to, and now and then at all: for what comes with time alone,
         pauses after failures and peeks' holds. Says whether it was all."""
         began = self._clock()
-        everything = began >= self._rested
+        everything = began >= self._next_full_pass
         for dataflow, driver in self._due(everything):
             if driver is not None:
                 self._compact_indexes(dataflow, driver)
@@ -162,7 +162,7 @@ class Dataflows:
             self._report(dataflow, driver)
         if everything and len(self._installed) > FEW:
             ended = self._clock()
-            self._rested = ended + REST * (ended - began)
+            self._next_full_pass = ended + REST * (ended - began)
         return everything
 
     def _due(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
@@ -206,16 +206,16 @@ class Dataflows:
 
     def _candidate(self, dataflow: InstalledDataflow) -> Candidate:
         driver = self._installed[dataflow]
-        overtaken = driver is not None and driver.is_overtaken
-        return Candidate(dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, overtaken)
+        superseded = driver is not None and driver.is_superseded
+        return Candidate(dataflow.description, dataflow.sinces, dataflow.reads_from, dataflow.terms, superseded)
 
     def _retell(self, dataflow: InstalledDataflow) -> None:
         if dataflow.refusal:
             self._refuse(dataflow, dataflow.refusal)
         if driver := self._installed[dataflow]:
-            driver.retell()
+            driver.report_again()
 
-    def described(self) -> Described:
+    def describe(self) -> Described:
         alive = {d: driver for d, driver in self._installed.items() if not d.dropped}
         dataflows = (
             DescribedDataflow(d.description.export_ids, d.digest, d.description.as_of, d.reads_from) for d in alive
@@ -265,7 +265,7 @@ class Dataflows:
                 if driver is not None:
                     driver.stop()
 
-    def tell(self, response: Response) -> None:
+    def send(self, response: Response) -> None:
         """What a driver says. A Status is about a collection that is there and goes on, or it is not sent."""
         if not isinstance(response, Status) or self._goes_on(response.id):
             self._send(response)
@@ -275,18 +275,18 @@ class Dataflows:
         return dataflow is not None and not dataflow.exports[id].report.ended
 
     def _report(self, dataflow: InstalledDataflow, driver: Driver | None) -> None:
-        if dataflow.processed.is_empty and dataflow.looking:
+        if dataflow.processed.is_empty and dataflow.pending_error_reads:
             return
         write = {id: _write_frontier(dataflow, driver, id) for id in dataflow.exports}
-        for news in dataflow.reports(write):
-            if not is_transient(dataflow.description, news.id):
-                self._send(news)
+        for message in dataflow.reports(write):
+            if not is_transient(dataflow.description, message.id):
+                self._send(message)
 
     def _refuse(self, dataflow: InstalledDataflow, reason: str) -> None:
         LOG.warning("dataflow %s is refused: %s", dataflow.description.name, reason)
         dataflow.refusal = reason
         for id in dataflow.exports:
-            self.tell(Status(id, "refused", {"reason": reason}))
+            self.send(Status(id, "refused", {"reason": reason}))
         for sink in dataflow.description.sink_exports:
             if answer := _failed(sink, reason):
                 self._send(answer)

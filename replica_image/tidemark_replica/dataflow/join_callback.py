@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def after(count: int, done: Callable[[], None]) -> Callable[[], None]:
+def join_callback(count: int, done: Callable[[], None]) -> Callable[[], None]:
     """What does `done` when it has been called `count` times; at once for 0."""
     left = count
 

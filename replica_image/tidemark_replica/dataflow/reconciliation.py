@@ -38,7 +38,7 @@ class Candidate:
     since: Mapping[GlobalId, Frontier]
     reads_from: Frontier
     terms: Terms = field(default_factory=dict)
-    overtaken: bool = False
+    superseded: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,6 @@ def _obstacle(
     if not {i.id for i in new.index_imports} <= reused:
         return "dependency"
     views = [e.id for e in new.sink_exports if isinstance(e.sink, MaterializedViewSink)]
-    if old.overtaken or any(id in old.terms and terms.get(id, old.terms[id]) != old.terms[id] for id in views):
+    if old.superseded or any(id in old.terms and terms.get(id, old.terms[id]) != old.terms[id] for id in views):
         return "term"
     return None

@@ -80,7 +80,7 @@ class Renderer:
         """Of all dataflows, as they are now; from any thread."""
         return self._store.arrangements()
 
-    def tell_room(self, scarce: bool, full: bool) -> None:
+    def set_scratch_space(self, scarce: bool, full: bool) -> None:
         """How much of scratch is left; from any thread."""
         self._store.tell_room(scarce=scarce, full=full)
 
@@ -97,7 +97,7 @@ class Renderer:
                     del self._indexes[id]
         rendered.drop()
 
-    def soon(self, removal: Callable[[], None]) -> None:
+    def remove_later(self, removal: Callable[[], None]) -> None:
         """Files that only the caller knows of go when the disk comes to it; from any thread."""
         self._store.soon(removal)
 

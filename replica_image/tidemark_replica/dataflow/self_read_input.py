@@ -23,7 +23,7 @@ from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescripti
 from tidemark_replica.shards.shards import ShardHandles
 
 
-class OwnOutput:
+class SelfReadInput:
     """Of one dataflow; used on a pool, one call at a time."""
 
     def __init__(
@@ -38,14 +38,14 @@ class OwnOutput:
         """Up to where the output must be written before there can be another step."""
 
     @staticmethod
-    def of(description: DataflowDescription, handles: ShardHandles) -> OwnOutput | None:
+    def of(description: DataflowDescription, handles: ShardHandles) -> SelfReadInput | None:
         """None for a dataflow that does not read what it writes."""
         export = description.continual_task
         if export is None or not isinstance(export.sink, ContinualTaskSink) or export.sink.own is None:
             return None
         sink = export.sink
         watched = next(s.shard for s in description.source_imports if s.id == sink.watches)
-        return OwnOutput(export.sink.own, sink.shard, watched, description.as_of, handles)
+        return SelfReadInput(export.sink.own, sink.shard, watched, description.as_of, handles)
 
     def reach(self, lower: int, upper: int, term: WriterTerm) -> int | None:
         """How far, at most to `upper`, a step from `lower` on can go; None: not before the output is at `needs`.

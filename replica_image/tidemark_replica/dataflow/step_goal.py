@@ -20,7 +20,7 @@ from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink
 
 
-class Pace:
+class StepGoal:
     """Of one dataflow and its sinks."""
 
     def __init__(self, description: DataflowDescription, sinks: Mapping[GlobalId, Sink]) -> None:
@@ -29,21 +29,21 @@ class Pace:
 
     def goal(self, inputs: Frontier, *, hydrated: bool) -> Frontier:
         """Up to where to step now that all inputs are complete up to `inputs`."""
-        if self._is_void:
+        if self._is_empty_range:
             return Frontier.minimum()
-        wanted = [sink.inputs_at(inputs) for sink in self._tables]
+        wanted = [sink.step_goal(inputs) for sink in self._tables]
         return max(wanted) if self._is_for_tables and hydrated else inputs
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it is there for tables alone, and all of them are finished."""
         ended = (sink.term is not None and sink.write_frontier.is_empty for sink in self._tables)
         return self._is_for_tables and all(ended)
 
     @property
-    def never_began(self) -> str:
+    def unreachable_reason(self) -> str:
         """Why nothing can be computed of it, if so: its tables, which have been looked at, are not finished."""
-        if not self._is_void or any(not sink.is_seen for sink in self._tables):
+        if not self._is_empty_range or any(not sink.upper_is_known for sink in self._tables):
             return ""
         until, as_of = self._description.until, self._description.as_of
         return f"it ends before {until}, and begins at {as_of}: what its inputs were until then cannot be read any more"
@@ -53,7 +53,7 @@ class Pace:
         return len(self._tables) == len(self._description.export_ids)
 
     @property
-    def _is_void(self) -> bool:
+    def _is_empty_range(self) -> bool:
         """Whether it has no time at all that a table could show."""
         until = self._description.until
         return bool(self._tables) and until is not None and until <= self._description.as_of

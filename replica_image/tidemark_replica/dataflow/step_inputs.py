@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from tidemark_persist import Lease, Part, PersistError
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.dataflow import SourceImport
-from tidemark_replica.dataflow.self_read_input import OwnOutput
+from tidemark_replica.dataflow.self_read_input import SelfReadInput
 from tidemark_replica.shards.shards import ShardHandles
 
 LOG = logging.getLogger(__name__)
@@ -25,8 +25,10 @@ Parts = dict[GlobalId, list[Part]]
 class StepInputs:
     """Of one dataflow, one step at a time; used on a pool, but for `known`."""
 
-    def __init__(self, imports: Sequence[SourceImport], handles: ShardHandles, own: OwnOutput | None = None) -> None:
-        self._imports, self._handles, self._own = tuple(imports), handles, own
+    def __init__(
+        self, imports: Sequence[SourceImport], handles: ShardHandles, own: SelfReadInput | None = None
+    ) -> None:
+        self._imports, self._handles, self._self_read = tuple(imports), handles, own
         self._leases: list[Lease] = []
 
     def hydration(self, as_of: int, upper: int) -> Parts:
@@ -37,28 +39,28 @@ class StepInputs:
             shard = self._handles.reader(source.shard.location, source.shard.shard_id)
             self._leases.append(shard.lease())
             parts[source.id] = [*shard.snapshot_parts(as_of), *shard.listen(as_of + 1, upper)]
-        if self._own is not None:
-            parts[self._own.id] = self._own.hydration(upper, self._leases)
+        if self._self_read is not None:
+            parts[self._self_read.id] = self._self_read.hydration(upper, self._leases)
         return parts
 
     def step(self, lower: int, upper: int) -> Parts:
         """The updates of [lower, upper). Raises PersistError and OSError."""
         readers = {s.id: self._handles.reader(s.shard.location, s.shard.shard_id) for s in self._imports}
         parts = {id: shard.listen(lower, upper) for id, shard in readers.items()}
-        if self._own is not None:
-            parts[self._own.id] = self._own.step(lower, upper)
+        if self._self_read is not None:
+            parts[self._self_read.id] = self._self_read.step(lower, upper)
         return parts
 
-    def known(self, lower: int, upper: int) -> Parts | None:
+    def step_cached(self, lower: int, upper: int) -> Parts | None:
         """`step` without a look at any shard, so on any thread: None where not all of it is known, or it is busy."""
         parts: Parts = {}
         for source in self._imports:
-            shard = self._handles.known_reader(source.shard.location, source.shard.shard_id)
-            listed = None if shard is None else shard.listen_known(lower, upper)
+            shard = self._handles.cached_reader(source.shard.location, source.shard.shard_id)
+            listed = None if shard is None else shard.listen_cached(lower, upper)
             if listed is None:
                 return None
             parts[source.id] = listed
-        return None if self._own is not None else parts
+        return None if self._self_read is not None else parts
 
     def ended(self) -> list[Lease]:
         """The step is over: what has kept its files, to be given back by `release`."""

@@ -1,1 +1,2 @@
-"""The way into the command loop and out of it: clients, the mailbox, and jobs off its thread."""
+"""Events between threads: the queue into the command loop (`mailbox.py`), the queue to a client (`outbox.py`,
+`client.py`), and jobs that run on pools and continue on the command loop (`jobs.py`)."""

@@ -1,4 +1,4 @@
-"""A client as the worker knows it: who it is, the way back to it, and how much of it may be in flight."""
+"""A connected client, and the path of responses to the client that is served."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tidemark_replica.telemetry.metrics import Metrics
 
 FRAMES_IN_FLIGHT = 64
 ROOM_BYTES = 16 * 1024 * 1024
-"""While so much waits for the client, subscribes wait with what they have."""
+"""Subscribes send nothing more while this many bytes wait for the client."""
 
 
 class Client:
-    """One admitted connection. Its reader stops reading while FRAMES_IN_FLIGHT frames wait for the worker."""
+    """One admitted connection. Its reader thread stops reading while FRAMES_IN_FLIGHT frames wait for the command
+    loop."""
 
     def __init__(self, hello: Hello, outbox: Outbox) -> None:
         self.hello = hello
@@ -33,18 +34,18 @@ class Client:
     def close(self, failure: Exception | None = None) -> None:
         self._outbox.close(failure)
 
-    def enter(self) -> None:
-        """Called by the reader before it posts a frame: waits for room."""
+    def acquire_frame(self) -> None:
+        """The reader thread calls this before it posts a frame. Blocks while too many frames wait."""
         self._room.acquire()
 
-    def leave(self) -> None:
-        """Called by the worker when it is done with a frame."""
+    def release_frame(self) -> None:
+        """The command loop calls this when it has handled a frame."""
         self._room.release()
 
 
 class Responder:
-    """The way to whichever client is served now. With none, responses go nowhere: what a later client needs to know
-    is told anew when it reconciles."""
+    """Sends to the client that is served now. Without a client, responses are dropped: a later client gets the present
+    state when it reconciles."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -58,7 +59,7 @@ class Responder:
         self._send = None
 
     def has_room(self) -> bool:
-        """Whether the client takes what it is sent; with none, nothing waits."""
+        """Whether the client reads fast enough; True without a client."""
         return self._send is None or self._room()
 
     def __call__(self, response: Response) -> None:

@@ -1,9 +1,9 @@
-"""Work off the worker's thread: started there, done on a pool, continued there.
+"""Jobs: work that runs on a pool and continues on the command loop.
 
-    worker:  submit(work, done) ──► pool: work() ──► mailbox ──► worker: done(outcome)
+    command loop:  submit(work, done) ──► pool: work() ──► mailbox ──► command loop: done(outcome)
 
-A job that was cancelled before it began never runs; one that runs goes on until it notices, and its end is still
-told, so that what it held can be let go. Whatever it raises, its end is told.
+A job that is cancelled before it starts never runs. A job that runs must check `cancelled` itself. `done` is called in
+every case, whatever `work` raises, so that resources can be released.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class JobCancelled(ReplicaError):
-    """The job was cancelled before it began."""
+    """The job was cancelled before it started."""
 
 
 class JobBroken(ReplicaError):
-    """The job ended as if the process were to end, which it is not."""
+    """The job raised an error that is not an Exception (a panic of a Rust library, for example)."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ Outcome = Done[T] | Failed
 
 
 class Job:
-    """One piece of work. `cancelled` may be asked by the work itself."""
+    """One piece of work. The work itself may read `cancelled`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,13 +59,13 @@ class Job:
 
 
 class Pool(Protocol):
-    """Where jobs are done."""
+    """An executor of jobs."""
 
     def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job: ...
 
 
 class WakingJobs:
-    """A pool whose jobs' ends are noticed: `wake` is called after each."""
+    """A pool that calls `wake` after the end of each job."""
 
     def __init__(self, pool: Pool, wake: Callable[[], None]) -> None:
         self._pool, self._wake = pool, wake
@@ -81,12 +81,11 @@ class WakingJobs:
 
 
 class Jobs:
-    """A bounded number of threads; what waits for one is bounded by who submits (one job per dataflow, per shard,
-    per step that had output).
-    `urges`: the end of one may be something for maintenance."""
+    """A pool with a bounded number of threads. Its queue is bounded by its callers: one job per dataflow, per shard,
+    per step with output. `needs_maintenance`: the end of a job triggers maintenance of the command loop."""
 
-    def __init__(self, mailbox: Mailbox, name: str, threads: int, *, urges: bool = True) -> None:
-        self._mailbox, self._urges = mailbox, urges
+    def __init__(self, mailbox: Mailbox, name: str, threads: int, *, needs_maintenance: bool = True) -> None:
+        self._mailbox, self._needs_maintenance = mailbox, needs_maintenance
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     def submit(self, name: str, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> Job:
@@ -95,7 +94,7 @@ class Jobs:
         return job
 
     def shutdown(self) -> None:
-        """No new work; what waits is dropped, what runs is not waited for."""
+        """Refuses new jobs, drops those that wait, and does not wait for those that run."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, job: Job, work: Callable[[], T], done: Callable[[Outcome[T]], None]) -> None:
@@ -104,10 +103,10 @@ class Jobs:
             outcome = Failed(JobCancelled(job.name)) if job.cancelled else Done(work())
         except Exception as error:
             LOG.debug("job %s failed", job.name, exc_info=True)
-            # frames hold what the work read, and this very one the error: a circle, which only the collector would end,
-            # on any thread and at any moment
+            # the traceback's frames hold the work's data and the error itself: without this cycle the data are freed
+            # at once, and not by the garbage collector on some thread
             outcome = Failed(error.with_traceback(None))
-        except BaseException as error:  # a panic of Rust's is no Exception, and somebody waits for the end all the same
+        except BaseException as error:  # Rust panics are no Exception; `done` must be called all the same
             LOG.exception("job %s broke off", job.name)
-            outcome = Failed(JobBroken(f"{type(error).__name__} in {job.name}; what it says is in the replica's log"))
-        self._mailbox.call(lambda: done(outcome), urges=self._urges)
+            outcome = Failed(JobBroken(f"{type(error).__name__} in {job.name}; see the replica's log"))
+        self._mailbox.call(lambda: done(outcome), needs_maintenance=self._needs_maintenance)

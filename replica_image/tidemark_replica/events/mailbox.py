@@ -1,4 +1,4 @@
-"""What happens to the worker, one event after the other: the only way into the state's thread."""
+"""The queue of events for the command loop, the only way into its thread."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ from tidemark_replica.events.client import Client
 
 @dataclass(frozen=True)
 class CommandsArrived:
+    """A frame of checked commands from an admitted client."""
+
     client: Client
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True)
-class ClientGone:
+class ClientDisconnected:
+    """The client's stream has ended."""
+
     client: Client
 
 
 @dataclass(frozen=True)
 class Call:
-    """Something to do on the worker's thread: the end of a job, a question about the state. `urges`: maintenance may
-    find something to do after it."""
+    """A function to run on the command loop: the continuation of a job, or a question about the state.
+    `needs_maintenance`: the call may have made new work possible."""
 
     run: Callable[[], None]
-    urges: bool = True
+    needs_maintenance: bool = True
 
 
-Event = CommandsArrived | ClientGone | Call
+Event = CommandsArrived | ClientDisconnected | Call
 
 
-def urges(event: Event) -> bool:
-    """Whether maintenance should come soon. Lookups on indexes need none, and there are hundreds a second."""
+def needs_maintenance(event: Event) -> bool:
+    """Whether maintenance should follow soon. Lookups on indexes, of which there are hundreds a second, need none."""
     match event:
         case CommandsArrived(_, commands):
             return not all(map(_is_lookup, commands))
         case Call():
-            return event.urges
+            return event.needs_maintenance
         case _:
             return True
 
@@ -50,17 +54,18 @@ def _is_lookup(command: Command) -> bool:
 
 
 class Mailbox:
-    """A queue into the worker. Its writers bound it: a client has so many frames in flight, a pool so many jobs."""
+    """The queue. Its writers bound it: each client has a limited number of frames in flight, each pool a limited number
+    of jobs."""
 
     def __init__(self) -> None:
-        # not a SimpleQueue: a signal that interrupts its timed get just before the end makes it wait for ever
+        # not a SimpleQueue: a signal that interrupts its timed `get` just before the timeout makes it block for ever
         self._events: queue.Queue[Event] = queue.Queue()
 
     def post(self, event: Event) -> None:
         self._events.put(event)
 
-    def call(self, run: Callable[[], None], *, urges: bool = True) -> None:
-        self._events.put(Call(run, urges))
+    def call(self, run: Callable[[], None], *, needs_maintenance: bool = True) -> None:
+        self._events.put(Call(run, needs_maintenance))
 
     def take(self, until: float) -> Event | None:
         """The next event, or None when the monotonic clock reaches `until` before one comes."""

@@ -1,12 +1,12 @@
-"""Responses on their way to one client, in bounded memory however slowly it reads.
+"""Responses that wait for one client, in bounded memory however slowly it reads.
 
     put(Frontiers u1 write=5)   put(Status u1 failed)   put(Frontiers u1 write=9)
         waiting:  [Status u1 failed, Frontiers u1 write=9]
 
-Reports about the same thing (a collection's frontiers, a shard's, a status) merge with the one that waits already: the
-newer value wins, at the newer place in the line, for what was said in between was said before it. (A status that came
-after the end of its collection would be a lie.) All that waits is sent together, so nothing is put off by that. Answers
-that are owed one by one are kept as they are; past `limit_bytes` of them the client is given up.
+Reports about the same thing (a collection's frontiers, a shard's, a status) replace the one that waits, and move to the
+end of the queue: a status must not follow the report that its collection has ended. All waiting responses are sent
+together. Answers (peeks, subscribe batches) are never merged. Beyond `limit_bytes` of answers the connection ends with
+ClientTooSlow.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OUTBOX_BYTES = 256 * 1024 * 1024
 
 
 class Outbox:
-    """Filled by the worker, emptied by the connection's thread; neither waits for the other to finish."""
+    """The command loop fills it, the connection's thread empties it; neither waits for the other."""
 
     def __init__(self, limit_bytes: int = OUTBOX_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -45,27 +45,29 @@ class Outbox:
         self.failure: Exception | None = None
 
     def put(self, response: Response) -> None:
-        """Adds or merges; never blocks. What comes after the end is dropped."""
+        """Adds the response or merges it; never blocks. Drops it after the end."""
         with self._changed:
             if self._closed:
                 return
             self._bytes += _payload_bytes(response)
             if self._bytes > self._limit_bytes:
                 self._end(
-                    ClientTooSlow(f"{self._bytes} bytes of results wait for the client; at most {self._limit_bytes}")
+                    ClientTooSlow(
+                        f"{self._bytes} bytes of results wait for the client; the limit is {self._limit_bytes}"
+                    )
                 )
                 return
-            key = _subject(response) or self._next()
+            key = _merge_key(response) or self._next()
             self._waiting[key] = merged(self._waiting.pop(key, None), response)
             self._changed.notify()
 
     @property
     def waiting_bytes(self) -> int:
-        """How much of answers waits."""
+        """Bytes of answers that wait."""
         return self._bytes
 
     def batches(self) -> Iterator[list[Response]]:
-        """All that waits, again and again, until the end; what waits at a clean end still comes."""
+        """All waiting responses, again and again, until the end. Responses that wait at a clean end are still given."""
         while True:
             with self._changed:
                 while not self._waiting and not self._closed:
@@ -76,7 +78,7 @@ class Outbox:
             yield batch
 
     def close(self, failure: Exception | None = None) -> None:
-        """Ends the conversation; the first reason counts. After a failure nothing more is sent."""
+        """Ends the conversation; the first failure is kept. Nothing more is sent after a failure."""
         with self._changed:
             if not self._closed:
                 self._end(failure)
@@ -92,8 +94,8 @@ class Outbox:
         return self._count
 
 
-def _subject(response: Response) -> Hashable | None:
-    """What a report is about; None for an answer that stands alone."""
+def _merge_key(response: Response) -> Hashable | None:
+    """The key under which reports merge; None for an answer."""
     if isinstance(response, Frontiers | ShardFrontiers | IngestionStatus):
         return (type(response), response.id)
     if isinstance(response, Status):
@@ -104,7 +106,7 @@ def _subject(response: Response) -> Hashable | None:
 
 
 def merged(earlier: Response | None, later: Response) -> Response:
-    """One report that says what both said, the later having the last word."""
+    """One report with the fields of both; those of `later` win."""
     if not (isinstance(earlier, Frontiers) and isinstance(later, Frontiers)):
         return later
     return replace(

@@ -45,7 +45,7 @@ from tidemark_replica.render.expressions.mfp import compile_mfp, projection_of
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.plan.lowering_stream import arrow_types
 from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
-from tidemark_replica.values.error_text import told
+from tidemark_replica.values.error_text import readable_error
 from tidemark_replica.values.literals import literal_value
 from tidemark_replica.values.row_repeat import repeated
 
@@ -103,7 +103,7 @@ class ShardAt:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadContext:
     """What reads: a session for peeks that need a job, how large an answer may be, batches that are open already, and
     whether expressions that the Arrow evaluator knows are its own."""
 
@@ -113,7 +113,7 @@ class Reading:
     arrow: bool = True
 
 
-def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
+def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
     """The rows of an index, before order and offset; it is pinned until their end, or `close`. Raises ViewInError,
     ResultTooLarge, OutOfFrontier."""
     with index.store.pin(index.arrangement) as pinned:
@@ -124,13 +124,15 @@ def read_index(reading: Reading, index: IndexTrace, peek: Peek) -> Generator[Any
         yield from _read(reading, source, here, _schema(index.columns), peek)
 
 
-def read_shard(reading: Reading, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
+def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
     """The same of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
     source = ShardAt(shard.location, shard.columns, peek.timestamp)
     return _read(reading, source, source, shard.schema, peek)
 
 
-def _read(reading: Reading, source: Contents, here: Contents, schema: Schema, peek: Peek) -> Generator[Any, None, None]:
+def _read(
+    reading: ReadContext, source: Contents, here: Contents, schema: Schema, peek: Peek
+) -> Generator[Any, None, None]:
     """`here`: the same contents as `source`, for this process."""
     _check(schema, peek)
     columns = projection_of(peek.mfp)
@@ -311,7 +313,7 @@ def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound) -> 
 def _error(error: str, bound: Bound) -> ViewInError | ResultTooLarge:
     if json.loads(error)["code"] == TOO_LARGE:
         return ResultTooLarge(f"result exceeds max size of {bound.bytes} bytes: filter it, limit it, or {bound.but}")
-    return ViewInError(f"the result is in error: {told(error)}")
+    return ViewInError(f"the result is in error: {readable_error(error)}")
 
 
 def _schema(columns: Sequence[Column]) -> Schema:

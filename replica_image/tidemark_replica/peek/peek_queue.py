@@ -20,7 +20,7 @@ from tidemark_protocol.messages.commands import Peek
 from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekResponse, PeekRows, PeekStashed, Response
 from tidemark_replica.events.jobs import Failed, Job, Outcome
 from tidemark_replica.peek.peek_reader import Limits
-from tidemark_replica.peek.result_stash import Stash, Stashed
+from tidemark_replica.peek.result_stash import ResultStash, StashedResult
 from tidemark_replica.render.errors import ResultTooLarge, ViewInError
 
 PEEKS_MAX = 10_000
@@ -41,7 +41,7 @@ class PeekTargets(Protocol):
     def readable(self, peek: Peek) -> Readable | str | None:
         """What can be read, or why nothing can; None while that is not known yet."""
 
-    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         """Starts reading on a pool."""
 
     def forget(self, peek: Peek) -> None:
@@ -58,14 +58,14 @@ class _Pending:
     came: float = field(default_factory=time.monotonic)
 
 
-class Peeks:
+class PeekQueue:
     """By uuid. Everything that is in here is still owed an answer."""
 
     def __init__(
         self,
         send: Callable[[Response], None],
         targets: PeekTargets,
-        stash: Stash,
+        stash: ResultStash,
         answered: Callable[[object, float], None] = lambda result, seconds: None,
     ) -> None:
         """`answered` is told of every answer, and how long it took."""
@@ -119,13 +119,13 @@ class Peeks:
             if not readable.upper.less_equal(peek.timestamp):
                 pending.job = self._targets.read(peek, self.limits, lambda end: self._done(pending, end))
 
-    def _done(self, pending: _Pending, outcome: Outcome[PeekRows | Stashed]) -> None:
+    def _done(self, pending: _Pending, outcome: Outcome[PeekRows | StashedResult]) -> None:
         """Only if the peek is still owed its answer: a later client may have asked under the same uuid again."""
         found = _error(outcome.error) if isinstance(outcome, Failed) else outcome.value
         if self._pending.get(pending.peek.uuid) is not pending:
-            if isinstance(found, Stashed):
+            if isinstance(found, StashedResult):
                 found.spool.close()
-        elif isinstance(found, Stashed):
+        elif isinstance(found, StashedResult):
             self._stash.keep(pending.peek.uuid, found)
             self._answer(pending, PeekStashed(found.row_count, found.spool.size))
         else:

@@ -1,7 +1,7 @@
 """Peeks read for the command loop: from an index of this replica or from a shard, as an Arrow IPC stream.
 
 batches, as they are read ──finished──► Spool ──► PeekRows, where all of them fit
-                                           └────► Stashed
+                                           └────► StashedResult
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tidemark_protocol.wire.frames import MAX_MESSAGE_BYTES
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.events.jobs import JobCancelled
-from tidemark_replica.peek.collection_reader import Reading, read_index, read_shard
+from tidemark_replica.peek.collection_reader import ReadContext, read_index, read_shard
 from tidemark_replica.peek.result_finishing import finished_batches
-from tidemark_replica.peek.result_stash import Spool, Stash, Stashed
+from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -32,9 +32,9 @@ ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
 
 @dataclass(frozen=True)
 class Limits:
-    """`most_bytes`: what an answer may take; `stash_above`: what it may take as a message, if there is a stash."""
+    """`max_bytes`: what an answer may take; `stash_above`: what it may take as a message, if there is a stash."""
 
-    most_bytes: int
+    max_bytes: int
     stash_above: int | None = None
 
     @property
@@ -50,17 +50,17 @@ class PeekReader:
         session: Callable[[], Any],
         find: Callable[[GlobalId], IndexTrace | None],
         batches: BatchCache,
-        stash: Stash,
+        stash: ResultStash,
         *,
         arrow: bool = True,
     ) -> None:
         self._session, self._find, self._batches, self._arrow = session, find, batches, arrow
         self._stash = stash
 
-    def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | Stashed:
+    def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
         """The answer, finished; raises what `render.peek` raises, ReplicaError for an index that is gone, StashFull,
         OSError, and JobCancelled where it is not wanted any more."""
-        most = limits.most_bytes if limits.stash_above is not None else min(limits.most_bytes, ANSWER_BYTES_MAX)
+        most = limits.max_bytes if limits.stash_above is not None else min(limits.max_bytes, ANSWER_BYTES_MAX)
         spool = Spool(self._stash, limits.spill_above)
         with ExitStack() as on_failure:
             on_failure.callback(spool.close)
@@ -68,12 +68,12 @@ class PeekReader:
                 rows = _written(spool, peek, batches, stopped)
             if spool.on_disk:
                 on_failure.pop_all()
-                return Stashed(spool, rows)
+                return StashedResult(spool, rows)
             return PeekRows(spool.in_memory(), rows)
 
-    def _batches_of(self, peek: Peek, most_bytes: int) -> Generator[Any, None, None]:
+    def _batches_of(self, peek: Peek, max_bytes: int) -> Generator[Any, None, None]:
         """Holds what it reads until it is closed, or at its end."""
-        reading = Reading(self._session, most_bytes, self._batches, self._arrow)
+        reading = ReadContext(self._session, max_bytes, self._batches, self._arrow)
         if isinstance(peek.target, ShardTarget):
             return read_shard(reading, peek.target.shard, peek)
         index = self._find(peek.target.id)

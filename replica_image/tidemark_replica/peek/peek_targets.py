@@ -10,20 +10,20 @@ from collections.abc import Callable
 
 from tidemark_protocol.messages.commands import Peek, ShardTarget
 from tidemark_protocol.messages.responses import PeekRows
-from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.events.jobs import Job, Jobs, Outcome
 from tidemark_replica.peek.peek_queue import Readable
 from tidemark_replica.peek.peek_reader import Limits
-from tidemark_replica.peek.result_stash import Stashed
+from tidemark_replica.peek.result_stash import StashedResult
 from tidemark_replica.shards.shards import ShardWatch
 
-Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | Stashed]
+Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | StashedResult]
 
 
-class Targets:
+class InstalledPeekTargets:
     """Asked on the worker's thread; `read` runs on the pool."""
 
-    def __init__(self, dataflows: Dataflows, watch: ShardWatch, jobs: Jobs, read: Read) -> None:
+    def __init__(self, dataflows: InstalledDataflows, watch: ShardWatch, jobs: Jobs, read: Read) -> None:
         self._dataflows, self._watch, self._jobs, self._read = dataflows, watch, jobs, read
         self._unwanted: dict[str, threading.Event] = {}
 
@@ -37,7 +37,7 @@ class Targets:
             return f"{peek.target.id} cannot be read: {dataflow.refusal}"
         return Readable(dataflow.exports[peek.target.id].since, dataflow.processed)
 
-    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | Stashed]], None]) -> Job:
+    def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         unwanted = self._unwanted[peek.uuid] = threading.Event()
         return self._jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
 
@@ -49,7 +49,7 @@ class Targets:
     def _readable_shard(self, peek: Peek, target: ShardTarget) -> Readable | str | None:
         owner = ("peek", peek.uuid)
         self._watch.follow(target.shard.shard_id, target.shard.location, owner)
-        seen = self._watch.seen(target.shard.shard_id)
+        seen = self._watch.state(target.shard.shard_id)
         if seen is None:
             return None
         if seen.error is not None or not seen.exists:

@@ -19,7 +19,7 @@ from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.lir import OrderKey
 from tidemark_replica.arrangement.rows.nested_columns import is_nested
 from tidemark_replica.arrangement.rows.ordering import ranks
-from tidemark_replica.values.row_repeat import ROWS_MOST
+from tidemark_replica.values.row_repeat import ROWS_MAX
 
 Table = Any
 
@@ -35,7 +35,7 @@ def finished(rows: Table, finishing: Finishing) -> Table:
 def finished_batches(batches: Iterable[Any], schema: pa.Schema, finishing: Finishing) -> Iterator[Any]:
     """The same, batch by batch. Only an order needs all rows at once."""
     if finishing.order:
-        yield from finished(pa.Table.from_batches(list(batches), schema), finishing).to_batches(ROWS_MOST)
+        yield from finished(pa.Table.from_batches(list(batches), schema), finishing).to_batches(ROWS_MAX)
         return
     skip, left = finishing.offset, finishing.limit
     for batch in batches:

@@ -1,6 +1,6 @@
 """Answers too large for a message: files that wait to be fetched, in pieces, by whoever asked.
 
-    rows ──► Spool: in memory ──(past `above`)──► a file without a name ──► Stash, by the peek's uuid ──► pieces
+    rows ──► Spool: in memory ──(past `above`)──► a file without a name ──► ResultStash, by the peek's uuid ──► pieces
                        └──► an answer like any other           CancelPeek, client gone ──► closed
 
 The files have no names, so they end with the process that wrote them, however it ends: nothing is left to sweep. What
@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark_replica.errors import StashFull, StashGone
+from tidemark_replica.errors import StashFull, StashNotFound
 
 STASH_BYTES = 8 * 1024 * 1024 * 1024
 PIECE_BYTES = 1024 * 1024
@@ -26,8 +26,8 @@ class Spool:
 
     closed = False
 
-    def __init__(self, stash: Stash, above: int | None) -> None:
-        self._stash, self._above, self._taken = stash, above, 0
+    def __init__(self, stash: ResultStash, spill_above: int | None) -> None:
+        self._stash, self._spill_above, self._reserved = stash, spill_above, 0
         self._memory = bytearray()
         self._file: int | None = None
         self._lock = threading.Lock()
@@ -43,7 +43,7 @@ class Spool:
         self.size += len(view)
         if self._file is None:
             self._memory += view
-            if self._above is not None and self.size > self._above:
+            if self._spill_above is not None and self.size > self._spill_above:
                 self._spill()
         else:
             self._append(view)
@@ -54,10 +54,10 @@ class Spool:
         return bytes(self._memory)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Of one that is on disk, empty past the end; raises StashGone, OSError."""
+        """Of one that is on disk, empty past the end; raises StashNotFound, OSError."""
         with self._lock:
             if self._file is None:
-                raise StashGone("the answer was let go")
+                raise StashNotFound("the answer was let go")
             return os.pread(self._file, size, offset) if offset < self.size else b""
 
     def flush(self) -> None:
@@ -70,30 +70,30 @@ class Spool:
             self._memory.clear()
         if file is not None:
             os.close(file)
-            self._stash.give_back(self._taken)
+            self._stash.give_back(self._reserved)
 
     def _spill(self) -> None:
-        self._file = self._stash.unnamed()
+        self._file = self._stash.open_unnamed()
         self._append(memoryview(bytes(self._memory)))
         self._memory.clear()
 
     def _append(self, data: memoryview) -> None:
         assert self._file is not None
-        self._stash.take(len(data))
-        self._taken += len(data)
+        self._stash.reserve(len(data))
+        self._reserved += len(data)
         while data:
             data = data[os.write(self._file, data) :]
 
 
 @dataclass(frozen=True)
-class Stashed:
+class StashedResult:
     """A whole answer on disk, nobody's yet."""
 
     spool: Spool
     row_count: int
 
 
-class Stash:
+class ResultStash:
     """What is kept, by uuid. Safe to use from several threads."""
 
     def __init__(self, folder: Path, limit: int = STASH_BYTES) -> None:
@@ -102,11 +102,11 @@ class Stash:
         self._lock = threading.Lock()
 
     @property
-    def taken(self) -> int:
+    def bytes_on_disk(self) -> int:
         """Bytes on disk, those that are being written among them."""
         return self._bytes
 
-    def keep(self, uuid: str, answer: Stashed) -> None:
+    def keep(self, uuid: str, answer: StashedResult) -> None:
         with self._lock:
             before = self._kept.pop(uuid, None)
             self._kept[uuid] = answer.spool
@@ -114,10 +114,10 @@ class Stash:
             before.close()
 
     def piece(self, uuid: str, offset: int) -> bytes:
-        """Empty past the end; raises StashGone, OSError."""
+        """Empty past the end; raises StashNotFound, OSError."""
         spool = self._kept.get(uuid)
         if spool is None:
-            raise StashGone("no answer of that peek is kept here: it was cancelled, or asked by a client that went")
+            raise StashNotFound("no answer of that peek is kept here: it was cancelled, or asked by a client that went")
         return spool.read(offset, PIECE_BYTES)
 
     def drop(self, uuid: str) -> None:
@@ -130,13 +130,13 @@ class Stash:
         for uuid in list(self._kept):
             self.drop(uuid)
 
-    def unnamed(self) -> int:
+    def open_unnamed(self) -> int:
         """A new file that only its descriptor knows."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             return os.dup(file.fileno())
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         with self._lock:
             if self._bytes + size > self._limit:
                 raise StashFull(

@@ -1,7 +1,7 @@
-"""A replica process put together: scratch, server, worker, pools, Spark.
+"""The parts of a replica process, and its threads.
 
-server threads ──► mailbox ──► worker (this thread) ──► pools: spark (steps), hydration, io (shards), sink, peek
-                                                          └──► step workers: processes for small steps
+server threads ──► mailbox ──► command loop (main thread) ──► pools: spark (steps), hydration, io (shards), sink, peek
+                                                                └──► step workers: processes for small steps
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tidemark_persist import spill_below
+from tidemark_persist import set_spill_folder
 from tidemark_replica.command_loop.compute_state import ComputeState
-from tidemark_replica.command_loop.describe import Describer, Installed
+from tidemark_replica.command_loop.describe import Describer, InstalledSummary
 from tidemark_replica.command_loop.executors import Executors, ExecutorWatch
 from tidemark_replica.command_loop.ingestions import Ingestions
-from tidemark_replica.command_loop.loop import Worker
+from tidemark_replica.command_loop.loop import CommandLoop
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
-from tidemark_replica.dataflow.driver_context import Surroundings
-from tidemark_replica.dataflow.installed_dataflows import Dataflows
+from tidemark_replica.dataflow.driver_context import DriverContext
+from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
 from tidemark_replica.dataflow.renderer import Renderer
 from tidemark_replica.errors import AddressNotUsable, SparkNotStarted
 from tidemark_replica.events.client import Responder
 from tidemark_replica.events.jobs import Jobs
 from tidemark_replica.events.mailbox import Mailbox
 from tidemark_replica.options import Options
-from tidemark_replica.peek.peek_queue import Peeks
+from tidemark_replica.peek.peek_queue import PeekQueue
 from tidemark_replica.peek.peek_reader import PeekReader
-from tidemark_replica.peek.peek_targets import Targets
-from tidemark_replica.peek.result_stash import Stash
+from tidemark_replica.peek.peek_targets import InstalledPeekTargets
+from tidemark_replica.peek.result_stash import ResultStash
 from tidemark_replica.process.scratch import Scratch
-from tidemark_replica.process.scratch_quota import ScratchRoom
+from tidemark_replica.process.scratch_quota import ScratchQuota
 from tidemark_replica.process.watchdog import Watchdog
 from tidemark_replica.render.execution.merge_queue import MergeQueue
 from tidemark_replica.render.step_worker.pool import StepWorkers
-from tidemark_replica.server.epoch_gate import Gate
+from tidemark_replica.server.epoch_gate import EpochGate
 from tidemark_replica.server.server import ComputeService, start_server
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.shards.store_watch import StoreWatch
@@ -48,21 +48,22 @@ from tidemark_replica.telemetry.metrics import Metrics
 
 SPARK_THREADS = 4
 HYDRATION_THREADS = 8
-"""As many Dataflows as the controller lets in by default, and as many queries, subscribes and copies, which it does not
-count. What they take in memory is bounded by this; Spark shares its cores among all."""
+"""The number of hydrations at a time: by default as many as the controller schedules. Queries, subscribes and copies,
+which the controller does not count, wait for the same threads. The number bounds memory; Spark shares its cores among
+all."""
 IO_THREADS = 8
 SINK_THREADS = 8
 PEEK_THREADS = 4
 STOP_SECONDS = 1.0
-ASK_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 class Replica:
-    """Everything of one process; `run` on the main thread, `stop` from anywhere, `close` at the end."""
+    """All parts of one process. `run` is called on the main thread, `stop` from any thread, `close` at the end."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._mailbox, self._gate, self._handles = Mailbox(), Gate(), ShardHandles()
+        self._mailbox, self._gate, self._handles = Mailbox(), EpochGate(), ShardHandles()
         self._describer = Describer(self._mailbox, self._handles, lambda: self._gate.epoch, self._installed)
         self._scratch = Scratch(options.scratch, self._describer.incarnation)
         self._spark_files = (
@@ -75,11 +76,11 @@ class Replica:
         self._hydration_jobs = Jobs(self._mailbox, "hydration", HYDRATION_THREADS)
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._sink_jobs = Jobs(self._mailbox, "sink", SINK_THREADS)
-        self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, urges=False)
-        self._store_jobs = Jobs(self._mailbox, "store", 1)  # of its own: looks at shards wait where a store hangs
+        self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, needs_maintenance=False)
+        self._store_jobs = Jobs(self._mailbox, "store", 1)  # polls of shards on `io` may hang while a store hangs
         self._metrics = Metrics()
-        room = ScratchRoom(options.scratch, options.scratch_bytes)
-        self._stash = Stash(self._scratch.folder / "stash", room.for_answers)
+        quota = ScratchQuota(options.scratch, options.scratch_bytes)
+        self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
         self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
         self._merges = MergeQueue()
         self._renderer = Renderer(
@@ -88,20 +89,20 @@ class Replica:
             arrow=options.arrow,
             workers=_step_workers(options),
             merges=self._merges,
-            limit_bytes=room.for_arrangements,
+            limit_bytes=quota.arrangement_bytes,
         )
-        self._room = room
+        self._quota = quota
         self._metrics.arrangements(self._renderer.arrangements)
         self._state = self._build_state()
-        self._worker = Worker(self._mailbox, self._state, self._spark.died)
+        self._loop = CommandLoop(self._mailbox, self._state, self._spark.died)
         self._server: Any = None
         self._closing = threading.Event()
-        self._watchdog = Watchdog(lambda: self._worker.rounds)
+        self._watchdog = Watchdog(lambda: self._loop.rounds)
 
     def run(self) -> bool:
-        """Serves until stopped; False if it ends because Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
-        if self._executors is not None:  # they take a while, on other machines: they are asked for at once
-            threading.Thread(target=self._ask_for_executors, name="ask for executors", daemon=True).start()
+        """Serves until `stop`; False if Spark's JVM died. Raises ConfigChanged, AddressNotUsable."""
+        if self._executors is not None:  # executors on other machines start slowly, so Spark asks for them now
+            threading.Thread(target=self._start_spark_early, name="start spark", daemon=True).start()
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
         service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece)
@@ -109,19 +110,19 @@ class Replica:
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
         self._watchdog.start()
-        self._room.watch(self._renderer.tell_room, lambda: self._stash.taken)
-        return self._worker.run()
+        self._quota.watch(self._renderer.set_scratch_space, lambda: self._stash.bytes_on_disk)
+        return self._loop.run()
 
     @property
-    def without_executors(self) -> bool:
-        """Whether it should have had some, and none ever came."""
-        return self._watched.never_came
+    def never_had_executors(self) -> bool:
+        """Whether executors are configured and none has ever registered."""
+        return self._executor_watch.never_registered
 
     def stop(self) -> None:
-        self._worker.stop()
+        self._loop.stop()
 
     def close(self) -> None:
-        """Ends what was started; a second after this nothing of ours is left."""
+        """Stops all parts. Threads that do not end within STOP_SECONDS are left to the end of the process."""
         self._closing.set()
         if self._server is not None:
             self._server.stop(STOP_SECONDS).wait()
@@ -134,26 +135,27 @@ class Replica:
         self._store_jobs.shutdown()
         self._merges.close()
         self._spark.stop()
-        self._room.close()
+        self._quota.close()
         self._renderer.close()
         for folder in {self._scratch, self._spark_files}:
             folder.close()
-        spill_below(None)
+        set_spill_folder(None)
         self._watchdog.stop()
 
-    def _ask_for_executors(self) -> None:
-        """Until they were, or nobody needs them: what refuses them now may allow them later."""
+    def _start_spark_early(self) -> None:
+        """Starts Spark, and retries until it starts or the process ends."""
         while not self._closing.is_set():
             with suppress(SparkNotStarted):
                 self._spark.get()
                 return
-            self._closing.wait(ASK_SECONDS)
+            self._closing.wait(RETRY_SECONDS)
 
     def _spill_with_spark(self) -> None:
-        """Corrections and compactions of tables: for a while they take as much as the tables."""
+        """Puts spilled data of table corrections and compactions beside Spark's files: it may be as large as a
+        table."""
         spilled = self._spark_files.folder / "spilled"
         spilled.mkdir()
-        spill_below(spilled)
+        set_spill_folder(spilled)
 
     def _start_spark(self) -> Any:
         options, scratch = self._options, self._scratch.folder
@@ -168,7 +170,7 @@ class Replica:
         handles, io = self._handles, self._io_jobs
         watch = ShardWatch(handles, io, respond)
         location, copies = (lambda: self._state.storage_location), self._scratch.folder / "copies"
-        around = Surroundings(
+        context = DriverContext(
             renderer=self._renderer,
             handles=handles,
             watch=watch,
@@ -176,27 +178,27 @@ class Replica:
             hydration_jobs=self._hydration_jobs,
             io_jobs=io,
             sink_jobs=self._sink_jobs,
-            respond=lambda response: dataflows.tell(response),
+            respond=lambda response: dataflows.send(response),
             metrics=self._metrics,
             clients=ClientSinks(respond, respond.has_room, self._spark.get, location, copies),
         )
-        dataflows = Dataflows(
-            lambda dataflow, refused: DataflowDriver(dataflow, around, refused), respond, lambda id: peeks.hold(id)
+        dataflows = InstalledDataflows(
+            lambda dataflow, refused: DataflowDriver(dataflow, context, refused), respond, lambda id: peeks.hold(id)
         )
         read_peek = PeekReader(
             self._spark.get, self._renderer.find, self._renderer.open_batches, self._stash, arrow=self._options.arrow
         )
-        targets = Targets(dataflows, watch, self._peek_jobs, read_peek)
-        peeks = Peeks(respond, targets, self._stash, self._metrics.peek)
+        targets = InstalledPeekTargets(dataflows, watch, self._peek_jobs, read_peek)
+        peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, handles, watch, io, respond)
         store = StoreWatch(self._store_jobs, respond)
-        self._watched = ExecutorWatch(self._executors, lambda: self._spark.session, io, respond)
+        self._executor_watch = ExecutorWatch(self._executors, lambda: self._spark.session, io, respond)
         return ComputeState(
-            respond, dataflows, peeks, storage, watch, store, self._watched, self._metrics, self._renderer.sweep
+            respond, dataflows, peeks, storage, watch, store, self._executor_watch, self._metrics, self._renderer.sweep
         )
 
-    def _installed(self) -> Installed:
-        return self._state.described()
+    def _installed(self) -> InstalledSummary:
+        return self._state.describe()
 
 
 def _step_workers(options: Options) -> StepWorkers | None:
@@ -206,10 +208,11 @@ def _step_workers(options: Options) -> StepWorkers | None:
 
 
 def prepare_address(address: str) -> None:
-    """The folder of a unix socket belongs to one user alone: it is the only lock on the door."""
+    """Makes the folder of a unix socket, which must have mode 0700 and belong to this user: file permissions are the
+    only access control of the socket. Raises AddressNotUsable."""
     if not address.startswith("unix:"):
         return
     folder = Path(address.removeprefix("unix:").replace("//", "", 1)).parent
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077 or folder.stat().st_uid != os.getuid():
-        raise AddressNotUsable(f"{folder} must be a folder of mode 0700 of this user; chmod 700 it")
+        raise AddressNotUsable(f"{folder} must belong to this user and have mode 0700: chmod 700 {folder}")

@@ -1,14 +1,13 @@
-"""The scratch folder: one process at a time, and nothing of an earlier one survives in it.
+"""The scratch folder. One process at a time uses it, and no file of an earlier process survives in it.
 
-scratch/lock               held while the process lives
-scratch/<incarnation>/     everything of this process; removed by the next one, or at a clean end
+    scratch/lock               locked while the process lives
+    scratch/<incarnation>/     all files of this process; a clean end or the next process removes it
 
-Of the same kind is the folder of Spark's own files, where a pod has a volume for them: a volume outlives a container
-that is killed in it, and its end would be reached.
+The folder for Spark's files has the same layout: a pod's volume outlives a container that is killed.
 
-Sockets lie in it, too, and the path of one is short by law: where that of the folder is too long, they are reached by a
-link in the system's folder for temporary files. Its name is that of the scratch folder, so the next process there
-takes the place of one that was killed.
+Unix sockets lie in scratch, too. Linux limits the length of a socket's path. Where scratch's path is too long, sockets
+are reached through a symbolic link in the system's temporary folder. The link's name is derived from the path of
+scratch, so the next process replaces the link of one that was killed.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from pathlib import Path
 
 from tidemark_replica.errors import ScratchInUse
 
-LONGEST = 107
+SOCKET_PATH_LENGTH_MAX = 107
 """Bytes of a socket's path on Linux."""
-NAMED = len("/.00000000-0000-0000-0000-000000000000.sock")
+SOCKET_NAME_LENGTH = len("/.00000000-0000-0000-0000-000000000000.sock")
 
 
 class Scratch:
-    """Takes the folder for this process; raises ScratchInUse."""
+    """Locks the folder for this process and empties it. Raises ScratchInUse."""
 
     def __init__(self, folder: Path, incarnation: str) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,19 +45,20 @@ class Scratch:
         self._link = Path(tempfile.gettempdir()) / f"tidemark-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
 
     def sockets(self) -> Path:
-        """A folder in it for sockets that Spark names, by a path that leaves room for that."""
+        """A folder for sockets that Spark names, with a path short enough for them."""
         folder = self.folder / "sockets"
         folder.mkdir(exist_ok=True)
-        if len(os.fsencode(folder)) + NAMED <= LONGEST:
+        if len(os.fsencode(folder)) + SOCKET_NAME_LENGTH <= SOCKET_PATH_LENGTH_MAX:
             return folder
         try:
             self._link.unlink(missing_ok=True)
             self._link.symlink_to(folder)
-        except OSError:  # somebody else has one of that name
+        except OSError:  # another user has a file of that name
             return Path(tempfile.gettempdir())
         return self._link
 
     def close(self) -> None:
+        """Removes the files of this process and releases the lock."""
         if self._link.is_symlink() and self._link.readlink().is_relative_to(self.folder):
             self._link.unlink(missing_ok=True)
         shutil.rmtree(self.folder, ignore_errors=True)

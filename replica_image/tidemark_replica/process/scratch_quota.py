@@ -1,12 +1,13 @@
-"""How full scratch is, where its volume has an end: a pod that goes beyond it is evicted, and all that it had computed.
+"""The disk usage of scratch on a volume of limited size. Kubernetes evicts a pod that exceeds its volume, and its state
+with it.
 
-    0 ──────────── arrangements: counted, byte by byte ────────────► 7/8 ────► 15/16 ────► the end
-                   all that is in scratch: looked at now and then    scarce    full
+    0 ──────────── arrangements: counted byte by byte ─────────────► 7/8 ────► 15/16 ────► size of the volume
+                   all files in scratch: measured periodically       scarce    full
 
-What steps keep is counted, and may take 7/8 (`ArrangementStore`). What else is there is not: files that fragments leave
-for each other, what sinks stage, copies, steps that are not committed, Spark's own where it has no other folder. So all
-of it is added up as it lies on the disk, every second or so, by a thread. Where it is past 7/8, what takes much ends
-with an error and is tried again: a hydration, a large step, a large merge. Past 15/16 every step does.
+`ArrangementStore` counts the bytes of arrangements and limits them to 7/8 of the volume. Other files are not counted:
+files between fragments, staged output of sinks, copies, uncommitted steps, and Spark's files if they have no folder of
+their own. A thread therefore measures the disk usage of the whole folder about once a second. Beyond 7/8 (*scarce*),
+hydrations, large steps and large merges fail and are retried. Beyond 15/16 (*full*), every step fails and is retried.
 """
 
 from __future__ import annotations
@@ -22,73 +23,77 @@ from pathlib import Path
 from tidemark_replica.peek.result_stash import STASH_BYTES
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 1.0
-CALM_SECONDS = 5.0
-"""While no more than half is taken."""
-REST, REST_SECONDS_MOST = 30, 2.0
-"""So many times as long as it looked, it does not; but past half it never rests for longer, as scratch fills fast."""
-FAILURES_MOST = 3
-"""After so many looks in a row that failed nothing is known."""
+POLL_SECONDS = 1.0
+MEASURE_SECONDS_BELOW_HALF = 5.0
+"""Seconds between measurements while at most half of the volume is used."""
+PAUSE_FACTOR, PAUSE_SECONDS_MAX = 30, 2.0
+"""The pause after a measurement is this many times its duration, and at most PAUSE_SECONDS_MAX above half of the
+volume, because scratch fills fast."""
+FAILURES_MAX = 3
+"""After this many failed measurements in a row the usage counts as unknown."""
 BLOCK = 512
 
 
-class ScratchRoom:
-    """Of the folder, whose volume holds `size` bytes; None: as much as the disk, which says so itself."""
+class ScratchQuota:
+    """The quota of a folder on a volume of `size` bytes. None: the volume is unlimited, and a full disk fails the write
+    itself."""
 
     def __init__(self, folder: Path, size: int | None) -> None:
         self._folder, self._size = folder, size
         self._closed = threading.Event()
 
     @property
-    def for_arrangements(self) -> int | None:
-        """Bytes; None: any number."""
+    def arrangement_bytes(self) -> int | None:
+        """Bytes that arrangements may use; None: no limit."""
         return None if self._size is None else self._size - self._size // 8
 
     @property
-    def for_answers(self) -> int:
-        """Bytes of large ones that wait to be fetched."""
+    def stash_bytes(self) -> int:
+        """Bytes that stashed answers may use."""
         return STASH_BYTES if self._size is None else min(STASH_BYTES, self._size // 4)
 
-    def watch(self, tell: Callable[[bool, bool], None], unnamed: Callable[[], int]) -> None:
-        """From now on until it is closed, on a thread of its own. `tell`: whether room is scarce, and whether there is
-        none; `unnamed`: bytes of files that have no name."""
+    def watch(self, report: Callable[[bool, bool], None], unnamed: Callable[[], int]) -> None:
+        """Measures from now on until `close`, on a thread. `report` receives (scarce, full) after each measurement;
+        `unnamed` gives the bytes of open files that have no name."""
         if self._size is not None:
-            run = threading.Thread(target=self._run, args=[self._size, tell, unnamed], name="scratch room", daemon=True)
+            run = threading.Thread(
+                target=self._run, args=[self._size, report, unnamed], name="scratch room", daemon=True
+            )
             run.start()
 
     def close(self) -> None:
         self._closed.set()
 
-    def _run(self, size: int, tell: Callable[[bool, bool], None], unnamed: Callable[[], int]) -> None:
+    def _run(self, size: int, report: Callable[[bool, bool], None], unnamed: Callable[[], int]) -> None:
         pause, failures = 0.0, 0
         while not self._closed.wait(pause):
             began = time.monotonic()
             try:
-                total = taken(self._folder) + unnamed()
-                tell(total > size - size // 8, total > size - size // 16)
+                total = disk_usage(self._folder) + unnamed()
+                report(total > size - size // 8, total > size - size // 16)
                 failures = 0
-            except OSError as error:  # the folder goes as the replica ends; or the disk is full, and says so itself
+            except OSError as error:  # the replica ends and removes the folder, or the disk fails
                 total, failures = size, failures + 1
-                if failures == FAILURES_MOST:
-                    _nothing_known(tell, error)
-            pause = pause_after(time.monotonic() - began, calm=total <= size // 2)
+                if failures == FAILURES_MAX:
+                    _report_unknown(report, error)
+            pause = pause_after(time.monotonic() - began, below_half=total <= size // 2)
 
 
-def pause_after(took: float, *, calm: bool) -> float:
-    """Until the next look, after one that took so long."""
-    return CALM_SECONDS if calm else max(LOOK_SECONDS, min(REST * took, REST_SECONDS_MOST))
+def pause_after(took: float, *, below_half: bool) -> float:
+    """Seconds until the next measurement, after one that took `took` seconds."""
+    return MEASURE_SECONDS_BELOW_HALF if below_half else max(POLL_SECONDS, min(PAUSE_FACTOR * took, PAUSE_SECONDS_MAX))
 
 
-def _nothing_known(tell: Callable[[bool, bool], None], error: OSError) -> None:
-    """What was told last may hold no more, and nobody is to wait for room for ever."""
-    LOG.warning("how full scratch is cannot be told, so no step is refused for that: %s", error)
+def _report_unknown(report: Callable[[bool, bool], None], error: OSError) -> None:
+    """Reports neither scarce nor full: the last report may be out of date, and steps must not wait for ever."""
+    LOG.warning("the disk usage of scratch cannot be measured, so no step is refused because of it: %s", error)
     with suppress(OSError):
-        tell(False, False)
+        report(False, False)
 
 
-def taken(folder: Path) -> int:
-    """Bytes on the disk of all that is in it; what comes and goes meanwhile may count or not, and what cannot be read
-    does not. Raises OSError where the folder itself cannot."""
+def disk_usage(folder: Path) -> int:
+    """Bytes on disk of all files in the folder. Files that appear or vanish meanwhile may or may not count; unreadable
+    ones do not. Raises OSError where the folder itself cannot be read."""
     os.stat(folder)
     total, folders = 0, [str(folder)]
     while folders:

@@ -1,11 +1,11 @@
-"""The command loop comes round, or the process ends: it waits for no lock or client for long, and for a disk sometimes.
+"""The watchdog ends a process whose command loop makes no progress.
 
     loop       round  round  round ────(stuck)────────────────
-    watchdog   look   look   look   look   look  ...  LOOKS of them without a round ──► every thread's stack, exit 12
+    watchdog   check  check  check  check  check  ...  CHECKS_MAX checks without a round ──► all stacks, exit code 12
 
-It counts its own looks, and not the clock: who was stopped or starved for a while was not stuck. Ten minutes of them
-outlast a disk or a file server that comes back. A replica that does not answer would stay that way for ever; one that
-ends is started again, and its log says where it was.
+The watchdog counts its own checks and does not read the clock, so a process that was stopped or starved is not counted
+as stuck. The command loop waits for locks and clients only briefly, but sometimes for a disk; ten minutes of checks
+outlast a disk or file server that recovers. The process is then started again, and its log has the stacks.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 EXIT_STUCK = 12
-LOOKS = 600
+CHECKS_MAX = 600
 PAUSE_SECONDS = 1.0
-WORDS_SECONDS = 30.0
+DUMP_SECONDS_MAX = 30.0
 
 
-def end_the_process() -> None:
-    """Past anything that could wait for what is stuck, be it the log itself; the JVM and the step workers notice."""
-    threading.Thread(target=_end_soon, name="watchdog's end", daemon=True).start()
-    LOG.critical("the command loop has not come round for %d looks: this is where all threads are", LOOKS)
+def exit_stuck() -> None:
+    """Logs the stacks of all threads and exits with EXIT_STUCK. A second thread exits after DUMP_SECONDS_MAX in case
+    the log is what is stuck. The JVM and the step workers end with the process."""
+    threading.Thread(target=_force_exit, name="watchdog's end", daemon=True).start()
+    LOG.critical("the command loop made no progress for %d checks; the stacks of all threads follow", CHECKS_MAX)
     sys.stderr.flush()
     faulthandler.dump_traceback(all_threads=True)
     os._exit(EXIT_STUCK)
 
 
-def _end_soon() -> None:
-    time.sleep(WORDS_SECONDS)
+def _force_exit() -> None:
+    time.sleep(DUMP_SECONDS_MAX)
     os._exit(EXIT_STUCK)
 
 
 class Watchdog:
-    """Looks from a thread of its own, from `start` until `stop`, or the end of the process."""
+    """Checks on a thread of its own from `start` until `stop`."""
 
-    def __init__(self, rounds: Callable[[], int], stuck: Callable[[], None] = end_the_process) -> None:
-        """`rounds`: how often the loop has come round; `stuck` is called once it does not any more."""
+    def __init__(self, rounds: Callable[[], int], stuck: Callable[[], None] = exit_stuck) -> None:
+        """`rounds` counts the rounds of the loop; `stuck` is called when the count stands still."""
         self._rounds, self._stuck = rounds, stuck
         self._stopped = threading.Event()
 
@@ -51,12 +52,12 @@ class Watchdog:
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """The loop is to come round no more, and what came after it is done."""
+        """Stops checking: the loop has ended on purpose."""
         self._stopped.set()
 
     def _watch(self) -> None:
         seen, idle = self._rounds(), 0
-        while idle < LOOKS:
+        while idle < CHECKS_MAX:
             if self._stopped.wait(PAUSE_SECONDS):
                 return
             rounds = self._rounds()

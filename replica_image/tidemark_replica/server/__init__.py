@@ -1,1 +1,2 @@
-"""The replica's gRPC endpoint, and which client it serves."""
+"""The replica's gRPC endpoint. Read `server.py` first (frames to commands, responses to frames), then `epoch_gate.py`
+(which client is served)."""

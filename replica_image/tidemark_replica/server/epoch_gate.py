@@ -1,6 +1,6 @@
-"""Who is served: one client at a time, the one of the highest epoch seen.
+"""The epoch gate: the replica serves one client at a time, the one with the highest epoch.
 
-served 3.1     3.2 comes: replaces it      4.1 comes: replaces it     3.9 comes: refused, told 4.1
+served 3.1     3.2 connects: it replaces 3.1     4.1 connects: it replaces 3.2     3.9 connects: refused with 4.1
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from tidemark_replica.errors import EpochRefused, ReplicaError
 
 
 class Replaceable(Protocol):
-    """A connection that can be told to end."""
+    """A connection that the gate can end."""
 
     def close(self, failure: Exception | None = None) -> None: ...
 
 
 class Replaced(ReplicaError):
-    """A newer client took this connection's place."""
+    """A newer client replaced this connection."""
 
 
-class Gate:
-    """Remembers the highest epoch for as long as the process lives."""
+class EpochGate:
+    """Keeps the highest epoch for as long as the process lives."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -38,8 +38,8 @@ class Gate:
         return self._epoch
 
     def admit(self, hello: Hello, connection: Replaceable) -> None:
-        """Serve this client from now on and end the one before; raises EpochRefused, or StageViolation for a nonce
-        that is not new."""
+        """Serves this client from now on and ends the connection before. Raises EpochRefused, or StageViolation for a
+        nonce that was used before."""
         with self._lock:
             if self._epoch is not None and hello.epoch <= self._epoch:
                 raise EpochRefused(hello.epoch, self._epoch)

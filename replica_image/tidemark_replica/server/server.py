@@ -1,12 +1,13 @@
-"""The gRPC endpoint: bytes to checked commands, responses to frames, one thread each way per connection.
+"""The gRPC endpoint: frames become checked commands, responses become frames. Each connection has one thread per
+direction.
 
-    reader thread   frames ──► Unpacker ──► LegacyTranslator ──► Stages ──► Gate (Hello) ──► mailbox of the worker
+    reader thread   frames ──► Unpacker ──► LegacyTranslator ──► Stages ──► EpochGate (Hello) ──► mailbox
     gRPC's thread   Outbox ──► pack_responses ──► frames
 
-Whatever a client sends, the replica survives: a frame that cannot be understood ends its connection with
-INVALID_ARGUMENT, a command out of place or an old epoch with FAILED_PRECONDITION (the served epoch is in the trailing
-metadata `tidemark-epoch`), one that does not read with RESOURCE_EXHAUSTED. Of a frame that is refused nothing is done;
-the reason is logged once, and not more often than a log can bear.
+No frame harms the replica. A frame that cannot be decoded ends its connection with INVALID_ARGUMENT; a command out of
+order or an old epoch ends it with FAILED_PRECONDITION (the trailing metadata `tidemark-epoch` has the served epoch); a
+client that does not read gets RESOURCE_EXHAUSTED. No command of a refused frame is carried out. The reason is logged
+(`refusal_log.py`).
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ from tidemark_replica.errors import (
     ClientTooSlow,
     EpochRefused,
     SourceNotReadable,
-    StashGone,
+    StashNotFound,
     StreamBroken,
 )
 from tidemark_replica.events.client import Client
-from tidemark_replica.events.mailbox import ClientGone, CommandsArrived, Mailbox
+from tidemark_replica.events.mailbox import ClientDisconnected, CommandsArrived, Mailbox
 from tidemark_replica.events.outbox import Outbox
-from tidemark_replica.server.epoch_gate import Gate, Replaced
-from tidemark_replica.server.refusal_log import Refusals, printable
+from tidemark_replica.server.epoch_gate import EpochGate, Replaced
+from tidemark_replica.server.refusal_log import RefusalLog, printable
 
 LOG = logging.getLogger(__name__)
 SERVICE = "tidemark.compute.v1.Compute"
@@ -82,13 +83,13 @@ STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 Describe = Callable[[pb.DescribeRequest], Description]
 Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
-Piece = Callable[[str, int], bytes]
+ReadStash = Callable[[str, int], bytes]
 
 
 class Conversation:
     """One stream, from its first frame to its end."""
 
-    def __init__(self, gate: Gate, mailbox: Mailbox, refusals: Refusals) -> None:
+    def __init__(self, gate: EpochGate, mailbox: Mailbox, refusals: RefusalLog) -> None:
         self._gate, self._mailbox, self._refusals = gate, mailbox, refusals
         self._unpacker = Unpacker.of_commands()
         self._translator, self._stages = LegacyTranslator(), Stages()
@@ -96,27 +97,27 @@ class Conversation:
         self.outbox = Outbox()
 
     def read(self, requests: Iterator[bytes]) -> None:
-        """The reader thread: until the client ends, fails, or breaks the rules."""
+        """Runs on the reader thread until the client ends the stream, the stream fails, or a frame is refused."""
         failure: Exception | None = None
         try:
-            for data in unbroken(requests):
+            for data in read_frames(requests):
                 if self.outbox.failure is not None:
                     return
-                self.take(data)
+                self.accept_frame(data)
         except StreamBroken as broken:
-            self._refusals.tell(str(broken))
+            self._refusals.log(str(broken))
         except (ProtocolError, EpochRefused) as error:
             failure = error
         except Exception as error:
-            LOG.exception("a frame could not be taken")
+            LOG.exception("a frame failed with an unexpected error; its connection ends")
             failure = error
         finally:
             self.outbox.close(failure)
             if self._client is not None:
-                self._mailbox.post(ClientGone(self._client))
+                self._mailbox.post(ClientDisconnected(self._client))
 
-    def take(self, data: bytes) -> None:
-        """One frame: all of it is understood, and allowed in this stage, before anything of it is done."""
+    def accept_frame(self, data: bytes) -> None:
+        """Decodes and checks all commands of one frame before the first of them is passed on."""
         frame = self._unpacker.feed(parse_frame(data))
         commands = [command for received in frame for command in self._translator.translate(received)]
         for command in commands:
@@ -127,29 +128,32 @@ class Conversation:
                 self._gate.admit(command, client)
                 self._client = client
         if self._client is not None and commands:
-            self._client.enter()
+            self._client.acquire_frame()
             self._mailbox.post(CommandsArrived(self._client, tuple(commands)))
 
     def write(self) -> Iterator[pb.Frame]:
+        """The response frames, until the outbox is closed."""
         for batch in self.outbox.batches():
             yield from pack_responses(batch)
 
 
-def unbroken(requests: Iterator[bytes]) -> Iterator[bytes]:
-    """What the client sends; raises StreamBroken, as gRPC raises a bare Exception where a stream breaks off."""
+def read_frames(requests: Iterator[bytes]) -> Iterator[bytes]:
+    """The client's frames. Raises StreamBroken: gRPC raises a bare Exception where a stream breaks off."""
     try:
         yield from requests
     except Exception:
-        raise StreamBroken("the stream broke off, or brought a message larger than gRPC takes in") from None
+        raise StreamBroken("the stream broke off, or a message was larger than gRPC's limit") from None
 
 
 class ComputeService:
     """The four calls of the service."""
 
-    def __init__(self, gate: Gate, mailbox: Mailbox, describe: Describe, inspect: Inspect, piece: Piece) -> None:
-        """`piece`: of a stashed answer, from an offset on."""
-        self._gate, self._mailbox, self._refusals = gate, mailbox, Refusals()
-        self._describe, self._inspect, self._piece = describe, inspect, piece
+    def __init__(
+        self, gate: EpochGate, mailbox: Mailbox, describe: Describe, inspect: Inspect, read_stash: ReadStash
+    ) -> None:
+        """`read_stash` returns the bytes of a stashed answer from an offset on."""
+        self._gate, self._mailbox, self._refusals = gate, mailbox, RefusalLog()
+        self._describe, self._inspect, self._read_stash = describe, inspect, read_stash
 
     def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
         conversation = Conversation(self._gate, self._mailbox, self._refusals)
@@ -158,7 +162,7 @@ class ComputeService:
         yield from conversation.write()
         failure = conversation.outbox.failure
         if failure is not None:
-            self._refusals.tell(str(failure))
+            self._refusals.log(str(failure))
             if isinstance(failure, EpochRefused):
                 context.set_trailing_metadata((("tidemark-epoch", str(failure.served)),))
             context.abort(status_of(failure), printable(str(failure)))
@@ -187,16 +191,16 @@ class ComputeService:
         if request.offset < 0:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"offset {request.offset} is before the beginning")
         try:
-            return pb.FetchStashResponse(data=self._piece(request.uuid, request.offset))
-        except StashGone as error:
+            return pb.FetchStashResponse(data=self._read_stash(request.uuid, request.offset))
+        except StashNotFound as error:
             context.abort(grpc.StatusCode.NOT_FOUND, str(error))
             raise
         except OSError as error:
-            context.abort(grpc.StatusCode.INTERNAL, f"the answer that is kept cannot be read: {error.strerror}")
+            context.abort(grpc.StatusCode.INTERNAL, f"the stashed answer cannot be read: {error.strerror}")
             raise
 
     def handler(self) -> Any:
-        """The service by hand: the stream takes bytes, so that a frame which does not parse is refused by us."""
+        """The service's handlers. The stream delivers bytes, so that this module refuses frames that do not parse."""
         return grpc.method_handlers_generic_handler(
             SERVICE,
             {
@@ -217,7 +221,7 @@ class ComputeService:
 
 
 def decode_source(data: bytes) -> SourceSpec:
-    """Raises MalformedPlan where the bytes are neither kind of source."""
+    """Raises MalformedPlan where the bytes are no kind of source."""
     try:
         return codec.decode(data, FilesSource)
     except MalformedPlan:
@@ -225,6 +229,7 @@ def decode_source(data: bytes) -> SourceSpec:
 
 
 def status_of(failure: Exception) -> grpc.StatusCode:
+    """The gRPC status of a failure; INTERNAL for unknown types."""
     return next((code for kind, code in STATUS if isinstance(failure, kind)), grpc.StatusCode.INTERNAL)
 
 

@@ -6,8 +6,8 @@
 
 A shard that is missing or cannot be read now is looked at again, more and more rarely; one that is finished, rarely.
 
-One replica deletes a shard, and the others are not told; the location may be used again, by another owner's. So a
-handle counts only for the id that it is of:
+One replica deletes a shard, and the other replicas are not told; the location may be used again, by another owner's. So
+a handle counts only for the id that it is of:
 
     asked for by its id    the known handle
     by another id          opened afresh, and kept instead where that is another owner's than the known one
@@ -41,14 +41,14 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.types import Column, TypeNotSupported
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.values.arrow_types import arrow_schema, sql_type
-from tidemark_replica.values.failure_text import told_of
+from tidemark_replica.values.failure_text import public_text
 
-LOOK_SECONDS = 0.1
-LOOKS_PER_SECOND_MAX = 200
-LOOK_SECONDS_MAX = 5.0
+POLL_SECONDS = 0.1
+POLLS_PER_SECOND_MAX = 200
+POLL_SECONDS_MAX = 5.0
 # While this process moves a shard, another's moves can wait a little.
-NOTICED_SECONDS = 1.0
-DOOMED_KEPT = 10_000
+OBSERVED_SECONDS = 1.0
+DELETED_KEPT = 10_000
 
 
 class ShardHandles:
@@ -58,21 +58,21 @@ class ShardHandles:
         self._lock = threading.Lock()
         self._readers: dict[str, ShardReader] = {}
         self._writers: dict[str, Shard] = {}
-        self._doomed: dict[ShardId, None] = {}
+        self._deleted: dict[ShardId, None] = {}
 
-    def doom(self, id: ShardId) -> None:
+    def mark_deleted(self, id: ShardId) -> None:
         """It is to be deleted."""
         with self._lock:
-            self._doomed[id] = None
-            if len(self._doomed) > DOOMED_KEPT:
-                del self._doomed[next(iter(self._doomed))]
+            self._deleted[id] = None
+            if len(self._deleted) > DELETED_KEPT:
+                del self._deleted[next(iter(self._deleted))]
 
     def reader(self, location: str, id: ShardId | None = None) -> ShardReader:
         """Opens the shard, which must exist; raises PersistError.
 
         Whose it is need not be `id`, which is what it is known by before it is taken over; that is seen afresh then.
         """
-        known = self.known_reader(location)
+        known = self.cached_reader(location)
         if known is not None and is_of(known, id):
             return known
         opened = open_shard(location)
@@ -84,7 +84,7 @@ class ShardHandles:
             self._readers[location] = opened
             return opened
 
-    def known_reader(self, location: str, id: ShardId | None = None) -> ShardReader | None:
+    def cached_reader(self, location: str, id: ShardId | None = None) -> ShardReader | None:
         """The reader, if it is open, and of `id` if that is given."""
         with self._lock:
             known = self._writers.get(location) or self._readers.get(location)
@@ -96,7 +96,7 @@ class ShardHandles:
         if known is not None:
             return known
         opened = create_or_open(shard.location, arrow_schema(shard.columns), shard_id=shard.shard_id)
-        if shard.shard_id in self._doomed:  # perhaps made just now, after the deletion
+        if shard.shard_id in self._deleted:  # perhaps made just now, after the deletion
             delete_shard(shard.location, shard.shard_id)
             raise ShardDeleted(f"shard {shard.location} was deleted")
         return self._keep(opened)
@@ -110,7 +110,7 @@ class ShardHandles:
             self._readers.pop(location, None)
             self._writers.pop(location, None)
 
-    def look(self, id: ShardId, location: str) -> DescribedShard:
+    def describe(self, id: ShardId, location: str) -> DescribedShard:
         """How far the shard is now. Creates nothing, raises nothing."""
         try:
             state = self._refreshed(id, location)
@@ -118,7 +118,7 @@ class ShardHandles:
             self.forget(location)
             return DescribedShard(id, False, Frontier.minimum(), Frontier.minimum(), WriterTerm(0))
         except (PersistError, OSError) as error:
-            return unreadable(id, told_of(error))
+            return unreadable(id, public_text(error))
         upper, since = Frontier.decode(state.upper), Frontier.decode(state.since)
         return DescribedShard(id, True, upper, since, WriterTerm(state.term))
 
@@ -150,7 +150,7 @@ def is_of(handle: ShardReader, id: str | None) -> bool:
     return id is None or handle.shard_id == id
 
 
-def told(reader: ShardReader, seen: DescribedShard) -> DescribedShard:
+def with_owner(reader: ShardReader, seen: DescribedShard) -> DescribedShard:
     """With what its table says of itself, for whoever may take it over."""
     try:
         columns = tuple(Column(field.name, sql_type(field.type)) for field in reader.schema)
@@ -169,17 +169,17 @@ class _Watched:
     location: str
     owners: dict[Hashable, Callable[[], None] | None] = field(default_factory=dict)
     """And what each wants to be called when the shard has moved."""
-    seen: DescribedShard | None = None
+    state: DescribedShard | None = None
     reported: ShardFrontiers | None = None
-    looking: bool = False
-    overtaken: bool = False
+    polling: bool = False
+    poll_is_stale: bool = False
     due: float = 0.0
-    pause: float = LOOK_SECONDS
+    pause: float = POLL_SECONDS
 
     @property
     def is_finished(self) -> bool:
         """Nothing of it moves any more but its since, unless it is deleted and made anew."""
-        return self.seen is not None and self.seen.error is None and self.seen.upper.is_empty
+        return self.state is not None and self.state.error is None and self.state.upper.is_empty
 
 
 class ShardWatch:
@@ -195,8 +195,8 @@ class ShardWatch:
         A newcomer does not take an old look's word that there is no shard: it may have been made since.
         """
         watched = self._watched.setdefault(id, _Watched(id, location))
-        if owner not in watched.owners and watched.seen is not None and not watched.seen.exists:
-            watched.seen, watched.due, watched.pause = None, 0.0, LOOK_SECONDS
+        if owner not in watched.owners and watched.state is not None and not watched.state.exists:
+            watched.state, watched.due, watched.pause = None, 0.0, POLL_SECONDS
         watched.owners[owner] = moved
 
     def unfollow(self, owner: Hashable) -> None:
@@ -208,28 +208,28 @@ class ShardWatch:
     def is_followed(self, id: ShardId) -> bool:
         return id in self._watched
 
-    def seen(self, id: ShardId) -> DescribedShard | None:
+    def state(self, id: ShardId) -> DescribedShard | None:
         """The last look at a followed shard that worked, or the first error; None before that."""
         watched = self._watched.get(id)
-        return None if watched is None else watched.seen
+        return None if watched is None else watched.state
 
-    def noticed(
+    def observe(
         self, id: ShardId, upper: Frontier, since: Frontier | None = None, term: WriterTerm | None = None
     ) -> None:
         """Someone here moved the shard, or saw it moved: no need to look for now. A look that is under way may have
         seen it before. `term`: under which it was written when it was there."""
         watched = self._watched.get(id)
-        if watched is None or watched.seen is None or watched.seen.error is not None or upper <= watched.seen.upper:
+        if watched is None or watched.state is None or watched.state.error is not None or upper <= watched.state.upper:
             return
-        since = join((since or Frontier.minimum(), watched.seen.since))
-        term = watched.seen.term if term is None else term
-        watched.seen = replace(watched.seen, exists=True, upper=upper, since=since, term=term)
-        watched.overtaken = watched.looking
-        watched.due = time.monotonic() + NOTICED_SECONDS
-        self._tell(watched)
+        since = join((since or Frontier.minimum(), watched.state.since))
+        term = watched.state.term if term is None else term
+        watched.state = replace(watched.state, exists=True, upper=upper, since=since, term=term)
+        watched.poll_is_stale = watched.polling
+        watched.due = time.monotonic() + OBSERVED_SECONDS
+        self._wake(watched)
         self._report(watched)
 
-    def report_anew(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one: it has been told nothing."""
         for shard in self._watched.values():
             shard.reported = None
@@ -238,44 +238,46 @@ class ShardWatch:
     def maintain(self) -> None:
         now = time.monotonic()
         for shard in self._watched.values():
-            if not shard.looking and shard.due <= now:
-                self._look(shard)
+            if not shard.polling and shard.due <= now:
+                self._poll(shard)
 
-    def _look(self, shard: _Watched) -> None:
-        shard.looking = True
+    def _poll(self, shard: _Watched) -> None:
+        shard.polling = True
         self._jobs.submit(
             f"look at shard {shard.id}",
-            lambda: self._handles.look(shard.id, shard.location),
-            lambda outcome: self._looked(shard, outcome),
+            lambda: self._handles.describe(shard.id, shard.location),
+            lambda outcome: self._polled(shard, outcome),
         )
 
-    def _looked(self, shard: _Watched, outcome: Outcome[DescribedShard]) -> None:
-        shard.looking = False
-        if shard.overtaken:
-            shard.overtaken = False
+    def _polled(self, shard: _Watched, outcome: Outcome[DescribedShard]) -> None:
+        shard.polling = False
+        if shard.poll_is_stale:
+            shard.poll_is_stale = False
             return
-        found = unreadable(shard.id, told_of(outcome.error)) if isinstance(outcome, Failed) else outcome.value
-        well = found.exists and found.error is None
-        if (shard.seen is None or well) and shard.seen != found:
-            shard.seen = found
-            self._tell(shard)
-        often = max(LOOK_SECONDS, len(self._watched) / LOOKS_PER_SECOND_MAX)
-        shard.pause = often if well and not shard.is_finished else min(shard.pause * 2, LOOK_SECONDS_MAX)
+        found = unreadable(shard.id, public_text(outcome.error)) if isinstance(outcome, Failed) else outcome.value
+        readable = found.exists and found.error is None
+        if (shard.state is None or readable) and shard.state != found:
+            shard.state = found
+            self._wake(shard)
+        pause = max(POLL_SECONDS, len(self._watched) / POLLS_PER_SECOND_MAX)
+        shard.pause = pause if readable and not shard.is_finished else min(shard.pause * 2, POLL_SECONDS_MAX)
         shard.due = time.monotonic() + shard.pause
         self._report(shard)
 
     @staticmethod
-    def _tell(shard: _Watched) -> None:
+    def _wake(shard: _Watched) -> None:
         for moved in list(shard.owners.values()):
             if moved is not None:
                 moved()
 
     def _report(self, shard: _Watched) -> None:
         """Never backwards: a shard that was deleted and made anew is told from where it was before."""
-        if shard.seen is None or not shard.seen.exists or shard.seen.error is not None:
+        if shard.state is None or not shard.state.exists or shard.state.error is not None:
             return
         before = shard.reported or ShardFrontiers(shard.id, Frontier.minimum(), Frontier.minimum())
-        news = ShardFrontiers(shard.id, join((before.upper, shard.seen.upper)), join((before.since, shard.seen.since)))
-        if shard.reported != news:
-            shard.reported = news
-            self._send(news)
+        frontiers = ShardFrontiers(
+            shard.id, join((before.upper, shard.state.upper)), join((before.since, shard.state.since))
+        )
+        if shard.reported != frontiers:
+            shard.reported = frontiers
+            self._send(frontiers)

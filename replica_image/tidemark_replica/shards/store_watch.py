@@ -17,10 +17,10 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.events.jobs import Failed, Outcome, Pool
 
 KIND = "storage"
-LOOK_SECONDS = 30.0
-AGAIN_SECONDS = 5.0
+POLL_SECONDS = 30.0
+POLL_SECONDS_FAILING = 5.0
 """While it does not answer."""
-_MESSAGE_MOST = 1000
+MESSAGE_LENGTH_MAX = 1000
 
 
 class StoreWatch:
@@ -31,35 +31,35 @@ class StoreWatch:
     ) -> None:
         self._jobs, self._respond, self._clock = jobs, respond, clock
         self._location: str | None = None
-        self._looking, self._due = False, 0.0
-        self._said: Mapping[str, str] | None = None
+        self._polling, self._due = False, 0.0
+        self._reported: Mapping[str, str] | None = None
 
-    def begin(self, location: str) -> None:
+    def set_location(self, location: str) -> None:
         """Of the instance, which is what it is for as long as the process lives."""
         self._location = location if "://" in location and not location.startswith("file:") else None
 
     def maintain(self) -> None:
         location = self._location
-        if location is not None and not self._looking and self._clock() >= self._due:
-            self._looking = True
-            self._jobs.submit("look at the store", lambda: check_store(location), self._looked)
+        if location is not None and not self._polling and self._clock() >= self._due:
+            self._polling = True
+            self._jobs.submit("look at the store", lambda: check_store(location), self._polled)
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one."""
-        if self._said:
-            self._respond(Status(INSTANCE, KIND, dict(self._said)))
+        if self._reported:
+            self._respond(Status(INSTANCE, KIND, dict(self._reported)))
 
-    def _looked(self, outcome: Outcome[None]) -> None:
-        self._looking = False
-        said = _told(outcome.error) if isinstance(outcome, Failed) else {}
-        self._due = self._clock() + (AGAIN_SECONDS if said else LOOK_SECONDS)
-        if said != (self._said or {}):
-            self._respond(Status(INSTANCE, KIND, said))
-        self._said = said
+    def _polled(self, outcome: Outcome[None]) -> None:
+        self._polling = False
+        status = _status_fields(outcome.error) if isinstance(outcome, Failed) else {}
+        self._due = self._clock() + (POLL_SECONDS_FAILING if status else POLL_SECONDS)
+        if status != (self._reported or {}):
+            self._respond(Status(INSTANCE, KIND, status))
+        self._reported = status
 
 
-def _told(error: Exception) -> dict[str, str]:
+def _status_fields(error: Exception) -> dict[str, str]:
     if not isinstance(error, PersistError):
         return {"reason": "Failed", "message": f"{type(error).__name__} while the store was looked at"}
-    trouble = error.trouble if isinstance(error, StorageError) else None
-    return {"reason": trouble.value if trouble else "Failed", "message": str(error)[:_MESSAGE_MOST]}
+    problem = error.problem if isinstance(error, StorageError) else None
+    return {"reason": problem.value if problem else "Failed", "message": str(error)[:MESSAGE_LENGTH_MAX]}

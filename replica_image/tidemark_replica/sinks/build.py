@@ -16,7 +16,7 @@ from tidemark_replica.sinks.interface import Sink
 from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
 from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink, new_commit_id
 from tidemark_replica.sinks.table.refresh_progress import RefreshProgress
-from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
 
 def build_sink(
@@ -37,5 +37,5 @@ def build_sink(
         return ContinualTaskSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake)
     progress = None
     if sink.refresh is not None:
-        progress = RefreshProgress(of.as_of, new_commit_id, Refreshes(sink.refresh, of.until))
+        progress = RefreshProgress(of.as_of, new_commit_id, RefreshTimes(sink.refresh, of.until))
     return MaterializedViewSink(export.id, sink.shard, as_of, handles, watch, jobs, respond, wake, progress)

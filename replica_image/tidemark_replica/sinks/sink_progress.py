@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_replica.render.stepped_dataflow import SinkDelta
-from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 from tidemark_replica.telemetry.error_status import Errors
 
-STAGED_MOST = 1000
+STAGED_MAX = 1000
 NO_TERM = -1
 
 
@@ -65,7 +65,7 @@ class Append:
     commit_id: str
     term: int
     since: int | None = None
-    refreshes: Refreshes | None = None
+    refreshes: RefreshTimes | None = None
     written: int = 0
 
     @property
@@ -78,7 +78,7 @@ class Append:
         return self.no_earlier if self.refreshes is None else self.refreshes.next(self.no_earlier)
 
     @property
-    def settles(self) -> bool:
+    def syncs(self) -> bool:
         """Whether the shard is what the view is, once it has landed; else it only moves the upper."""
         return self.first < self.new_upper
 
@@ -98,7 +98,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class CompactionInput:
     """What is staged, to be put together (table/staged_compaction.py): no time before `at` need be told from it, but
     those up to `apart` from those after it. What is at times before `written` is needed no more."""
 
@@ -128,27 +128,29 @@ class SinkProgress:
         self.upper: int | None = None
         self.term: int | None = None
         self.synced = synced
-        self._seen_term = 0
+        self._observed_term = 0
         self._synced_term = NO_TERM
 
     @property
-    def is_lost(self) -> bool:
+    def has_diverged(self) -> bool:
         """It let go of what it had staged, as that was in the shard; then another revision wrote there, and nobody has
         put that right. What the shard holds is not known here, and cannot be corrected. While the outcome of an append
         is not known, what is seen may be its own."""
-        return self._seems_lost and not self.is_pending
+        return self._seems_diverged and not self.is_pending
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_superseded(self) -> bool:
         """It is lost, for all that is known, or is as soon as it may write again."""
-        return self._seems_lost or (self._let_go and self._seen_term > max(self._synced_term, self.term or 0))
+        return self._seems_diverged or (
+            self._has_released and self._observed_term > max(self._synced_term, self.term or 0)
+        )
 
     @property
-    def _seems_lost(self) -> bool:
-        return self._let_go and self.term is not None and self._is_overwritten(self._seen_term, self.term)
+    def _seems_diverged(self) -> bool:
+        return self._has_released and self.term is not None and self._is_overwritten(self._observed_term, self.term)
 
     @property
-    def _let_go(self) -> bool:
+    def _has_released(self) -> bool:
         return self.synced and self._synced_term != NO_TERM
 
     def _is_overwritten(self, seen: int, term: int) -> bool:
@@ -160,7 +162,7 @@ class SinkProgress:
         """An append has been begun, and its outcome is not known: what it takes must stay as it is."""
         return self._pending is not None
 
-    def inputs_at(self, upper: int) -> int:
+    def step_goal(self, upper: int) -> int:
         """All inputs of the view are complete so far. Up to where it has to be stepped."""
         return upper
 
@@ -183,16 +185,16 @@ class SinkProgress:
     def observe(self, upper: int, term: int) -> None:
         """The shard's upper as seen, and the term under which it was written then."""
         if self.upper is None or upper > self.upper:
-            self._seen_term = term
+            self._observed_term = term
         elif upper == self.upper:
-            self._seen_term = max(self._seen_term, term)
+            self._observed_term = max(self._observed_term, term)
         self.upper = upper if self.upper is None else max(self.upper, upper)
-        if self._let_go and self._seen_term == self.term and not self._seems_lost:
-            self._synced_term = self._seen_term
+        if self._has_released and self._observed_term == self.term and not self._seems_diverged:
+            self._synced_term = self._observed_term
 
     def next(self) -> Append | None:
         """What to append now, if anything. The same answer until it is `resolved`."""
-        if self._pending is None and self.upper is not None and not self.is_lost:
+        if self._pending is None and self.upper is not None and not self.has_diverged:
             self._pending = self._next(self.upper)
         return self._pending
 
@@ -207,42 +209,42 @@ class SinkProgress:
     def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
         """The attempt ended: it is in the shard, or another came first."""
         self._pending = None
-        if won and append.settles:
-            self._settled(append.term)
+        if won and append.syncs:
+            self._mark_synced(append.term)
         self.observe(upper, term)
 
-    def given_up(self) -> None:
+    def abandon(self) -> None:
         """The attempt has not landed, and never will: it was under a term that is over."""
         self._pending = None
 
     def comparison(self) -> Comparison | None:
         """What to compare while others write and this one never wins: files must not gather for ever."""
-        whole = self.gathered()
+        whole = self.compaction_input()
         return None if whole is None or self.upper == EMPTY_SENTINEL else Comparison(whole.at, whole.at, whole.staged)
 
-    def gathered(self) -> Gathered | None:
+    def compaction_input(self) -> CompactionInput | None:
         """All that is staged, where it can be put together."""
         if self.synced or self.upper is None or min(self.frontier, self.upper) <= self._as_of:
             return None
-        return Gathered(min(self.frontier, self.upper) - 1, tuple(self._staged))
+        return CompactionInput(min(self.frontier, self.upper) - 1, tuple(self._staged))
 
     @property
     def base_rows(self) -> int:
         """Of the updates staged, those that are not made fewer by folding; 0 where nothing can be folded."""
-        whole = self.gathered()
+        whole = self.compaction_input()
         if whole is None or not whole.staged or whole.staged[0].delta is None:
             return 0
         return whole.staged[0].delta.rows
 
-    def to_fold(self, rows: int) -> Gathered | None:
+    def compaction_due(self, rows: int) -> CompactionInput | None:
         """All that is staged, where beyond its base so much has gathered, and as much as the base, or many steps."""
-        whole = self.gathered()
+        whole = self.compaction_input()
         if whole is None or not whole.deltas or len(whole.staged) == 1:
             return None
         many = self.waiting_rows - self.base_rows >= max(rows, self.base_rows)
-        return whole if many or len(whole.staged) > STAGED_MOST else None
+        return whole if many or len(whole.staged) > STAGED_MAX else None
 
-    def folded(self, whole: Gathered, into: Staged) -> None:
+    def replace_staged(self, whole: CompactionInput, into: Staged) -> None:
         """`into` takes the place of what was staged then."""
         for _ in whole.staged:
             self._staged.popleft()
@@ -250,14 +252,14 @@ class SinkProgress:
 
     def found_equal(self, term: int) -> None:
         """The comparison found no difference. `term`: the present one of when it began."""
-        self._settled(term)
+        self._mark_synced(term)
 
     def found_different(self, comparison: Comparison) -> None:
         """Whoever writes next may put it right."""
 
-    def _settled(self, term: int) -> None:
+    def _mark_synced(self, term: int) -> None:
         """The shard was what the view is, under that term. There may be another one by now."""
-        if not self.synced or self._let_go:
+        if not self.synced or self._has_released:
             self.synced, self._synced_term = True, max(self._synced_term, term)
 
     def release(self) -> tuple[Staged, ...]:

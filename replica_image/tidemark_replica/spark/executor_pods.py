@@ -23,7 +23,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from tidemark_replica.errors import ExecutorsLeft, PodsNotAsked
+from tidemark_replica.errors import ExecutorsNotDeleted, PodsUnknown
 
 LOG = logging.getLogger(__name__)
 K8S = "k8s://"
@@ -34,7 +34,7 @@ NEEDS = "; the driver's service account needs the verb deletecollection on pods"
 QUOTA, REFUSED = "QuotaExceeded", "Refused"
 # an answer of the API server that is about the pod, and not about how it is itself
 _ABOUT_THE_POD = frozenset({400, 403, 404, 422})
-NO_TRY = "does not support dry run"
+NO_DRY_RUN = "does not support dry run"
 """A webhook that is to be asked about pods, and does not allow that they are only tried."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -47,7 +47,7 @@ class Refusal:
     message: str
 
 
-class OwnPods:
+class ExecutorPods:
     """`master`: as Spark is told. `account`: the folder with the token, and the authority that the API server has its
     certificate from; read each time, since both change."""
 
@@ -55,42 +55,42 @@ class OwnPods:
         self._server, self._namespace, self._account = master.removeprefix(K8S), namespace, account
 
     def delete(self, labels: str) -> None:
-        """All pods with these labels, without a grace: they have nothing to finish. Raises ExecutorsLeft."""
+        """All pods with these labels, without a grace: they have nothing to finish. Raises ExecutorsNotDeleted."""
         try:
             deleted = self._ask("DELETE", {"labelSelector": labels}, {"gracePeriodSeconds": 0}).get("items") or []
         except HTTPError as error:
             if error.code == HTTPStatus.NOT_FOUND:
                 return  # there is nothing of that kind, and nobody to delete
             needs = NEEDS if error.code == HTTPStatus.FORBIDDEN else ""
-            raise ExecutorsLeft(
+            raise ExecutorsNotDeleted(
                 f"executors of an earlier process cannot be deleted: {error.code} {error.reason}{needs}"
             ) from None
         except (URLError, HTTPException, OSError, ValueError) as error:
-            raise ExecutorsLeft(f"executors of an earlier process cannot be deleted: {error}") from None
+            raise ExecutorsNotDeleted(f"executors of an earlier process cannot be deleted: {error}") from None
         if deleted:
             LOG.info("deleted %d pods of executors that an earlier process left", len(deleted))
 
     def count(self, labels: str) -> int:
-        """Those with these labels that have not ended, and were not told to. Raises PodsNotAsked."""
+        """Those with these labels that have not ended, and were not told to. Raises PodsUnknown."""
         try:
             there = self._ask("GET", {"labelSelector": labels}).get("items") or []
         except (URLError, HTTPException, OSError, ValueError) as error:
-            raise PodsNotAsked(f"executors cannot be counted: {error}") from None
+            raise PodsUnknown(f"executors cannot be counted: {error}") from None
         alive = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
         return sum((pod.get("status") or {}).get("phase") not in _ENDED for pod in alive)
 
     def refusal(self, pod: Mapping[str, Any]) -> Refusal | None:
-        """Whether such a pod would be admitted now, which makes none (`dryRun`). Raises PodsNotAsked."""
+        """Whether such a pod would be admitted now, which makes none (`dryRun`). Raises PodsUnknown."""
         metadata = {**pod["metadata"], "generateName": "try-"}
         try:
             self._ask("POST", {"dryRun": "All"}, {**pod, "metadata": metadata})
         except HTTPError as error:
             message = _message(error)
-            if error.code not in _ABOUT_THE_POD or NO_TRY in message:
-                raise PodsNotAsked(f"whether an executor would be admitted: {error.code} {message}") from None
+            if error.code not in _ABOUT_THE_POD or NO_DRY_RUN in message:
+                raise PodsUnknown(f"whether an executor would be admitted: {error.code} {message}") from None
             return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)
         except (URLError, HTTPException, OSError, ValueError) as error:
-            raise PodsNotAsked(f"whether an executor would be admitted: {error}") from None
+            raise PodsUnknown(f"whether an executor would be admitted: {error}") from None
         return None
 
     def _ask(self, method: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from tidemark_replica.spark.settings import SETTINGS
 LOG = logging.getLogger(__name__)
 
 # for start-up too: code is compiled once, and not twice
-END_SECONDS = 10.0
+STOP_SECONDS = 10.0
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -76,7 +76,7 @@ class SparkHolder:
         self._start = start
         self._lock = threading.Lock()
         self._session: Any = None
-        self._stillborn = False
+        self._jvm_died_at_start = False
         self._backoff, self._failure = Backoff(clock), ""
 
     @property
@@ -88,17 +88,17 @@ class SparkHolder:
         """Raises SparkNotStarted."""
         with self._lock:
             if self._session is None:
-                self._session = self._started()
+                self._session = self._start_session()
             return self._session
 
-    def _started(self) -> Any:
-        if not self._backoff.over:
+    def _start_session(self) -> Any:
+        if not self._backoff.has_elapsed:
             raise SparkNotStarted(self._failure)
         LOG.log(logging.DEBUG if self._failure else logging.INFO, "starting Spark")
         try:
             return self._start()
         except Exception as error:
-            self._stillborn = _jvm_is_gone()
+            self._jvm_died_at_start = _jvm_is_gone()
             self._backoff.failed()
             before, self._failure = self._failure, f"Spark does not start: {error}"
             LOG.log(logging.DEBUG if self._failure == before else logging.WARNING, "%s", self._failure)
@@ -107,7 +107,7 @@ class SparkHolder:
     def died(self) -> bool:
         """Whether the JVM that a session was started in is gone: also where that came before the session was there. A
         process has one JVM, and no other after it."""
-        return self._stillborn or (self._session is not None and _jvm_is_gone())
+        return self._jvm_died_at_start or (self._session is not None and _jvm_is_gone())
 
     def stop(self) -> None:
         """Ends the session, if one was started, and its JVM."""
@@ -121,7 +121,7 @@ class SparkHolder:
         if gateway.proc is not None:
             gateway.proc.stdin.close()
             try:
-                gateway.proc.wait(END_SECONDS)
+                gateway.proc.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 gateway.proc.kill()  # what it leaves goes with scratch
 

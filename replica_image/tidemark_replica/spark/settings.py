@@ -28,7 +28,7 @@ SETTINGS = {
         f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in ("ConstantFolding", "PushDownPredicates")
     ),
 }
-RELIED_ON = SETTINGS.keys() | {
+RESERVED_SETTINGS = SETTINGS.keys() | {
     "spark.master",
     "spark.driver.memory",
     "spark.driver.extraJavaOptions",

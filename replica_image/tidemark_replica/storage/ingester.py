@@ -73,7 +73,7 @@ class Ingester:
         ahead = Time(min(upper + AHEAD_MS, bound))
         for table, shard in self._tables:
             own = shard.state().upper
-            if self._source.knows_future(table) and upper > 0 and own < upper + AHEAD_MS // 2 and own < ahead:
+            if self._source.is_static(table) and upper > 0 and own < upper + AHEAD_MS // 2 and own < ahead:
                 self._append(shard, None, own, ahead)
 
     def compact_remap(self) -> None:

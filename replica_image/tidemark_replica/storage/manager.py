@@ -28,10 +28,10 @@ from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
-from tidemark_replica.values.failure_text import in_full, told_by_type
+from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = logging.getLogger(__name__)
-_MESSAGE_MOST = 1000
+MESSAGE_LENGTH_MAX = 1000
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -67,12 +67,12 @@ class IngestionManager:
 
     def poll(self) -> list[StorageResponse]:
         """What has changed since the last call."""
-        return [response for ingestion in self._running.values() for response in ingestion.news()]
+        return [response for ingestion in self._running.values() for response in ingestion.changes()]
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """A new controller listens: the next poll tells everything."""
         for ingestion in self._running.values():
-            ingestion.retell()
+            ingestion.report_again()
 
     def inspect(self, spec: SourceSpec) -> tuple[SourceTable, ...]:
         """The tables that the source offers (slow: not for the command loop). Raises IngestionError."""
@@ -115,7 +115,7 @@ class _Ingestion(threading.Thread):
         self._ticked = False
         self._status = IngestionStatus(command.ingestion.id, "waiting", "starting")
         self._uppers: dict[str, ShardFrontiers] = {}
-        self._told: dict[str, StorageResponse] = {}
+        self._reported: dict[str, StorageResponse] = {}
 
     def is_same(self, command: RunIngestion) -> bool:
         mine = self._command
@@ -128,16 +128,16 @@ class _Ingestion(threading.Thread):
     def stop(self) -> None:
         self._halt.set()
 
-    def news(self) -> list[StorageResponse]:
+    def changes(self) -> list[StorageResponse]:
         with self._lock:
             now: dict[str, StorageResponse] = {"status": self._status, **self._uppers}
-            news = [response for key, response in now.items() if self._told.get(key) != response]
-            self._told = now
-        return news
+            changes = [response for key, response in now.items() if self._reported.get(key) != response]
+            self._reported = now
+        return changes
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         with self._lock:
-            self._told = {}
+            self._reported = {}
 
     def run(self) -> None:
         if self._after is not None:
@@ -149,13 +149,13 @@ class _Ingestion(threading.Thread):
             try:
                 self._ingest()
             except Fenced as error:
-                self._tell("fenced", str(error))
+                self._set_status("fenced", str(error))
                 return
             except LostRace as error:
-                self._tell("waiting", str(error))
+                self._set_status("waiting", str(error))
             except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, it is tried again
-                LOG.warning("source %s: %s", self._command.ingestion.name, in_full(error))
-                self._tell("failed", told_by_type(error)[:_MESSAGE_MOST])
+                LOG.warning("source %s: %s", self._command.ingestion.name, log_text(error))
+                self._set_status("failed", public_text_with_type(error)[:MESSAGE_LENGTH_MAX])
                 failures = 1 if self._ticked else failures + 1
             self._halt.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.1)
 
@@ -170,12 +170,14 @@ class _Ingestion(threading.Thread):
             time = tick_at(wall_clock_ms(), description.tick_ms)
             bound = self.clock.bound()
             if time > bound:
-                self._tell("waiting", f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}")
+                self._set_status(
+                    "waiting", f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}"
+                )
             elif ingester.tick(time):
                 self._ticked = True
                 ingester.run_ahead(bound)
                 self._observe(ingester)
-                self._tell("running", source.warning(), dict(source.counters()))
+                self._set_status("running", source.warning(), dict(source.counters()))
                 self._maintain(ingester)
             self._halt.wait(self._until_next(description.tick_ms))
 
@@ -197,7 +199,7 @@ class _Ingestion(threading.Thread):
         with self._lock:
             self._uppers = uppers
 
-    def _tell(self, state: str, message: str = "", counters: dict[str, int] | None = None) -> None:
+    def _set_status(self, state: str, message: str = "", counters: dict[str, int] | None = None) -> None:
         with self._lock:
             known = self._status.counters if counters is None else counters
             self._status = IngestionStatus(self._command.ingestion.id, state, message, known)

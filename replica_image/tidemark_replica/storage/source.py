@@ -36,7 +36,7 @@ class Source(Protocol):
     ) -> Mapping[GlobalId, list[StagedFile]]:
         """Data files of the binding for each of the tables, all rows at `time`."""
 
-    def knows_future(self, table: IngestedTable) -> bool:
+    def is_static(self, table: IngestedTable) -> bool:
         """Whether the table changes no more, so that its upper may run ahead of the clock."""
 
     def counters(self) -> Mapping[str, int]:

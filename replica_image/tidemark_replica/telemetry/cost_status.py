@@ -2,9 +2,9 @@
 
     Status steps           how many there were, how long they took in all, the longest, and the one that hydrated
     Status arrangements    how many, and their rows, batches and bytes
-    Status operators       [name, kind, rows, batches, bytes, milliseconds of work] of each; see MOST_OPERATORS
+    Status operators       [name, kind, rows, batches, bytes, milliseconds of work] of each; see OPERATORS_MAX
 
-Told of a dataflow's first export, at most every TELL_SECONDS, and only what has changed.
+Told of a dataflow's first export, at most every REPORT_SECONDS, and only what has changed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.render.telemetry.operator_costs import OperatorWork
 
-TELL_SECONDS = 10.0
-MOST_OPERATORS = 64
+REPORT_SECONDS = 10.0
+OPERATORS_MAX = 64
 """Of a dataflow that has more, those that worked longest are told, and the others together as one."""
-MOST_NAME = 128
+NAME_LENGTH_MAX = 128
 
 
-class Working:
+class CostStatus:
     """On the worker's thread."""
 
     def __init__(
@@ -32,8 +32,8 @@ class Working:
     ) -> None:
         self._id, self._respond, self._clock = id, respond, clock
         self._steps, self._seconds, self._longest, self._first = 0, 0.0, 0.0, 0.0
-        self._told_at = -TELL_SECONDS
-        self._told: dict[str, dict[str, str]] = {}
+        self._reported_at = -REPORT_SECONDS
+        self._reported: dict[str, dict[str, str]] = {}
 
     def step(self, seconds: float) -> None:
         """One was committed, that long after it was found to be possible."""
@@ -43,25 +43,25 @@ class Working:
         self._seconds += seconds
         self._longest = max(self._longest, seconds)
 
-    def tell(
+    def report(
         self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorWork]] = tuple
     ) -> None:
         """If it is time to."""
         now = self._clock()
-        if self._steps and now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
+        if self._steps and now - self._reported_at >= REPORT_SECONDS:
+            self._reported_at = now
             seconds = {"elapsed_ms": self._seconds, "max_ms": self._longest, "hydration_ms": self._first}
-            self._say("steps", _numbers({"steps": self._steps} | {of: each * 1e3 for of, each in seconds.items()}))
-            self._say("arrangements", _numbers(sizes(keeps())))
-            self._say("operators", {"operators": listed(operators())})
+            self._send("steps", _numbers({"steps": self._steps} | {of: each * 1e3 for of, each in seconds.items()}))
+            self._send("arrangements", _numbers(sizes(keeps())))
+            self._send("operators", {"operators": listed(operators())})
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one."""
-        self._told, self._told_at = {}, -TELL_SECONDS
+        self._reported, self._reported_at = {}, -REPORT_SECONDS
 
-    def _say(self, kind: str, fields: dict[str, str]) -> None:
-        if self._told.get(kind) != fields:
-            self._told[kind] = fields
+    def _send(self, kind: str, fields: dict[str, str]) -> None:
+        if self._reported.get(kind) != fields:
+            self._reported[kind] = fields
             self._respond(Status(self._id, kind, fields))
 
 
@@ -78,13 +78,13 @@ def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
 
 
 def listed(operators: Sequence[OperatorWork]) -> str:
-    """In their order, as JSON; beyond MOST_OPERATORS what worked least comes last, as one."""
+    """In their order, as JSON; beyond OPERATORS_MAX what worked least comes last, as one."""
     shown, others = operators, tuple[OperatorWork, ...]()
-    if len(operators) > MOST_OPERATORS:
-        longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: MOST_OPERATORS - 1]
+    if len(operators) > OPERATORS_MAX:
+        longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: OPERATORS_MAX - 1]
         shown = [operators[at] for at in sorted(longest)]
         others = tuple(o for at, o in enumerate(operators) if at not in set(longest))
-    rows = [[o.name[:MOST_NAME], o.kind, *_measured([o])] for o in shown]
+    rows = [[o.name[:NAME_LENGTH_MAX], o.kind, *_measured([o])] for o in shown]
     if others:
         rows.append([f"{len(others)} others", "", *_measured(others)])
     return json.dumps(rows)

@@ -59,7 +59,7 @@ def may_be_in_error(index: IndexTrace) -> bool:
     return any(batch.errors for batch in index.manifest.batches)
 
 
-def standing(index: IndexTrace) -> tuple[int, Errors]:
+def index_errors(index: IndexTrace) -> tuple[int, Errors]:
     """On a pool: the index's upper, and the errors in it just before."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
@@ -67,43 +67,43 @@ def standing(index: IndexTrace) -> tuple[int, Errors]:
         return manifest.upper, errors_in(trace.errors_at(manifest.upper - 1))
 
 
-class Erroring:
+class ErrorStatus:
     """What is told of one export."""
 
     def __init__(self, id: GlobalId, respond: Callable[[Response], None]) -> None:
         self._id, self._respond = id, respond
         self._errors: Errors = Counter()
         self._upper = 0
-        self._told: dict[str, str] | None = None
+        self._reported: dict[str, str] | None = None
 
     @property
-    def any(self) -> bool:
+    def has_errors(self) -> bool:
         return bool(self._errors)
 
     def change(self, by: Errors) -> None:
         if by:
             total = Counter(self._errors)
             total.update(by)
-            self.stand(total)
+            self.set_errors(total)
 
-    def found(self, upper: int, errors: Errors) -> None:
+    def replace(self, upper: int, errors: Errors) -> None:
         """These are all before `upper`; what was found of an earlier one comes too late."""
         if upper >= self._upper:
             self._upper = upper
-            self.stand(errors)
+            self.set_errors(errors)
 
-    def stand(self, errors: Errors) -> None:
+    def set_errors(self, errors: Errors) -> None:
         """These are all."""
         self._errors = Counter({error: count for error, count in errors.items() if count})
         fields = _fields(self._errors)
-        if self._told != fields and (self._errors or self._told is not None):
-            self._told = fields
+        if self._reported != fields and (self._errors or self._reported is not None):
+            self._reported = fields
             self._respond(Status(self._id, "erroring", fields))
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one."""
-        self._told = None
-        self.stand(self._errors)
+        self._reported = None
+        self.set_errors(self._errors)
 
 
 def _fields(errors: Errors) -> dict[str, str]:

@@ -11,11 +11,11 @@ def error_text(code: str, expression: str) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def told(error: str) -> str:
+def readable_error(error: str) -> str:
     """An `__error` as people read it; also one that is not of the form above."""
     try:
-        said = json.loads(error)
-        place = f" in {said['expression']}" if said.get("expression") else ""
-        return f"{said['code']}{place}"
+        texts = json.loads(error)
+        place = f" in {texts['expression']}" if texts.get("expression") else ""
+        return f"{texts['code']}{place}"
     except (ValueError, KeyError, TypeError, AttributeError):
         return error

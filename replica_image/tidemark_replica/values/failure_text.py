@@ -16,8 +16,8 @@ import re
 import traceback
 from pathlib import Path
 
-ELSEWHERE = "what it says is in the replica's log"
-LOGGED_MOST, CAUSES_MOST = 8_000, 4
+SEE_LOG = "what it says is in the replica's log"
+LOGGED_LENGTH_MAX, CAUSES_MAX = 8_000, 4
 _OURS = "tidemark_"
 _TRACEBACK = re.compile(
     r"Traceback \(most recent call last\):\n(?P<frames>(?:[ \t].*\n)+)(?P<name>[\w.]+)(?:: (?P<says>.*))?"
@@ -30,68 +30,68 @@ _JAVA = re.compile(_BEGINS + r"(?:[a-z]\w*\.)+(?P<name>[A-Z]\w*)(?:: (?P<says>.*
 _LOST = re.compile(_BEGINS + r"(?P<says>ExecutorLostFailure \(executor .*)")
 _CODE = re.compile(r"\[([A-Z][A-Z0-9_.]*)\] ")
 _LAST_TASK = "most recent failure: "
-_LOST_MOST = 500
+_LOST_LENGTH_MAX = 500
 
 
-def told_of(error: BaseException) -> str:
+def public_text(error: BaseException) -> str:
     """One line, without data."""
     kind = type(error)
     if _is_ours(error):
         return str(error)
     if kind.__module__.startswith(("pyspark.", "py4j.")):
-        return told_of_spark(str(error), kind.__name__)
+        return public_spark_text(str(error), kind.__name__)
     what = os.strerror(error.errno) if isinstance(error, OSError) and error.errno is not None else ""
-    return _told(kind.__name__, what, _our_frame(error))
+    return _text(kind.__name__, what, _our_frame(error))
 
 
-def told_by_type(error: BaseException) -> str:
+def public_text_with_type(error: BaseException) -> str:
     """The same, and always with its type."""
-    return f"{type(error).__name__}: {error}" if _is_ours(error) else told_of(error)
+    return f"{type(error).__name__}: {error}" if _is_ours(error) else public_text(error)
 
 
-def told_of_spark(text: str, kind: str) -> str:
+def public_spark_text(text: str, kind: str) -> str:
     """Of what Spark says of a job: the Python error in it, else the Java one. `kind`: what it was raised as."""
     head = text.split("\n\tat ")[0]
     if tracebacks := list(_TRACEBACK.finditer(head)):
-        return _told_of_python(tracebacks[-1])
+        return _public_python_text(tracebacks[-1])
     last = head.rpartition(_LAST_TASK)[2]
     if coded := _CODE.match(last):
-        return _told(kind, coded[1])
+        return _text(kind, coded[1])
     if lost := _LOST.search(last):
-        return lost["says"][:_LOST_MOST]
+        return lost["says"][:_LOST_LENGTH_MAX]
     if raised := _JAVA.search(last):
         coded = _CODE.match(raised["says"] or "")
-        return _told(raised["name"], coded[1] if coded else "")
-    return _told(kind)
+        return _text(raised["name"], coded[1] if coded else "")
+    return _text(kind)
 
 
-def in_full(error: BaseException) -> str:
+def log_text(error: BaseException) -> str:
     """For the log: what it says, and what it came of."""
-    said: list[str] = []
+    texts: list[str] = []
     each: BaseException | None = error
-    while each is not None and len(said) < CAUSES_MOST:
-        said.append(f"{type(each).__name__}: {each}")
+    while each is not None and len(texts) < CAUSES_MAX:
+        texts.append(f"{type(each).__name__}: {each}")
         each = each.__cause__
-    return "; because of ".join(said)[:LOGGED_MOST]
+    return "; because of ".join(texts)[:LOGGED_LENGTH_MAX]
 
 
 def _is_ours(error: BaseException) -> bool:
     return type(error).__module__.startswith(_OURS)
 
 
-def _told_of_python(found: re.Match[str]) -> str:
+def _public_python_text(found: re.Match[str]) -> str:
     module, _, name = found["name"].rpartition(".")
     says = found["says"] or ""
     if module.startswith(_OURS):
         return f"{name}: {says}"
     frames = _FRAME.findall(found["frames"])
     errno = _ERRNO.match(says)
-    return _told(name, os.strerror(int(errno[1])) if errno else "", "{}, line {}".format(*frames[-1]) if frames else "")
+    return _text(name, os.strerror(int(errno[1])) if errno else "", "{}, line {}".format(*frames[-1]) if frames else "")
 
 
-def _told(name: str, what: str = "", place: str = "") -> str:
+def _text(name: str, what: str = "", place: str = "") -> str:
     where = f" in {place}" if place else ""
-    return f"{name}: {what or 'not foreseen'}{where}; {ELSEWHERE}"
+    return f"{name}: {what or 'not foreseen'}{where}; {SEE_LOG}"
 
 
 def _our_frame(error: BaseException) -> str:

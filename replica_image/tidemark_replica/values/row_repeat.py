@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-ROWS_MOST = 65_536
+ROWS_MAX = 65_536
 R = TypeVar("R")
 
 
 def repeated(rows: R, counts: Any) -> Iterator[R]:
-    """Each row of a table or batch as often as it counts, in pieces of at most ROWS_MOST."""
+    """Each row of a table or batch as often as it counts, in pieces of at most ROWS_MAX."""
     ends = np.cumsum(counts)
     taken: Any = rows
-    for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MOST):
-        wanted = np.arange(start, min(start + ROWS_MOST, int(ends[-1])))
+    for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MAX):
+        wanted = np.arange(start, min(start + ROWS_MAX, int(ends[-1])))
         yield taken.take(pa.array(np.searchsorted(ends, wanted, "right")))

@@ -15,7 +15,7 @@ from tidemark_replica.render.execution.runner import Work, believed
 from tidemark_replica.render.execution.step_shape import Shape, Shapes
 from tidemark_replica.render.plan.jvm_frames import pipelines_of
 from tidemark_replica.render.task.description import PROPERTY, Report
-from tidemark_replica.values.failure_text import told_of_spark
+from tidemark_replica.values.failure_text import public_spark_text
 
 _VANISHED = {
     "Python worker exited unexpectedly": "a Python worker of Spark vanished",
@@ -105,7 +105,7 @@ def failure(what: str, cause: Exception, master: str) -> StepFailed:
         return StepFailed(f"{what} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else how}")
     vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
     if vanished is None:
-        return StepFailed(f"{what} failed: {told_of_spark(text, type(cause).__name__)}")
+        return StepFailed(f"{what} failed: {public_spark_text(text, type(cause).__name__)}")
     field = "spec.resources.limits.memory" if master.startswith("local") else "spec.executors.resources"
     return OutOfMemory(
         f"{what} failed: {vanished}, as one does that takes more memory than there is: give the replica more "

@@ -102,7 +102,7 @@ class StepWorkers:
 
     def _add_process(self) -> None:
         """With a thread of its own, if the system allows one now."""
-        if not self._backoff.over:
+        if not self._backoff.has_elapsed:
             return
         thread = threading.Thread(target=self._serve, name=f"step worker {len(self._threads) + 1}", daemon=True)
         try:
@@ -132,7 +132,7 @@ class StepWorkers:
 
     def _started(self) -> WorkerProcess | None:
         """A new process; None while it is of no use to try."""
-        if self._closed or not self._backoff.over:
+        if self._closed or not self._backoff.has_elapsed:
             return None
         try:
             process = WorkerProcess(self._command)

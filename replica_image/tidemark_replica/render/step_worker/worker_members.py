@@ -18,7 +18,7 @@ from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
 from tidemark_replica.render.task.jvm_input_slots import Slots
 from tidemark_replica.render.task.stage import Stage
-from tidemark_replica.values.failure_text import in_full, told_by_type
+from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = logging.getLogger(__name__)
 TREES_MOST = 4096
@@ -67,7 +67,7 @@ class Members:
             return Answer(member.number, error=str(error), told=str(error))
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
-            return Answer(member.number, error=in_full(error), told=told_by_type(error))
+            return Answer(member.number, error=log_text(error), told=public_text_with_type(error))
         return Answer(member.number, report)
 
     def _tree(self, member: Member) -> Pipeline | None:

@@ -17,7 +17,7 @@ from tidemark_replica.sinks.copy.files import Copy
 from tidemark_replica.sinks.sink_progress import Staged
 
 LOG = logging.getLogger(__name__)
-MESSAGE_MOST = 2000
+MESSAGE_LENGTH_MAX = 2000
 Write = Callable[[Copy, Staged, Callable[[], bool]], int]
 
 
@@ -80,7 +80,7 @@ class CopyToSink:
         result: CopyToDone | CopyToFailed
         if isinstance(outcome, Failed):
             LOG.warning("copy %s: %s", self._copy.id, outcome.error)
-            result = CopyToFailed(str(outcome.error)[:MESSAGE_MOST])
+            result = CopyToFailed(str(outcome.error)[:MESSAGE_LENGTH_MAX])
         else:
             result = CopyToDone(outcome.value)
         self._respond(CopyToResponse(self._copy.id, result))

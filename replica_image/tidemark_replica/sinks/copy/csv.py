@@ -24,18 +24,20 @@ def write_csv(
     folder: Path, shares: Iterator[Iterator[Table]], columns: Sequence[Column], session: Callable[[], Any]
 ) -> tuple[int, list[str]]:
     """How many rows were written to which files."""
-    place = folder / _SHARES
-    place.mkdir()
+    shares_folder = folder / _SHARES
+    shares_folder.mkdir()
     rows, count = 0, 0
     for tables in shares:
-        rows += _spool(place / f"{count}.arrow", tables, arrow_schema(columns))
+        rows += _spool(shares_folder / f"{count}.arrow", tables, arrow_schema(columns))
         count += 1
     if count == 0:
-        _spool(place / "0.arrow", iter(()), arrow_schema(columns))
+        _spool(shares_folder / "0.arrow", iter(()), arrow_schema(columns))
     leaf = session().range(0, max(count, 1), 1, max(count, 1))
     names = ", ".join(f"`{c.name.replace('`', '``')}` {c.type}" for c in columns)
     # Hadoop takes a path as it is: quoted, as in a URL, a blank would become another folder
-    leaf.mapInArrow(partial(_read, place), names).write.option("header", True).csv(f"file://{folder / _WRITTEN}")
+    leaf.mapInArrow(partial(_read, shares_folder), names).write.option("header", True).csv(
+        f"file://{folder / _WRITTEN}"
+    )
     return rows, _take_over(folder)
 
 
@@ -48,11 +50,11 @@ def _spool(path: Path, tables: Iterable[Table], schema: pa.Schema) -> int:
     return rows
 
 
-def _read(place: Path, batches: Iterable[Any]) -> Iterator[Any]:
+def _read(shares_folder: Path, batches: Iterable[Any]) -> Iterator[Any]:
     """In a task: the rows of the shares that are named."""
     for batch in batches:
         for share in batch.column(0).to_pylist():
-            with pa.memory_map(str(place / f"{share}.arrow")) as source:
+            with pa.memory_map(str(shares_folder / f"{share}.arrow")) as source:
                 reader = pa.ipc.open_file(source)
                 yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
 

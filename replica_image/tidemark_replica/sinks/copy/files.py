@@ -2,7 +2,7 @@
 
     files of the hydration ──divided, consolidated──► shares ──► part-00000.parquet ...  in a folder of this attempt
                                                              └─► _manifest.json          (copy, rows, files)
-    the folder is renamed to its place, if nothing is there
+    the folder is renamed to its target, if nothing is there
 
     killed before the rename       nothing is there; the next attempt takes the folder away
     ... after it, before the answer the next attempt finds its own copy's manifest there, and answers with that
@@ -30,10 +30,10 @@ from tidemark_protocol.plan.dataflow import CopyToSink
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.render.stepped_dataflow import SinkDelta
 from tidemark_replica.sinks.copy.csv import write_csv
-from tidemark_replica.sinks.copy.staging import attempt, settle, sync
+from tidemark_replica.sinks.copy.staging import attempt, publish, sync
 from tidemark_replica.sinks.table.shard_updates import Rows, consolidated
 from tidemark_replica.values.arrow_types import arrow_schema
-from tidemark_replica.values.error_text import told
+from tidemark_replica.values.error_text import readable_error
 from tidemark_replica.values.row_repeat import repeated
 
 MANIFEST = "_manifest.json"
@@ -60,14 +60,14 @@ class Copy:
 
 def write_copy(copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]) -> int:
     """How many rows are at the copy's place now. Raises CopyFailed, OSError, and what Spark raises."""
-    place, staging = _places(copy)
-    if place.exists():
-        return _rows_there(copy, place)
+    target, staging = _target_and_staging(copy)
+    if target.exists():
+        return _rows_there(copy, target)
     with attempt(staging) as folder:
-        told_of = write_files(copy, folder, delta, session, stopped)
-        (folder / MANIFEST).write_text(json.dumps(told_of, indent=1) + "\n")
+        manifest = write_files(copy, folder, delta, session, stopped)
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         check(stopped)
-        return int(told_of["rows"]) if settle(folder, place) else _rows_there(copy, place)
+        return int(manifest["rows"]) if publish(folder, target) else _rows_there(copy, target)
 
 
 def write_files(
@@ -82,30 +82,30 @@ def write_files(
     return {"copy": copy.id, "as_of": copy.as_of, "format": copy.sink.format, "rows": rows, "files": files}
 
 
-def _places(copy: Copy) -> tuple[Path, Path]:
+def _target_and_staging(copy: Copy) -> tuple[Path, Path]:
     """Where it goes, and where attempts are made; symbolic links do not lead out of the storage."""
     try:
         folder = Path(folder_of(copy.storage, copy.sink.location))
     except ValueError as error:
         raise CopyFailed(str(error)) from None
-    place = Path(copy.sink.location)
-    if not place.resolve().is_relative_to(Path(copy.storage).resolve()):
-        raise CopyFailed(f"{place} leads out of {copy.storage} by a symbolic link")
-    around = next((p for p in place.parents if p.is_relative_to(folder) and (p / MANIFEST).exists()), None)
+    target = Path(copy.sink.location)
+    if not target.resolve().is_relative_to(Path(copy.storage).resolve()):
+        raise CopyFailed(f"{target} leads out of {copy.storage} by a symbolic link")
+    around = next((p for p in target.parents if p.is_relative_to(folder) and (p / MANIFEST).exists()), None)
     if around is not None:
-        raise CopyFailed(f"{place} is inside {around}, which is a copy: nothing is added to one")
-    return place, folder / STAGING
+        raise CopyFailed(f"{target} is inside {around}, which is a copy: nothing is added to one")
+    return target, folder / STAGING
 
 
-def _rows_there(copy: Copy, place: Path) -> int:
+def _rows_there(copy: Copy, target: Path) -> int:
     """The rows of this copy, which another attempt completed; raises CopyFailed where something else is there."""
     try:
-        manifest = json.loads((place / MANIFEST).read_text())
+        manifest = json.loads((target / MANIFEST).read_text())
     except (OSError, ValueError):
         manifest = {}
     if not isinstance(manifest, dict) or manifest.get("copy") != copy.id:
-        raise CopyFailed(f"{place} exists: a copy is written to a folder that does not")
-    sync(place.parent)  # whoever put it there may have died before it did
+        raise CopyFailed(f"{target} exists: a copy is written to a folder that does not")
+    sync(target.parent)  # whoever put it there may have died before it did
     return int(manifest["rows"])
 
 
@@ -132,7 +132,7 @@ def check(stopped: Callable[[], bool]) -> None:
 def _check_contents(share: Table) -> None:
     failing = share.column(ERROR).drop_null()
     if len(failing):
-        raise CopyFailed(f"what is to be copied is in error: {told(pc.min(failing).as_py())}")
+        raise CopyFailed(f"what is to be copied is in error: {readable_error(pc.min(failing).as_py())}")
     if pc.min(share.column(DIFF)).as_py() < 0:
         raise CopyFailed("what is to be copied is in error: NEGATIVE_MULTIPLICITY")
 

@@ -5,9 +5,9 @@
                     ──► <to>/_manifest.json                       from that record: copy, rows, files; now it is there
                     ──► files of other attempts go
 
-    killed before the claim        no manifest: there is no copy. Its files go with the next copy to that place,
+    killed before the claim        no manifest: there is no copy. Its files go with the next copy to that target,
                                    or a day later with any copy of the namespace (.staging/<attempt>.json says whose)
-    ... after it                   the next attempt, or any copy to that place, writes the manifest from the record
+    ... after it                   the next attempt, or any copy to that target, writes the manifest from the record
     two replicas at once           one claim stands; the other attempt takes its own files away, and answers alike
     the claim's reply is lost      the record tells whose it is; while nobody can tell, the files stay
 
@@ -28,15 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tidemark_persist import IndeterminateCommit, PersistError, Storage, claim, claimed
+from tidemark_persist import IndeterminateCommit, PersistError, Storage, put_if_absent, read_record
 from tidemark_protocol.copy_location import STAGING, folder_of
 from tidemark_replica.render.stepped_dataflow import SinkDelta
 from tidemark_replica.sinks.copy.files import MANIFEST, Copy, CopyFailed, check, write_files
 
 WINNER = "_winner"
-TOO_OLD_MS = 24 * 3600 * 1000
+ATTEMPT_AGE_MAX_MS = 24 * 3600 * 1000
 """A request that is still on its way by then is refused by the store: its signature has ended long ago."""
-LONGEST_SECONDS = TOO_OLD_MS / 1000 / 2
+WRITE_SECONDS_MAX = ATTEMPT_AGE_MAX_MS / 1000 / 2
 _PART = re.compile(r"part-\d{5,}-([0-9a-f]{32})\.(parquet|csv)")
 _PIECE = 8 * 1024 * 1024
 
@@ -46,15 +46,15 @@ def is_object_store(storage: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Place:
+class CopyTarget:
     """Where the copy goes, and where it is noted which attempts are under way."""
 
     copy: Copy
-    there: Storage
+    storage: Storage
     staging: Storage
 
     @classmethod
-    def of(cls, copy: Copy) -> _Place:
+    def of(cls, copy: Copy) -> CopyTarget:
         """Raises CopyFailed where a copy may not be."""
         try:
             folder = folder_of(copy.storage, copy.sink.location)
@@ -68,25 +68,25 @@ class _Place:
 
     def rows_there(self) -> int | None:
         """Of this very copy, if an attempt has won. Raises CopyFailed where something else is there."""
-        others = any(not _PART.fullmatch(file.path) for file in self.there.list("")) or self.there.has_folders()
+        others = any(not _PART.fullmatch(file.path) for file in self.storage.list("")) or self.storage.has_folders()
         record = _winner(self.copy.sink.location)  # after the listing: one that wins meanwhile is no stranger
         if record is not None:
             return self.finish(record)
         if others:
-            raise self._taken()
+            raise self._occupied()
         return None
 
     def finish(self, record: dict[str, Any]) -> int:
         """What a winner may have died before: done again, it is the same."""
-        self.there.write(MANIFEST, (json.dumps(record, indent=1) + "\n").encode())
-        for file in self.there.list(""):
+        self.storage.write(MANIFEST, (json.dumps(record, indent=1) + "\n").encode())
+        for file in self.storage.list(""):
             if _PART.fullmatch(file.path) and file.path not in record["files"]:
-                self.there.remove(file.path)
+                self.storage.remove(file.path)
         if record["copy"] != self.copy.id:
-            raise self._taken()
+            raise self._occupied()
         return int(record["rows"])
 
-    def _taken(self) -> CopyFailed:
+    def _occupied(self) -> CopyFailed:
         return CopyFailed(f"{self.copy.sink.location} exists: a copy is written to a place where nothing is")
 
 
@@ -94,41 +94,41 @@ def write_objects(
     copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool], scratch: Path
 ) -> int:
     """How many rows are at the copy's place now. Raises CopyFailed, PersistError, OSError, and what Spark raises."""
-    place = _Place.of(copy)
-    if (rows := place.rows_there()) is not None:
+    target = CopyTarget.of(copy)
+    if (rows := target.rows_there()) is not None:
         return rows
     scratch.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="copy-", dir=scratch))
     try:
-        told_of = write_files(copy, folder, delta, session, stopped)
-        return _put(place, folder, told_of, stopped)
+        manifest = write_files(copy, folder, delta, session, stopped)
+        return _put(target, folder, manifest, stopped)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _put(place: _Place, folder: Path, told_of: dict[str, Any], stopped: Callable[[], bool]) -> int:
+def _put(target: CopyTarget, folder: Path, manifest: dict[str, Any], stopped: Callable[[], bool]) -> int:
     attempt, began = uuid.uuid4().hex, time.monotonic()
-    names = {name: f"{Path(name).stem}-{attempt}{Path(name).suffix}" for name in told_of["files"]}
-    _sweep(place.staging, place.copy.storage)
-    place.staging.write_json(f"{attempt}.json", {"place": place.copy.sink.location})
-    mine = {**told_of, "files": list(names.values()), "attempt": attempt}
+    names = {name: f"{Path(name).stem}-{attempt}{Path(name).suffix}" for name in manifest["files"]}
+    _sweep(target.staging, target.copy.storage)
+    target.staging.write_json(f"{attempt}.json", {"place": target.copy.sink.location})
+    mine = {**manifest, "files": list(names.values()), "attempt": attempt}
     try:
         for name, object_name in names.items():
             check(stopped)
-            _upload(folder / name, place.there, object_name)
+            _upload(folder / name, target.storage, object_name)
         check(stopped)
-        if time.monotonic() - began > LONGEST_SECONDS:
-            raise CopyFailed(f"{place.copy.sink.location}: it took too long to write the files there")
-        record = claim(f"{place.copy.sink.location}/{WINNER}", mine)
+        if time.monotonic() - began > WRITE_SECONDS_MAX:
+            raise CopyFailed(f"{target.copy.sink.location}: it took too long to write the files there")
+        record = put_if_absent(f"{target.copy.sink.location}/{WINNER}", mine)
     except IndeterminateCommit:
         raise  # they may be the winner's: they stay, and are known by the note
     except BaseException:
-        _take_back(place, names.values(), attempt)
+        _discard(target, names.values(), attempt)
         raise
     if record["attempt"] != attempt:
-        _take_back(place, names.values(), attempt)
-    rows = place.finish(record)
-    place.staging.remove(f"{attempt}.json")
+        _discard(target, names.values(), attempt)
+    rows = target.finish(record)
+    target.staging.remove(f"{attempt}.json")
     return rows
 
 
@@ -138,22 +138,22 @@ def _upload(path: Path, there: Storage, name: str) -> None:
             sink.write(data)
 
 
-def _take_back(place: _Place, names: Any, attempt: str) -> None:
+def _discard(target: CopyTarget, names: Any, attempt: str) -> None:
     """As far as the store lets us; the rest is known by the note."""
     with suppress(PersistError):
         for name in names:
-            place.there.remove(name)
-        place.staging.remove(f"{attempt}.json")
+            target.storage.remove(name)
+        target.staging.remove(f"{attempt}.json")
 
 
 def _sweep(staging: Storage, storage: str) -> None:
     """Takes away what attempts left that died long ago, and did not win. Harmless when cut short, or done twice."""
     now = time.time() * 1000
     for note in staging.list(""):
-        if now - note.modified_ms < TOO_OLD_MS or not note.path.endswith(".json"):
+        if now - note.modified_ms < ATTEMPT_AGE_MAX_MS or not note.path.endswith(".json"):
             continue
         attempt, location = note.path.removesuffix(".json"), (staging.read_json(note.path) or {}).get("place")
-        if isinstance(location, str) and _is_place(storage, location):
+        if isinstance(location, str) and _is_copy_location(storage, location):
             there, record = Storage.at(location), _winner(location)
             for file in there.list("") if record is None or record["attempt"] != attempt else []:
                 if (part := _PART.fullmatch(file.path)) and part[1] == attempt:
@@ -161,7 +161,7 @@ def _sweep(staging: Storage, storage: str) -> None:
         staging.remove(note.path)
 
 
-def _is_place(storage: str, location: str) -> bool:
+def _is_copy_location(storage: str, location: str) -> bool:
     """A note is a file that anybody may have written, who may write there."""
     try:
         return bool(folder_of(storage, location))
@@ -170,4 +170,4 @@ def _is_place(storage: str, location: str) -> bool:
 
 
 def _winner(location: str) -> dict[str, Any] | None:
-    return claimed(Storage.at(f"{location}/{WINNER}"))
+    return read_record(Storage.at(f"{location}/{WINNER}"))

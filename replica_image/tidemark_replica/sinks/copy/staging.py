@@ -1,4 +1,4 @@
-"""A folder for one attempt at a copy, which ends as a whole at its place, or not at all.
+"""A folder for one attempt at a copy, which ends as a whole at its target, or not at all.
 
     .staging/<attempt>.lock   held while the attempt's process lives
     .staging/<attempt>/       its files; renamed to their place when all of them are there, and on disk
@@ -18,12 +18,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 @contextmanager
 def attempt(staging: Path) -> Iterator[Path]:
-    """An empty folder, gone afterwards unless it has found its place."""
+    """An empty folder, gone afterwards unless it has found its target."""
     staging.mkdir(parents=True, exist_ok=True)
     sweep(staging)
     lock, held = _locked(staging)
@@ -37,21 +37,21 @@ def attempt(staging: Path) -> Iterator[Path]:
         os.close(held)
 
 
-def settle(folder: Path, place: Path) -> bool:
-    """Puts the folder at its place, in one move: also after a power failure all of it is there, or nothing. False where
-    something is there already."""
+def publish(folder: Path, target: Path) -> bool:
+    """Puts the folder at its target, in one move: also after a power failure all of it is there, or nothing. False
+    where something is there already."""
     for inside, _, files in os.walk(folder):
         for name in files:
             sync(Path(inside, name))
         sync(Path(inside))
-    _make(place.parent)
+    _make(target.parent)
     try:
-        os.rename(folder, place)
+        os.rename(folder, target)
     except OSError as error:
-        if error.errno in _TAKEN:
+        if error.errno in _OCCUPIED:
             return False
         raise
-    sync(place.parent)
+    sync(target.parent)
     return True
 
 

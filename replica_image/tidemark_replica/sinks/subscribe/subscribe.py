@@ -21,7 +21,7 @@ from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.sinks.sink_progress import Staged
 from tidemark_replica.sinks.subscribe.subscribe_batches import Position, batches
-from tidemark_replica.values.error_text import told
+from tidemark_replica.values.error_text import readable_error
 
 LOG = logging.getLogger(__name__)
 WAITING_ROWS = 4_000_000
@@ -70,10 +70,10 @@ class SubscribeSink:
         """It writes nothing that a term protects."""
 
     def stage(self, staged: Staged) -> None:
-        if is_quiet(staged):
+        if is_empty(staged):
             staged.release()
             staged = replace(staged, release=_nothing)
-            if self._staged and is_quiet(self._staged[-1]):
+            if self._staged and is_empty(self._staged[-1]):
                 self._staged[-1] = replace(self._staged[-1], upper=staged.upper)
                 return
         self._staged.append(staged)
@@ -83,7 +83,7 @@ class SubscribeSink:
             if not self._has_room():
                 self._wake()
                 return
-            self._go_on(self._staged[0])
+            self._advance_step(self._staged[0])
 
     def stop(self) -> None:
         self._stopped = True
@@ -92,11 +92,11 @@ class SubscribeSink:
         self.stop()
         return None if self.has_ended else SubscribeResponse(self._id, SubscribeDropped(self.write_frontier))
 
-    def _go_on(self, staged: Staged) -> None:
+    def _advance_step(self, staged: Staged) -> None:
         """The next batch of what a step gave, or its end."""
         goal = goal_of(staged, self._up_to)
         if staged.delta is None or staged.delta.rows == 0 or goal.end <= self._reached:
-            self._step_told(goal)
+            self._finish_step(goal)
             return
         if self._batches is None:
             wanted = range(self._shown_from, goal.before)
@@ -105,10 +105,10 @@ class SubscribeSink:
         self._job = self._jobs.submit(
             f"batch of subscribe {self._id}",
             lambda: next_of(under_way, goal.end),
-            lambda outcome: self._made(goal, outcome),
+            lambda outcome: self._batch_ready(goal, outcome),
         )
 
-    def _made(self, goal: Goal, outcome: Outcome[SubscribeBatch]) -> None:
+    def _batch_ready(self, goal: Goal, outcome: Outcome[SubscribeBatch]) -> None:
         self._job = None
         if self._stopped:
             return
@@ -116,28 +116,28 @@ class SubscribeSink:
             LOG.warning("subscribe %s: %s", self._id, outcome.error)
             self._fail(f"the subscribe failed: {outcome.error}")
             return
-        self._tell(outcome.value)
+        self._report(outcome.value)
         if self._reached == goal.end:
-            self._step_told(goal)
+            self._finish_step(goal)
 
-    def _step_told(self, goal: Goal) -> None:
+    def _finish_step(self, goal: Goal) -> None:
         """All rows that the step gave have been told, or there are none; then how far that is, and what ends it."""
         self._staged.popleft().release()
         self._batches = None
         if goal.end > self._reached:
             lower = self._reached
-            self._tell(SubscribeBatch(lower.frontier, goal.end.frontier, lower_part=lower.part))
+            self._report(SubscribeBatch(lower.frontier, goal.end.frontier, lower_part=lower.part))
         if goal.error is not None:
             self._fail(goal.error)
 
     def _fail(self, why: str) -> None:
         lower = self._reached
-        self._tell(SubscribeBatch(lower.frontier, Frontier.empty(), b"", why, lower.part))
+        self._report(SubscribeBatch(lower.frontier, Frontier.empty(), b"", why, lower.part))
         self._batches = None
         while self._staged:
             self._staged.popleft().release()
 
-    def _tell(self, batch: SubscribeBatch) -> None:
+    def _report(self, batch: SubscribeBatch) -> None:
         self._reached = position_of(batch)
         self._respond(SubscribeResponse(self._id, batch))
 
@@ -156,7 +156,7 @@ def goal_of(staged: Staged, up_to: int) -> Goal:
     failing = min((time for time, errors in staged.errors.items() if any(errors.values())), default=before)
     if failing < before:
         first = min(error for error, count in staged.errors[failing].items() if count)
-        return Goal(failing, Position(failing), f"the subscribe is in error: {told(first)}")
+        return Goal(failing, Position(failing), f"the subscribe is in error: {readable_error(first)}")
     return Goal(before, Position(EMPTY_SENTINEL if before == up_to else before), None)
 
 
@@ -164,7 +164,7 @@ def _nothing() -> None:
     """It has been released."""
 
 
-def is_quiet(staged: Staged) -> bool:
+def is_empty(staged: Staged) -> bool:
     no_rows = staged.delta is None or staged.delta.rows == 0
     return no_rows and not any(any(errors.values()) for errors in staged.errors.values())
 

@@ -30,7 +30,7 @@ from tidemark_replica.errors import ReplicaError
 from tidemark_replica.render.stepped_dataflow import SinkDelta
 
 BATCH_BYTES = 2 * 1024 * 1024
-SHARES_MOST = 512
+SHARES_MAX = 512
 _32 = np.uint64(32)
 
 
@@ -88,7 +88,7 @@ def shares_of(found: Ints, counts: Ints, rows_most: int) -> Shares:
     """Shares of about `rows_most` updates, given the distinct times in order and how many updates each has."""
     if len(found) == 0:
         return Shares(found, counts, counts, ())
-    rows_most = max(rows_most, int(counts.sum()) // SHARES_MOST, 1)
+    rows_most = max(rows_most, int(counts.sum()) // SHARES_MAX, 1)
     many = counts > rows_most
     bucket = (np.cumsum(counts) - counts) // rows_most
     begins = np.ones(len(found), np.bool_)

@@ -26,7 +26,7 @@ from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink,
 from tidemark_replica.telemetry.error_status import Errors
 
 
-class TaskProgress(SinkProgress):
+class ContinualTaskProgress(SinkProgress):
     """What may be written ends where an error stands."""
 
     def __init__(self, as_of: int) -> None:
@@ -47,7 +47,7 @@ class TaskProgress(SinkProgress):
         return min([self.frontier, *self._errors])
 
     @property
-    def standing(self) -> Mapping[str, int]:
+    def standing_errors(self) -> Mapping[str, int]:
         """The errors at the time at which it stands still; none while it goes on."""
         return self._errors[min(self._errors)] if self._errors else {}
 
@@ -66,14 +66,14 @@ class ContinualTaskSink(MaterializedViewSink):
         respond: Callable[[Response], None],
         moved: Callable[[], None] | None = None,
     ) -> None:
-        self._task = TaskProgress(as_of.encode())
+        self._task = ContinualTaskProgress(as_of.encode())
         super().__init__(id, shard, as_of, handles, watch, jobs, respond, moved, self._task)
 
     @property
     def is_full(self) -> bool:
         """What comes after an error is not wanted."""
-        return super().is_full or bool(self._task.standing)
+        return super().is_full or bool(self._task.standing_errors)
 
     @property
-    def standing(self) -> Errors:
-        return Errors(self._task.standing)
+    def standing_errors(self) -> Errors:
+        return Errors(self._task.standing_errors)

@@ -36,22 +36,22 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool
 from tidemark_replica.retry import Backoff
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
-from tidemark_replica.sinks.sink_progress import Append, Comparison, Gathered, SinkProgress, Staged
-from tidemark_replica.sinks.table.shard_updates import equal, stage, take_back
-from tidemark_replica.sinks.table.staged_compaction import Folded, fold
-from tidemark_replica.values.failure_text import in_full, told_of
+from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
+from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
+from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
 WAITING_ROWS = 4_000_000
 """Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
-LOST = (
+DIVERGED = (
     "another revision has written the table since this one had; what it holds is not known here, and nothing is "
     "appended to it. The view is computed anew once the replica is restarted"
 )
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AppendOutcome:
     """What became of an append, and how far the shard is since, under which term: both of one version of its table."""
 
     won: bool
@@ -81,30 +81,30 @@ class MaterializedViewSink:
         self._progress = progress or SinkProgress(self._as_of, new_commit_id)
         self._term: WriterTerm | None = None
         self._job: Job | None = None
-        self._tidying: Job | None = None
+        self._maintenance_job: Job | None = None
         self._stopped = self._dropped = False
-        self._trouble: Status | None = None
+        self._failure_status: Status | None = None
         self._written = False
-        self._backoff, self._compare_backoff, self._fold_backoff = Backoff(), Backoff(), Backoff()
+        self._backoff, self._compare_backoff, self._compaction_backoff = Backoff(), Backoff(), Backoff()
         watch.follow(shard.shard_id, shard.location, self, moved)
 
     @property
     def write_frontier(self) -> Frontier:
         return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
 
-    def inputs_at(self, upper: Frontier) -> Frontier:
+    def step_goal(self, upper: Frontier) -> Frontier:
         """All inputs of the dataflow are complete so far. Up to where the view needs it to step."""
-        return Frontier.decode(self._progress.inputs_at(upper.encode()))
+        return Frontier.decode(self._progress.step_goal(upper.encode()))
 
     @property
-    def is_seen(self) -> bool:
+    def upper_is_known(self) -> bool:
         """Whether it is known how far the shard is, or that there is none yet."""
         return self._progress.upper is not None
 
     @property
-    def is_overtaken(self) -> bool:
+    def is_superseded(self) -> bool:
         """Whether it cannot go on with what another revision has made of the shard."""
-        return self._progress.is_overtaken
+        return self._progress.is_superseded
 
     @property
     def term(self) -> WriterTerm | None:
@@ -120,7 +120,7 @@ class MaterializedViewSink:
     def allow_writes(self, term: WriterTerm) -> None:
         """A newer term than the one that was fenced may write again."""
         if self._term is None or term > self._term:
-            self._term, self._stopped, self._trouble = term, False, None
+            self._term, self._stopped, self._failure_status = term, False, None
             self._progress.term = term
 
     def stage(self, staged: Staged) -> None:
@@ -129,36 +129,42 @@ class MaterializedViewSink:
 
     def advance(self) -> None:
         """Called at every maintenance."""
-        seen = self._watch.seen(self._shard.shard_id)
+        seen = self._watch.state(self._shard.shard_id)
         if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
             self._progress.observe(seen.upper.encode(), seen.term)
         if self._job is not None or self._stopped:
             return
-        if self._progress.is_lost:
+        if self._progress.has_diverged:
             self._give_up()
-            LOG.warning("the sink of %s: %s", self._id, LOST)
-            self._tell("sink_failed", LOST)
+            LOG.warning("the sink of %s: %s", self._id, DIVERGED)
+            self._report("sink_failed", DIVERGED)
             return
         _release(self._progress.release())
-        if (whole := self._to_fold(WAITING_ROWS)) is not None:  # else appends of nothing but uppers may never let it
-            self._submit_fold(whole)
+        if (
+            whole := self._compaction_due(WAITING_ROWS)
+        ) is not None:  # else appends of nothing but uppers may never let it
+            self._submit_compaction(whole)
             return
         append = None if self._term is None else self._progress.next()
         if append is not None:
-            if self._backoff.over:
+            if self._backoff.has_elapsed:
                 self._submit_append(append)
-        elif (whole := self._to_fold(WAITING_ROWS // 2)) is not None:
-            self._submit_fold(whole)
-        elif self._is_ours(seen) and self._compare_backoff.over and (comparison := self._progress.comparison()):
+        elif (whole := self._compaction_due(WAITING_ROWS // 2)) is not None:
+            self._submit_compaction(whole)
+        elif (
+            self._is_under_own_term(seen)
+            and self._compare_backoff.has_elapsed
+            and (comparison := self._progress.comparison())
+        ):
             self._submit_comparison(comparison)
 
-    def _to_fold(self, rows: int) -> Gathered | None:
+    def _compaction_due(self, rows: int) -> CompactionInput | None:
         """Not beside an append whose files it would take."""
-        if self._progress.is_pending or not self._fold_backoff.over:
+        if self._progress.is_pending or not self._compaction_backoff.has_elapsed:
             return None
-        return self._progress.to_fold(rows)
+        return self._progress.compaction_due(rows)
 
-    def _is_ours(self, seen: DescribedShard | None) -> bool:
+    def _is_under_own_term(self, seen: DescribedShard | None) -> bool:
         """Whether all who can still write to the shard compute what this sink does."""
         return seen is not None and self._term is not None and seen.term == self._term
 
@@ -171,10 +177,10 @@ class MaterializedViewSink:
         self._stopped = True
         self._watch.unfollow(self)
 
-    def retell(self) -> None:
+    def report_again(self) -> None:
         """The client is a new one: what keeps it from writing is said again."""
-        if self._trouble is not None:
-            self._respond(self._trouble)
+        if self._failure_status is not None:
+            self._respond(self._failure_status)
 
     def _submit_append(self, append: Append) -> None:
         self._job = self._jobs.submit(
@@ -189,18 +195,20 @@ class MaterializedViewSink:
             lambda outcome: self._compared(comparison, term, outcome),
         )
 
-    def _submit_fold(self, whole: Gathered) -> None:
-        self._job = self._jobs.submit(f"fold {self._id}", lambda: fold(self._existing(), whole), self._folded)
+    def _submit_compaction(self, whole: CompactionInput) -> None:
+        self._job = self._jobs.submit(
+            f"fold {self._id}", lambda: compact_staged(self._existing(), whole), self._compacted
+        )
 
-    def _folded(self, outcome: Outcome[Folded]) -> None:
+    def _compacted(self, outcome: Outcome[CompactedStage]) -> None:
         """Without it the dataflow may have to wait, so it is tried again."""
         self._job = None
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: what it has staged is not put together for now: %s", self._id, outcome.error)
-            self._fold_backoff.failed()
+            self._compaction_backoff.failed()
         else:
-            self._fold_backoff.reset()
-            self._progress.folded(outcome.value.whole, outcome.value.staged)
+            self._compaction_backoff.reset()
+            self._progress.replace_staged(outcome.value.whole, outcome.value.staged)
             _release(outcome.value.gone)
 
     def _compared(self, comparison: Comparison, term: int, outcome: Outcome[bool]) -> None:
@@ -214,15 +222,15 @@ class MaterializedViewSink:
             self._progress.found_different(comparison)
         self._compare_backoff.failed()
 
-    def _append(self, append: Append) -> Verdict:
+    def _append(self, append: Append) -> AppendOutcome:
         """On the pool. Raises PersistError and OSError."""
         shard = self._existing() if self._written else self._handles.writer(self._shard)
         try:
             return append_to(shard, append)
         except ShardDeleted as deleted:
-            return append_to(self._made_anew(deleted), append)
+            return append_to(self._reopened(deleted), append)
 
-    def _made_anew(self, deleted: ShardDeleted) -> Shard:
+    def _reopened(self, deleted: ShardDeleted) -> Shard:
         """The handle may be of a table of before. One that is gone is not made again here: nobody may want it."""
         self._handles.forget(self._shard.location)
         try:
@@ -237,35 +245,35 @@ class MaterializedViewSink:
         except (ShardNotFound, ShardMismatch) as gone:
             raise ShardDeleted(f"the sink's shard was deleted: {gone}") from gone
 
-    def _tidy(self) -> None:
+    def _maintain(self) -> None:
         """On the pool: what keeps the shard small; may be done twice, or be cut short."""
         shard = self._existing()
         for work in shard.maintenance_due():
             shard.run_maintenance(work)
 
-    def _tidied(self, outcome: Outcome[None]) -> None:
-        self._tidying = None
+    def _maintained(self, outcome: Outcome[None]) -> None:
+        self._maintenance_job = None
         if isinstance(outcome, Failed):
             LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
 
-    def _appended(self, append: Append, outcome: Outcome[Verdict]) -> None:
+    def _appended(self, append: Append, outcome: Outcome[AppendOutcome]) -> None:
         self._job = None
         if isinstance(outcome, Failed):
             if isinstance(outcome.error, Fenced) and self._term is not None and self._term > append.term:
-                self._progress.given_up()
+                self._progress.abandon()
             else:
                 self._failed(outcome.error)
             return
         self._backoff.reset()
-        self._trouble = None
+        self._failure_status = None
         self._written = True
         now = outcome.value
         self._progress.resolved(append, won=now.won, upper=now.upper, term=now.term)
         _release(self._progress.release())
         since = None if append.since is None or not now.won else Frontier.at(append.since)
-        self._watch.noticed(self._shard.shard_id, Frontier.decode(now.upper), since, WriterTerm(now.term))
-        if now.won and self._tidying is None and not self._stopped:
-            self._tidying = self._jobs.submit(f"tidy the shard of {self._id}", self._tidy, self._tidied)
+        self._watch.observe(self._shard.shard_id, Frontier.decode(now.upper), since, WriterTerm(now.term))
+        if now.won and self._maintenance_job is None and not self._stopped:
+            self._maintenance_job = self._jobs.submit(f"tidy the shard of {self._id}", self._maintain, self._maintained)
 
     def _failed(self, error: Exception) -> None:
         """Fenced and deleted shards are final; all else is tried again, under the same commit id."""
@@ -274,16 +282,16 @@ class MaterializedViewSink:
         else:
             self._backoff.failed()
         kind = "fenced" if isinstance(error, Fenced) else "sink_failed"
-        LOG.warning("the sink of %s: %s", self._id, in_full(error))
-        self._tell(kind, told_of(error))
+        LOG.warning("the sink of %s: %s", self._id, log_text(error))
+        self._report(kind, public_text(error))
 
-    def _tell(self, kind: str, message: str) -> None:
-        self._trouble = Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()})
+    def _report(self, kind: str, message: str) -> None:
+        self._failure_status = Status(self._id, kind, {"message": message, "retrying": str(not self._stopped).lower()})
         if not self._dropped:
-            self._respond(self._trouble)
+            self._respond(self._failure_status)
 
 
-def append_to(shard: Shard, append: Append) -> Verdict:
+def append_to(shard: Shard, append: Append) -> AppendOutcome:
     """On the pool. Raises PersistError and OSError."""
     upper = shard.refresh().upper
     # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
@@ -300,13 +308,13 @@ def append_to(shard: Shard, append: Append) -> Verdict:
     except CommitForgotten:
         ended = None
     except (Fenced, ShardDeleted):
-        take_back(shard, files)
+        discard_staged(shard, files)
         raise
     # after Appended, what is not live may have been compacted since: it is for vacuum, for somebody may be reading it
     if not isinstance(ended, Appended):  # another replica was faster, as at every other tick
-        take_back(shard, files)
+        discard_staged(shard, files)
     now = shard.state()
-    return Verdict(isinstance(ended, Appended), now.upper, now.term)
+    return AppendOutcome(isinstance(ended, Appended), now.upper, now.term)
 
 
 def new_commit_id() -> str:

@@ -6,7 +6,7 @@
     an append                [U ──┴──────────│)                x, y, y, x at R2; z waits for R3
 
 The upper follows the inputs: up to the next refresh nothing can change, so the shard is complete as far as they are,
-and no step is needed for it (`inputs_at`). What changes at a time is written at the first refresh at or after it.
+and no step is needed for it (`step_goal`). What changes at a time is written at the first refresh at or after it.
 
 A revision's first write is a refresh too: when the shard was last written under an older term, or never. Else an edit
 would show at its first planned refresh, and a new view be empty until then. Whether it is so is the table's own word,
@@ -23,19 +23,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidemark_protocol.frontier import EMPTY_SENTINEL
-from tidemark_replica.sinks.sink_progress import Append, Comparison, Gathered, SinkProgress, Staged
-from tidemark_replica.sinks.table.refresh_times import NEVER, Refreshes
+from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
+from tidemark_replica.sinks.table.refresh_times import NEVER, RefreshTimes
 
 
 class RefreshProgress(SinkProgress):
     """Times here are encoded frontiers: 2^63-1 is the empty one."""
 
-    def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: Refreshes) -> None:
+    def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: RefreshTimes) -> None:
         super().__init__(as_of, new_commit_id)
         self._refreshes, self._inputs = refreshes, as_of
         self._unplanned = self._different_at = -1
 
-    def inputs_at(self, upper: int) -> int:
+    def step_goal(self, upper: int) -> int:
         """To the last refresh before, and over it. Before the shard is the revision's own anything may be needed."""
         self._inputs = max(self._inputs, upper)
         if not self.is_own or upper == EMPTY_SENTINEL:
@@ -45,7 +45,7 @@ class RefreshProgress(SinkProgress):
     @property
     def is_own(self) -> bool:
         """Whether the shard was written under the present term."""
-        return bool(self.upper) and self.term is not None and self._seen_term == self.term
+        return bool(self.upper) and self.term is not None and self._observed_term == self.term
 
     def _is_overwritten(self, seen: int, term: int) -> bool:
         """Also where one of this revision has corrected it since: at which refresh, is not known here."""
@@ -90,16 +90,16 @@ class RefreshProgress(SinkProgress):
             self._written if self.synced else 0,
         )
 
-    def _begin(self, upper: int) -> tuple[int, Refreshes]:
+    def _begin(self, upper: int) -> tuple[int, RefreshTimes]:
         """From when on it knows what to write, and at which refreshes. Where the one that is due is before the as_of,
         what would have been written then is not known: the times up to the next one are left out."""
         start = max(upper, self._as_of)
         if not self.is_own:
-            return start, self._refreshes.and_at(start)
+            return start, self._refreshes.with_unplanned(start)
         if self._refreshes.next(upper) >= self._as_of:
             return upper, self._refreshes
         known = self._refreshes.next(start) != NEVER
-        return start, self._refreshes if known else self._refreshes.and_at(start)
+        return start, self._refreshes if known else self._refreshes.with_unplanned(start)
 
     def resolved(self, append: Append, *, won: bool, upper: int, term: int) -> None:
         if won and append.refreshes is not None and append.refreshes.unplanned is not None:
@@ -119,21 +119,21 @@ class RefreshProgress(SinkProgress):
         """The shard shows an unplanned refresh after that one, up to the next."""
         self._different_at = comparison.at
 
-    def gathered(self) -> Gathered | None:
+    def compaction_input(self) -> CompactionInput | None:
         """Also of what it waits with for the next refresh. What was before the last one is told apart, to be
         compared."""
         if not self.upper or min(self.frontier, self.upper) <= self._as_of:
             return None
         at, last = min(self.frontier, self.upper) - 1, self._refreshes.last(self.upper - 1)
-        return Gathered(at, tuple(self._staged), last, self._written if self.synced else 0)
+        return CompactionInput(at, tuple(self._staged), last, self._written if self.synced else 0)
 
-    def to_fold(self, rows: int) -> Gathered | None:
+    def compaction_due(self, rows: int) -> CompactionInput | None:
         """Also what it hydrated with, once the most of that is in the shard: as large as the view, and the next refresh
         may be far."""
         begun = self._staged[0] if self.synced and self._staged else None
         if begun is not None and begun.lower == self._as_of < self._written < begun.upper:
-            return self.gathered()
-        return super().to_fold(rows)
+            return self.compaction_input()
+        return super().compaction_due(rows)
 
     @property
     def _written(self) -> int:

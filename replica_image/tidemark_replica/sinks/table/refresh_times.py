@@ -20,14 +20,14 @@ NONE_YET = -1
 
 
 @dataclass(frozen=True)
-class Refreshes:
+class RefreshTimes:
     """Those of `schedule` before `until`, and `unplanned`, if there is one."""
 
     schedule: RefreshSchedule
     until: int | None = None
     unplanned: int | None = None
 
-    def and_at(self, time: int) -> Refreshes:
+    def with_unplanned(self, time: int) -> RefreshTimes:
         """With one that the schedule does not name."""
         return replace(self, unplanned=time)
 

@@ -32,8 +32,8 @@ from tidemark_persist import (
 )
 from tidemark_persist.files.spill import divide
 from tidemark_replica.render.stepped_dataflow import SinkDelta
-from tidemark_replica.sinks.sink_progress import Append, Comparison, Gathered
-from tidemark_replica.sinks.table.refresh_times import Refreshes
+from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison
+from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 
 SHARE_BYTES = 64 * 1024 * 1024
 Table = Any
@@ -60,7 +60,7 @@ class Rows:
 def stage(shard: Shard, append: Append) -> list[StagedFile]:
     """Files beside the shard that hold what is to be appended; none if that is nothing."""
     rows = Rows.of(shard)
-    if not append.settles:
+    if not append.syncs:
         return []
     wanted = (moved(table, append) for table in rows.read(append.deltas))
     if append.correct and append.expected_upper > 0:
@@ -68,7 +68,7 @@ def stage(shard: Shard, append: Append) -> list[StagedFile]:
     return written(shard, rows, wanted, staged_bytes(append))
 
 
-def staged_bytes(append: Append | Comparison | Gathered) -> int:
+def staged_bytes(append: Append | Comparison | CompactionInput) -> int:
     return sum(file.stat().st_size for delta in append.deltas for file in delta.files)
 
 
@@ -83,14 +83,14 @@ def moved(table: Table, append: Append) -> Table:
     return at_least(table, append.no_earlier)
 
 
-def refreshed(table: Table, append: Append, refreshes: Refreshes) -> Table:
+def refreshed(table: Table, append: Append, refreshes: RefreshTimes) -> Table:
     """At the refreshes before the new upper."""
     times = table.column(TIME).to_numpy()
     when = refreshes.round_up(np.maximum(times, append.no_earlier))
     return with_times(table, when).filter(pa.array((times >= append.written) & (when < append.new_upper)))
 
 
-def gathered(table: Table, whole: Gathered) -> Table:
+def compacted(table: Table, whole: CompactionInput) -> Table:
     """At two times at most of those before `whole.at`."""
     times = table.column(TIME).to_numpy()
     apart = min(whole.apart, whole.at)
@@ -152,12 +152,12 @@ def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> lis
             file = write_staged(shard.location, table, schema=shard.schema)
             files += [] if file is None else [file]
     except BaseException:
-        take_back(shard, files)
+        discard_staged(shard, files)
         raise
     return files
 
 
-def take_back(shard: Shard, files: Sequence[StagedFile]) -> None:
+def discard_staged(shard: Shard, files: Sequence[StagedFile]) -> None:
     """What certainly will not be appended, as far as the store lets us: vacuum would take it a day later."""
     if files:
         with suppress(PersistError, OSError):

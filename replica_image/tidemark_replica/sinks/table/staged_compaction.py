@@ -21,26 +21,26 @@ from tidemark_persist import Shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_replica.render.stepped_dataflow import SinkDelta
-from tidemark_replica.sinks.sink_progress import Gathered, Staged
-from tidemark_replica.sinks.table.shard_updates import Rows, consolidated, gathered, staged_bytes
+from tidemark_replica.sinks.sink_progress import CompactionInput, Staged
+from tidemark_replica.sinks.table.shard_updates import Rows, compacted, consolidated, staged_bytes
 
 
 @dataclass(frozen=True)
-class Folded:
+class CompactedStage:
     """One for all that was staged, and those that are needed no more: all but the one in whose folder it is."""
 
-    whole: Gathered
+    whole: CompactionInput
     staged: Staged
     gone: tuple[Staged, ...]
 
 
-def fold(shard: Shard, whole: Gathered) -> Folded:
+def compact_staged(shard: Shard, whole: CompactionInput) -> CompactedStage:
     """Something of it has files. Those in whose folder the new one is go at once."""
     last = whole.staged[-1]
     home = [staged for staged in whole.staged if staged.delta is not None and staged.delta.files][-1]
     assert home.delta is not None
     rows, folder = Rows.of(shard), home.delta.files[0].parent
-    tables = (gathered(table, whole) for table in rows.read(whole.deltas))
+    tables = (compacted(table, whole) for table in rows.read(whole.deltas))
     path = folder / f"folded-{uuid.uuid4().hex}.arrow"
     try:
         count = _write(path, rows.schema, consolidated(rows, tables, staged_bytes(whole), folder))
@@ -52,7 +52,7 @@ def fold(shard: Shard, whole: Gathered) -> Folded:
             file.unlink()
     delta = SinkDelta(home.delta.export, Time(whole.lower), Frontier.decode(last.upper), rows.schema, (path,), count)
     staged = Staged(whole.lower, last.upper, delta, lambda: _release(path, home))
-    return Folded(whole, staged, tuple(each for each in whole.staged if each is not home))
+    return CompactedStage(whole, staged, tuple(each for each in whole.staged if each is not home))
 
 
 def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:

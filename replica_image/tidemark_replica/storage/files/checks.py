@@ -33,7 +33,7 @@ def has_changed(table: FilesTable, bound: FileVersion) -> str | None:
     return None if now == bound else "FILE_CHANGED"
 
 
-def problem_with(table: FilesTable, columns: Sequence[Column], bound: FileVersion) -> str | None:
+def file_problem(table: FilesTable, columns: Sequence[Column], bound: FileVersion) -> str | None:
     """The code of what is wrong with the file, None if its records can be read."""
     if changed := has_changed(table, bound):
         return changed

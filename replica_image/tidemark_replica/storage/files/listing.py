@@ -44,7 +44,7 @@ class FileVersion:
 @dataclass(frozen=True)
 class Listing:
     files: list[FileVersion] = field(default_factory=list)
-    strays: list[str] = field(default_factory=list)
+    outside_links: list[str] = field(default_factory=list)
     """Names of symbolic links that lead out of the directory."""
 
 
@@ -56,8 +56,8 @@ def list_files(directory: str, pattern: str) -> Listing:
             for entry in entries:
                 if not _is_candidate(entry.name, pattern):
                     continue
-                if entry.is_symlink() and _leads_out(root, entry.path):
-                    listing.strays.append(entry.name)
+                if entry.is_symlink() and _points_outside(root, entry.path):
+                    listing.outside_links.append(entry.name)
                     continue
                 try:
                     if not entry.is_file():
@@ -78,7 +78,7 @@ def version_of(directory: str, name: str) -> FileVersion | None:
         stat = os.stat(path)
     except FileNotFoundError:
         return None
-    if os.path.islink(path) and _leads_out(_root_of(directory), path):
+    if os.path.islink(path) and _points_outside(_root_of(directory), path):
         return None
     return FileVersion(name, stat.st_size, stat.st_mtime_ns)
 
@@ -91,7 +91,7 @@ def _root_of(directory: str) -> str:
     return root
 
 
-def _leads_out(root: str, link: str) -> bool:
+def _points_outside(root: str, link: str) -> bool:
     return not os.path.realpath(link).startswith(f"{root}/")
 
 

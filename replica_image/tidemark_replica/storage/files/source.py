@@ -45,7 +45,7 @@ class FilesIngestion:
         self._specs = {t.name: t for t in spec.tables}
         self._session = session
         self._known = {name: KnownFiles() for name in self._specs}
-        self._last_seen: dict[str, dict[str, FileVersion]] = {name: {} for name in self._specs}
+        self._last_listed: dict[str, dict[str, FileVersion]] = {name: {} for name in self._specs}
         self._waiting: dict[str, str] = {}
         self._changed: dict[str, int] = {}
         self._bad_files = 0
@@ -77,7 +77,7 @@ class FilesIngestion:
             files = _files_of(binding, name)
             self._known[name].add(files)
             for file in files:
-                self._last_seen[name].pop(file.name, None)
+                self._last_listed[name].pop(file.name, None)
 
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
@@ -89,14 +89,14 @@ class FilesIngestion:
             table, dead = wanted.get(name), wanted.get(name + DEAD_LETTER)
             if not files or (table is None and dead is None):
                 continue
-            good, letters = self._stage_table(spec, _function(spec, table, dead, time), files)
+            good, letters = self._stage_table(spec, _stage_rows(spec, table, dead, time), files)
             if table is not None:
                 staged[table.id] = good
             if dead is not None:
                 staged[dead.id] = letters
         return staged
 
-    def knows_future(self, table: IngestedTable) -> bool:
+    def is_static(self, table: IngestedTable) -> bool:
         return False
 
     def counters(self) -> Mapping[str, int]:
@@ -108,20 +108,20 @@ class FilesIngestion:
         }
 
     def warning(self) -> str:
-        said = [f"{name}: {why}" for name, why in list(self._waiting.items())[:3]]
+        texts = [f"{name}: {why}" for name, why in list(self._waiting.items())[:3]]
         changed = sum(self._changed.values())
         if changed:
-            said.append(f"{changed} file(s) changed after they were read; their rows stay as they were")
-        return "; ".join(said)
+            texts.append(f"{changed} file(s) changed after they were read; their rows stay as they were")
+        return "; ".join(texts)
 
     def _settled(self, table: FilesTable) -> list[FileVersion]:
         """The files to bind now, oldest first, at most `max_files_per_tick`."""
         listing = list_files(table.path, table.pattern)
-        for name in listing.strays:
+        for name in listing.outside_links:
             self._waiting[name] = "not read, it is a link out of its directory"
         new, self._changed[table.name] = self._known[table.name].split(listing.files)
-        before = self._last_seen[table.name]
-        self._last_seen[table.name] = {f.name: f for f in new}
+        before = self._last_listed[table.name]
+        self._last_listed[table.name] = {f.name: f for f in new}
         settled: list[FileVersion] = []
         for file in sorted(new, key=lambda f: (f.modified_ns, f.name)):
             if len(settled) == table.max_files_per_tick:
@@ -142,7 +142,7 @@ class FilesIngestion:
         bad: dict[str, str] = {}
         for _ in range(_READS_MAX):
             for file in files:
-                if file.name not in bad and (code := checks.problem_with(spec, function.columns, file)):
+                if file.name not in bad and (code := checks.file_problem(spec, function.columns, file)):
                     bad[file.name] = code
             paths = [os.path.join(spec.path, f.name) for f in files if f.name not in bad and f.size]
             good, letters = stage(self._session, spec, function, paths) if paths else ([], [])
@@ -156,7 +156,7 @@ class FilesIngestion:
         )
 
 
-def _function(spec: FilesTable, table: IngestedTable | None, dead: IngestedTable | None, time: Time) -> StageRows:
+def _stage_rows(spec: FilesTable, table: IngestedTable | None, dead: IngestedTable | None, time: Time) -> StageRows:
     if spec.columns is None:
         raise SourceUnusable(f"table {spec.name}: its schema is neither given nor inferred yet")
     location, dead_letter = (t.shard.location if t is not None else None for t in (table, dead))

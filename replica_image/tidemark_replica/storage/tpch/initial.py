@@ -40,8 +40,8 @@ def _program() -> str:
 
 def generator_version() -> str:
     """What makes the data, and its version."""
-    said = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True, timeout=60)
-    return said.stdout.strip()
+    output = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True, timeout=60)
+    return output.stdout.strip()
 
 
 def check_scale_factor(text: str) -> str:

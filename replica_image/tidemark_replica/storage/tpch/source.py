@@ -84,7 +84,7 @@ class TpchIngestion:
             staged[table.id] = [] if file is None else [file]
         return staged
 
-    def knows_future(self, table: IngestedTable) -> bool:
+    def is_static(self, table: IngestedTable) -> bool:
         return table.table.name not in CHANGING
 
     def counters(self) -> Mapping[str, int]:
