@@ -46,7 +46,7 @@ def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def write(archive: Path) -> None:
     """Replace the archive by one of a JVM that ends here."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    spark_session.END_SECONDS = WRITTEN_SECONDS
+    spark_session.STOP_SECONDS = WRITTEN_SECONDS
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=archive.parent) as written:
         os.environ[OPTIONS] = f"-XX:ArchiveClassesAtExit={written}/classes -Xlog:cds*=off"
         holder = SparkHolder(lambda: start_spark("local[2, 2]", "1g", Path(folder)))
