@@ -57,8 +57,7 @@ def setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def parse(arguments: list[str]) -> Options:
-    """Parses the arguments; prints usage and exits with 2 where they are wrong."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tidemark_replica", description="Runs one replica of a compute instance.")
     parser.add_argument("--listen", required=True, help="unix:///path, or host:port with --tls-dir")
     parser.add_argument(
@@ -104,6 +103,12 @@ def parse(arguments: list[str]) -> Options:
     parser.add_argument("--metrics-port", type=int, help="serve Prometheus metrics on this port")
     parser.add_argument("--metrics-host", default="127.0.0.1", help="and this address (default: %(default)s)")
     parser.add_argument("--tls-dir", type=Path, help="tls.crt, tls.key and ca.crt; read again when they change")
+    return parser
+
+
+def parse(arguments: list[str]) -> Options:
+    """Parses the arguments; prints usage and exits with 2 where they are wrong."""
+    parser = _parser()
     args = parser.parse_args(arguments)
     if (wrong := _usage_error(args)) is not None:
         parser.error(wrong)
