@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import yaml
 
 from tests.tidy.checkout import ROOT, files, name
 
@@ -41,6 +42,38 @@ def broken(page: Path, root: Path = ROOT) -> list[str]:
 def test_links_lead_somewhere(page: Path) -> None:
     """To files of the project, and to headings in them."""
     assert broken(page) == []
+
+
+def site_pages() -> set[str]:
+    """The pages that mkdocs.yml has in its navigation, relative to docs/."""
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    pages: set[str] = set()
+    entries = list(navigation)
+    while entries:
+        for value in entries.pop().values():
+            if isinstance(value, str):
+                pages.add(value)
+            else:
+                entries += value
+    return pages
+
+
+def test_the_site_has_every_page() -> None:
+    """`make docs` refuses a page without a place in the navigation; decisions are listed on a page of their own."""
+    pages = {str(page.relative_to(ROOT / "docs")) for page in files("docs/*.md")}
+    assert pages - site_pages() == {page for page in pages if re.match(r"decisions/\d", page)}
+    assert site_pages() <= pages
+
+
+def test_pages_of_the_site_link_to_the_site() -> None:
+    """`make docs` refuses a link from a page to a file outside docs/."""
+    outside = []
+    for page in files("docs/*.md"):
+        for link in LINK.findall(FENCE.sub("", page.read_text())):
+            target = (page.parent / unquote(link).partition("#")[0]).resolve()
+            if not ELSEWHERE.match(link) and not target.is_relative_to(ROOT / "docs"):
+                outside.append(f"{name(page)}: {link}")
+    assert outside == []
 
 
 def test_a_broken_link_is_seen(tmp_path: Path) -> None:
