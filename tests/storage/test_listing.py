@@ -38,6 +38,24 @@ def test_a_missing_directory_is_said_so(tmp_path: Path) -> None:
         list_files(str(tmp_path / "nowhere"), "*")
 
 
+def test_a_name_that_is_not_utf8_is_told_and_left_out(tmp_path: Path) -> None:
+    """The other files of the directory are read; the source's warning shows the name, escaped, and what to do."""
+    (tmp_path / "good.csv").write_text("1\n")
+    with open(os.fsencode(tmp_path) + b"/bad\xff.csv", "wb") as file:
+        file.write(b"1\n")
+
+    listing = list_files(str(tmp_path), "*.csv")
+    assert names(listing) == ["good.csv"]
+    assert listing.undecodable_names == ["bad\\xff.csv"]
+
+    table = FilesTable("t", "csv", str(tmp_path), "*.csv")
+    source = FilesIngestion(FilesSource((table,)), cast(SparkSession, None))
+    source.discover(Time(1))
+    assert source.discover(Time(2)).column("file").to_pylist() == ["good.csv"]
+    assert source.warning() == "bad\\xff.csv: not read, its name is not UTF-8: rename it"
+    source.warning().encode()
+
+
 def names(listing: Listing) -> list[str]:
     return sorted(file.name for file in listing.files)
 

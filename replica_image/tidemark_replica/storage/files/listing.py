@@ -1,6 +1,7 @@
 """What lies in a directory, and which of it is new, settled and complete.
 
     listed ──► hidden or temporary?      left out, for good
+           ──► a name that is no UTF-8?  left out, and told: neither a binding nor Spark can name it
            ──► a link out of here?       left out, and told: who writes files must not say what else is read
            ──► known, same size and age? read already
            ──► known, but changed?       not read again; counted and told (`changed`)
@@ -46,6 +47,8 @@ class Listing:
     files: list[FileVersion] = field(default_factory=list)
     outside_links: list[str] = field(default_factory=list)
     """Names of symbolic links that lead out of the directory."""
+    undecodable_names: list[str] = field(default_factory=list)
+    """Names that are not UTF-8, with each byte that is none as `\\xff`."""
 
 
 def list_files(directory: str, pattern: str) -> Listing:
@@ -55,6 +58,9 @@ def list_files(directory: str, pattern: str) -> Listing:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if not _is_candidate(entry.name, pattern):
+                    continue
+                if (name := shown_name(entry.name)) != entry.name:
+                    listing.undecodable_names.append(name)
                     continue
                 if entry.is_symlink() and _points_outside(root, entry.path):
                     listing.outside_links.append(entry.name)
@@ -69,6 +75,11 @@ def list_files(directory: str, pattern: str) -> Listing:
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise SourceUnusable(f"cannot list {directory}: {error.strerror}") from None
     return listing
+
+
+def shown_name(name: str) -> str:
+    """The name as text that every encoder takes: bytes that are not UTF-8 become `\\xff`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def version_of(directory: str, name: str) -> FileVersion | None:

@@ -119,6 +119,8 @@ class FilesIngestion:
         listing = list_files(table.path, table.pattern)
         for name in listing.outside_links:
             self._waiting[name] = "not read, it is a link out of its directory"
+        for name in listing.undecodable_names:
+            self._waiting[name] = "not read, its name is not UTF-8: rename it"
         new, self._changed[table.name] = self._known[table.name].split(listing.files)
         before = self._last_listed[table.name]
         self._last_listed[table.name] = {f.name: f for f in new}
