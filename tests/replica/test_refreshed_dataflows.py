@@ -197,5 +197,5 @@ def test_one_that_would_begin_after_its_end_is_refused(tmp_path: Path, table: Ta
     views.append(view := OneView(tmp_path, copies("d", 30, source=table.metadata, view=out, until=25)))
     view.loop.run_until(lambda: view.refusals, view.driver.advance)
 
-    assert "it ends before 25, and begins at 30" in view.refusals[0]
+    assert "it ends before 25, but its inputs can only be read from 30 on" in view.refusals[0]
     assert not (tmp_path / "v").exists()

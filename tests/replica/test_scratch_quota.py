@@ -107,7 +107,7 @@ def test_where_nothing_can_be_known_nothing_is_refused(watched: Watched, caplog:
     looks, watched.fails = watched.looks, True
     until(lambda: watched.told == (False, False))
     until(lambda: watched.looks > looks + 20)
-    assert [r.levelname for r in caplog.records if "how full scratch is" in r.message] == ["WARNING"]
+    assert [r.levelname for r in caplog.records if "the disk usage of scratch" in r.message] == ["WARNING"]
     watched.fails = False
     until(lambda: watched.told == (True, True))
 

@@ -95,5 +95,5 @@ def test_crash_a_stuck_replica_ends_and_its_log_says_where_it_was(tmp_path: Path
             assert process.wait(BOUND) == EXIT_STUCK
             client.close()
     said = (tmp_path / "log").read_text()
-    assert "the command loop has not come round for 5 looks" in said
+    assert "the command loop made no progress for 5 checks" in said
     assert "in stuck_in_the_middle_of_a_command" in said

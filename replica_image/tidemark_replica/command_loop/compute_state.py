@@ -1,12 +1,11 @@
-"""What each command does, and what is kept when a new client comes.
+"""The state of the command loop: what each command does, and what is kept for a new client.
 
-    commands ──► apply ──┬─► dataflows   created, scheduled, compacted, dropped      (dataflow/installed_dataflows.py,
-    dataflow/installed_dataflow.py)
+    commands ──► apply ──┬─► dataflows   created, scheduled, compacted, dropped      (dataflow/installed_dataflows.py)
                          ├─► peeks       waiting, running, answered                  (peek/peek_queue.py)
                          └─► storage     ingestions, shards' sinces, deletions       (storage_state.py)
-    maintain ──► steps, frontiers        reconcile ──► what a new client keeps       (dataflow/reconciliation.py)
+    maintain ──► steps, frontiers        reconcile ──► what a new client reuses      (dataflow/reconciliation.py)
 
-Only the worker's thread calls this. Commands about things that are gone are ignored: the protocol is asynchronous.
+Only the command loop calls this. Commands about things that have ended are ignored: the protocol is asynchronous.
 """
 
 from __future__ import annotations
@@ -71,20 +70,20 @@ class ComputeState:
         self._sweep, self._swept, self._settings = sweep, time.monotonic(), RuntimeSettings()
 
     def create_instance(self, config: InstanceConfig) -> None:
-        """The first one counts; raises ConfigChanged for another."""
+        """Takes the first configuration. Raises ConfigChanged for another one."""
         if self._config is not None and self._config != config:
-            raise ConfigChanged(f"this process runs with {self._config}; the client asks for {config}")
+            raise ConfigChanged(f"this process runs with {self._config}, and the client asks for {config}")
         self._config = config
         self._store.set_location(config.storage_location)
 
     def detach(self) -> None:
-        """No one is there to be told. Peeks end with the one who asked; everything else goes on."""
+        """The client has disconnected: its peeks end, everything else goes on."""
         self._respond.detach()
         self._peeks.drop_all()
 
     @property
     def storage_location(self) -> str:
-        """Of the instance, which has been created."""
+        """The storage location of the instance. The instance must have been created."""
         assert self._config is not None
         return self._config.storage_location
 
@@ -94,7 +93,8 @@ class ComputeState:
         send: Callable[[Response], None],
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Brings the replica to the state that the commands describe, reusing what is there, and serves the client."""
+        """Brings the replica to the state that the commands describe, reuses what it can, and serves the client from
+        now on."""
         self._respond.attach(send, has_room)
         self._watch.report_again()
         self._store.report_again()
@@ -113,9 +113,9 @@ class ComputeState:
                 self.apply(command)
 
     def apply(self, command: Command) -> None:
-        """Raises StageViolation for a command that contradicts earlier ones."""
+        """Carries out one command. Raises StageViolation for a command that contradicts earlier ones."""
         self._metrics.command(command)
-        LOG.debug("told %s", type(command).__name__)
+        LOG.debug("command %s", type(command).__name__)
         match command:
             case CreateDataflow(description):
                 self._dataflows.create(description)
@@ -149,7 +149,8 @@ class ComputeState:
         self._metrics.waiting(len(self._peeks))
 
     def _maintain_scratch(self) -> None:
-        """Now and then, while no step runs and none can begin: we are on the thread that begins them."""
+        """Sweeps scratch every SWEEP_SECONDS while no step runs. No step can start meanwhile: this thread starts
+        them."""
         if time.monotonic() - self._swept > SWEEP_SECONDS and not self._dataflows.are_stepping:
             self._swept = time.monotonic()
             if swept := self._sweep():

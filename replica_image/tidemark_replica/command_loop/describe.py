@@ -1,8 +1,8 @@
-"""Describe: what is installed (asked of the worker), what of plans is understood, and how far shards are (looked at
-here, side by side).
+"""The call Describe: installed dataflows (from the command loop), supported plan features, and the frontiers of shards
+(read here, in parallel).
 
-Shards that cannot be looked at within SHARD_SECONDS are told as unreadable; none delays another, or the answer by more
-than twice that. A look is a look: none is followed for having been asked about.
+A shard that cannot be read within SHARD_SECONDS is described as unreadable. No shard delays another, or the answer by
+more than twice that time. Describing a shard does not follow it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ THREADS = 16
 SHARDS_MAX = 10_000
 
 ShardLocation = tuple[ShardId, str]
-"""Which shard, where."""
+"""The id and the location of a shard."""
 InstalledSummary = tuple[int, tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
 class Describer:
-    """Answers on the threads of the server; `installed` runs on the worker's."""
+    """Answers on the server's threads; `installed` runs on the command loop."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Describer:
         self._shards = ShardDescriptions(handles.describe)
 
     def __call__(self, request: pb.DescribeRequest) -> Description:
-        """Raises TimeoutError where the worker does not answer, ValueError for too many shards."""
+        """Raises TimeoutError where the command loop does not answer, ValueError for too many shards."""
         if len(request.shards) > SHARDS_MAX:
-            raise ValueError(f"{len(request.shards)} shards asked about; at most {SHARDS_MAX}")
+            raise ValueError(f"the request names {len(request.shards)} shards; the limit is {SHARDS_MAX}")
         locations = {ShardId(s.id): s.location for s in request.shards}
         pending = {id: self._shards.at((id, location)) for id, location in locations.items()}
         hydrations, dataflows, collections = self._ask()
@@ -67,25 +67,25 @@ class Describer:
         try:
             return answer.result(WORKER_SECONDS)
         except TimeoutError:
-            raise TimeoutError(f"the replica's worker did not answer within {WORKER_SECONDS:.0f} s") from None
+            raise TimeoutError(f"the replica's command loop did not answer within {WORKER_SECONDS:.0f} s") from None
 
     def _whole(self, seen: DescribedShard, location: str) -> DescribedShard:
-        """With whose it is, and its columns, which are in memory: who asks_api for less shares the look."""
+        """The description with owner and columns, which are in memory."""
         reader = self._handles.cached_reader(location)
         return with_owner(reader, seen) if reader is not None and seen.exists else seen
 
 
 @dataclass
 class PendingDescription:
-    """One that was asked for: when it began, if it has, and what it saw."""
+    """A description that was asked for: the monotonic time at which its read began, and its future."""
 
     began: float | None = None
     seen: Future[DescribedShard] = field(default_factory=Future)
 
 
 class ShardDescriptions:
-    """At shards, at most one at each at a time: one that hangs is waited for, not begun again. Who asks_api while one
-    is under way gets the next, for that one may have read the table before."""
+    """Reads of shards, at most one per shard at a time, so that a read that hangs is not started again. A caller during
+    a read gets the next one, since the present one may have read the table before the call."""
 
     def __init__(self, look: Callable[[ShardId, str], DescribedShard]) -> None:
         self._look, self._lock = look, threading.Lock()
@@ -94,7 +94,7 @@ class ShardDescriptions:
         self._next: dict[ShardLocation, PendingDescription] = {}
 
     def at(self, place: ShardLocation) -> PendingDescription:
-        """A look that begins from now on."""
+        """A description whose read begins after this call."""
         with self._lock:
             if place not in self._running:
                 self._running.add(place)
@@ -107,7 +107,7 @@ class ShardDescriptions:
         look.began = time.monotonic()
         try:
             look.seen.set_result(self._look(*place))
-        except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, there are pending after it
+        except BaseException as error:  # a Rust panic is no Exception; the next read must still start
             look.seen.set_exception(error)
         with self._lock:
             if place in self._next:
@@ -117,7 +117,7 @@ class ShardDescriptions:
 
 
 def _wait(pending: Collection[PendingDescription]) -> None:
-    """For SHARD_SECONDS. A look that began meanwhile, for another was under way, has as long from then on."""
+    """Waits SHARD_SECONDS. A read that began during the wait gets as long from its own start."""
     wait([look.seen for look in pending], SHARD_SECONDS)
     begun = {look.seen: look.began for look in pending if look.began is not None and not look.seen.done()}
     if begun:

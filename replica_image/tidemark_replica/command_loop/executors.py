@@ -1,17 +1,17 @@
-"""Executors that are not there: whether Spark may make them, and why it may not.
+"""Missing executors: whether the API server admits executor pods, and why not.
 
-    before Spark starts    what an earlier process left is deleted; a pod is tried; refused: Spark does not start, and
-                           what wanted it tries again later
-    while one is missing   is there a pod for it?  yes: it starts, or waits for a node, as the pod itself says
-                                                   no: a pod is tried    admitted: Spark asks_api for all of them
-                                                                         refused: for no more than there are, and the
-                                                                         client is told
+    before Spark starts    pods of an earlier process are deleted; a pod is tried; refused: Spark does not start and its
+                           start is retried
+    while one is missing   has it a pod?   yes: it starts or waits for a node, as the pod's status says
+                                           no:  a pod is tried    admitted: Spark requests all executors
+                                                                  refused: Spark requests as many as have pods;
+                                                                  the client gets the status
 
-    Status executors of the instance   {reason: QuotaExceeded, message: the API server's}     or {}: nothing is refused
+    Status executors of the instance   {reason: QuotaExceeded, message: the API server's}     or {}: no refusal
 
-A try is a creation with `dryRun`: quotas, limits, Pod Security and accounts are looked at, and nothing is made. Nobody
-else tells: the API server writes no event, and Spark a line of its log. Left to itself Spark would ask again every
-second, count each refusal as an executor that failed, and end the driver after some.
+A try is a creation with `dryRun`: the API server checks quotas, limits, Pod Security and accounts, and creates nothing.
+No event reports a refusal, only a line in Spark's log. By itself Spark would request a refused executor every second,
+count each refusal as a failed executor, and end the driver after some.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tidemark_replica.spark.executor_pods import ExecutorPods, Refusal
 LOG = logging.getLogger(__name__)
 KIND = "executors"
 POLL_SECONDS, POLL_SECONDS_MAX = 2.0, 30.0
-"""Between two pending: ever longer, while one is missing. Until the first has come Spark, which is near, is asked for
-it as often as ever: what becomes of a driver that dies depends on it."""
+"""Seconds between two polls: from POLL_SECONDS, doubled while an executor is missing, to POLL_SECONDS_MAX. Spark itself
+is asked every POLL_SECONDS until the first executor registers: the exit code of a driver that dies depends on it."""
 MESSAGE_LENGTH_MAX = 1000
 
 
 @dataclass(frozen=True)
 class Executors:
-    """Of a driver that has executors in pods. `template`: a file with a whole pod, as JSON."""
+    """The executors of a driver that runs them as pods. `template`: a file with a whole pod as JSON."""
 
     pods: ExecutorPods
     labels: str
@@ -59,8 +59,7 @@ class Executors:
         return cls(pods, options.executor_labels, int(conf.get("spark.executor.instances", "2")), template)
 
     def prepare(self) -> None:
-        """Before Spark starts, which finds out itself what cannot be tried. Raises ExecutorsNotDeleted,
-        ExecutorsNotAdmitted."""
+        """Called before Spark starts. Raises ExecutorsNotDeleted, ExecutorsNotAdmitted."""
         self.pods.delete(self.labels)
         try:
             refused = self._try_pod()
@@ -71,7 +70,8 @@ class Executors:
             raise ExecutorsNotAdmitted(f"{refused.reason}: {refused.message}")
 
     def look(self, session: Any, *, asks_api: bool = True) -> ExecutorState:
-        """`session`: Spark's, None before it has started. `asks_api`: the API server too, while one is missing."""
+        """The present state. `session`: Spark's, None before it has started. `asks_api`: ask the API server too, while
+        one is missing."""
         registered = _registered(session)
         if registered >= self.wanted:
             return ExecutorState(registered)
@@ -85,10 +85,10 @@ class Executors:
         return ExecutorState(_registered(session), missing=True, asked=True, refused=refused)
 
     def _refusal_of_missing(self, session: Any) -> Refusal | None:
-        """Where an executor is refused; Spark is told for how many to ask. Raises PodsUnknown."""
+        """The refusal of a missing executor, if any. Tells Spark how many to request. Raises PodsUnknown."""
         there, refused = self.pods.count(self.labels), None
         if there < self.wanted and (refused := self._try_pod()):
-            there = self.pods.count(self.labels)  # Spark may have made it meanwhile, and have used up what there was
+            there = self.pods.count(self.labels)  # Spark may have created it meanwhile and used up the quota
             refused = refused if there < self.wanted else None
         if session is not None:
             request_executors(session, self.wanted if refused is None else there)
@@ -102,15 +102,17 @@ class Executors:
 
 @dataclass(frozen=True)
 class ExecutorState:
+    """How many executors are registered with Spark, and whether one is missing or refused."""
+
     registered: int
     missing: bool = False
     asked: bool = False
-    """Whether the API server was, and answered."""
+    """Whether the API server was asked and answered."""
     refused: Refusal | None = None
 
 
 class ExecutorWatch:
-    """On the worker's thread; it pending on a pool, once at a time. Without executors it does nothing."""
+    """Runs on the command loop and polls on a pool, once at a time. Does nothing without executors."""
 
     def __init__(
         self,
@@ -125,14 +127,14 @@ class ExecutorWatch:
         self._started, self._polling = False, False
         self._reported: Mapping[str, str] = {}
         self.registered_once = False
-        """Whether there ever was an executor: before, nothing can have been computed."""
+        """Whether an executor has ever registered; before that, nothing can have been computed."""
 
     def maintain(self) -> None:
         executors = self._executors
         if executors is None or self._polling:
             return
         session = self._session()
-        if session is not None and not self._started:  # now that Spark can be told, and who has come be seen
+        if session is not None and not self._started:  # from now on Spark knows its executors
             self._started, self._due, self._pause = True, self._clock(), POLL_SECONDS
         now = self._clock()
         asks_api = now >= self._due
@@ -142,19 +144,19 @@ class ExecutorWatch:
             self._jobs.submit("look at executors", look, partial(self._polled, asks_api))
 
     def report_again(self) -> None:
-        """The client is a new one."""
+        """Repeats the status for a new client."""
         if self._reported:
             self._respond(Status(INSTANCE, KIND, dict(self._reported)))
 
     @property
     def never_registered(self) -> bool:
-        """Whether there should have been executors, and none ever was."""
+        """Whether executors are configured and none has ever registered."""
         return self._executors is not None and not self.registered_once
 
     def _polled(self, asks_api: bool, outcome: Outcome[ExecutorState]) -> None:
         self._polling = False
         if isinstance(outcome, Failed):
-            LOG.debug("%s", outcome.error)  # the JVM ends, which is told by others
+            LOG.debug("%s", outcome.error)  # the JVM ends; the command loop notices that itself
             if asks_api:
                 self._lengthen_pause()
             return
@@ -178,11 +180,11 @@ class ExecutorWatch:
 
 
 def _registered(session: Any) -> int:
-    """With this driver, now."""
+    """The number of executors that are registered with this driver."""
     return 0 if session is None else int(session.sparkContext._jsc.sc().getExecutorIds().size())
 
 
 def request_executors(session: Any, executors: int) -> None:
-    """As many as Spark is to keep."""
+    """Sets the number of executors that Spark keeps."""
     nowhere = session.sparkContext._jvm.PythonUtils.toScalaMap({})
     session.sparkContext._jsc.sc().requestTotalExecutors(executors, 0, nowhere)

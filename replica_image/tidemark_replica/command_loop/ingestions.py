@@ -1,6 +1,7 @@
-"""Ingestions, for the command loop: nothing waits for Spark, which the sources need and which starts late.
+"""Ingestions for the command loop. Sources need Spark, which starts late: commands wait for it here, and nothing
+blocks.
 
-RunIngestion ──► kept until Spark is there ──► IngestionManager (threads of its own)
+    RunIngestion ──► kept until Spark has started ──► IngestionManager (threads of its own)
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STOP_SECONDS = 2.0
 
 
 class Ingestions:
-    """On the worker's thread, but `inspect`."""
+    """All methods except `inspect` run on the command loop."""
 
     def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path) -> None:
         self._spark, self._jobs, self._cache = spark, jobs, cache
@@ -46,32 +47,32 @@ class Ingestions:
         self._start()
 
     def drop(self, id: GlobalId) -> None:
-        """Stops it soon; fine if there is none."""
+        """Stops the ingestion; does nothing if there is none."""
         self._waiting.pop(id, None)
         if self._manager is not None:
             self._manager.drop(id)
 
     def is_ending(self, location: str) -> bool:
-        """Whether one that was dropped may still write there."""
+        """Whether a dropped ingestion may still write at the location."""
         return self._manager is not None and self._manager.is_ending(location)
 
     def forget(self, location: str) -> None:
-        """The shard there is deleted."""
+        """Closes handles of the location: its shard is deleted."""
         self._persist.forget(location)
 
     def poll(self) -> list[StorageResponse]:
-        """What is new since the last call. If Spark did not start it is tried again, ever less often."""
+        """The responses since the last call. Retries the start of Spark with growing pauses."""
         self._start()
         news, self._responses = self._responses, []
         return news if self._manager is None else [*news, *self._manager.poll()]
 
     def report_again(self) -> None:
-        """A new client listens: the next poll tells everything."""
+        """The next poll returns all statuses, for a new client."""
         if self._manager is not None:
             self._manager.report_again()
 
     def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
-        """On any thread: the tables that the source offers; raises SourceNotReadable."""
+        """The tables that the source offers; callable from any thread. Raises SourceNotReadable."""
         try:
             return self._new_manager(self._spark.get()).inspect(source)
         except IngestionError as error:

@@ -1,10 +1,10 @@
-"""The command loop: one thread owns the state, and nothing on it waits for Spark, a disk or a client.
+"""The command loop: one thread owns the state, and it never waits for Spark, a disk or a client.
 
     mailbox ──► commands of the client ──► collected until InitializationComplete, then reconciled, then applied
             ──► ends of jobs           ──► their continuation
     every INTERVAL, and soon after most events: maintenance (steps that became possible, frontiers, compaction)
 
-A client that goes away changes nothing but that no one is told: the replica goes on computing.
+The replica goes on computing without a client.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tidemark_replica.events.mailbox import Call, ClientDisconnected, CommandsAr
 
 LOG = logging.getLogger(__name__)
 INTERVAL_SECONDS = 0.05
-# what an event has made possible begins soon after it; events that come together cost one maintenance
 AFTER_EVENT_SECONDS = 0.005
+"""Maintenance follows an event after this time; events that arrive together share one maintenance."""
 
 
 class CommandLoop:
@@ -34,14 +34,14 @@ class CommandLoop:
         self._collected: list[Command] | None = None
         self._stopping = False
         self.rounds = 0
-        """How often `run` has come round: many times a second, unless a disk holds it up."""
+        """The rounds of `run`: many a second, unless a disk blocks it."""
 
     def stop(self) -> None:
-        """May be called from a signal handler or another thread."""
+        """Ends `run`; callable from a signal handler or any thread."""
         self._stopping = True
 
     def run(self) -> bool:
-        """True when stopped, False when Spark died; raises ConfigChanged."""
+        """True when stopped, False when Spark died. Raises ConfigChanged."""
         maintenance = time.monotonic()
         while not self._stopping:
             self.rounds += 1
@@ -78,7 +78,8 @@ class CommandLoop:
                 self._handle_command(client, command)
 
     def _attach_client(self, client: Client) -> None:
-        """Only the gate's newest client gets here with a Hello; one that was replaced before we saw it is older."""
+        """Serves the client from its Hello on. The gate admits newer epochs only, so an older client here was replaced
+        already."""
         if self._client is not None and client.hello.epoch < self._client.hello.epoch:
             return
         self._detach_client()

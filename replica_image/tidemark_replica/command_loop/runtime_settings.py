@@ -1,8 +1,7 @@
-"""Settings at work: what this version understands is done at once, what it does not is said once in the log.
+"""Settings that take effect while the process runs. Unknown settings are logged once.
 
-{"log_level": "debug", "colour": "blue"} ──► debug
-                                         └─► "... there is no setting 'colour' ...": one line for each reason,
-                                             however often it is set, by however many clients
+{"log_level": "debug", "colour": "blue"} ──► log level debug
+                                         └─► one warning per reason, however many clients set it
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tidemark_protocol.messages.replica_settings import LogLevel, parse_settings
 
 LOG = logging.getLogger(__name__)
 LOGGED_MAX = 100
-"""Lines about settings in the life of a process."""
+"""The largest number of warnings about settings in the life of a process."""
 
 
 PACKAGES = ("tidemark_replica", "tidemark_persist", "tidemark_protocol")
@@ -28,7 +27,7 @@ def set_level(level: LogLevel) -> None:
 
 
 class RuntimeSettings:
-    """Of the process: whoever set them, they stay."""
+    """Settings of the process; they stay when the client that set them disconnects."""
 
     def __init__(self) -> None:
         self._logged: set[str] = set()
@@ -40,4 +39,4 @@ class RuntimeSettings:
         for why in meant.unknown.values():
             if why not in self._logged and len(self._logged) < LOGGED_MAX:
                 self._logged.add(why)
-                LOG.warning("left as it is, the operator may be newer than this replica: %s", why)
+                LOG.warning("a setting is ignored (the operator may be newer than this replica): %s", why)

@@ -1,14 +1,13 @@
-"""The storage family of commands: ingestions, how far shards may be compacted, deletions.
+"""The storage commands: ingestions, compaction of shards, deletions.
 
     RunIngestion, DropIngestion ──► Ingestions (threads of their own)
     AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
-    DeleteShard                 ──► a job, once the ingestion that wrote there has ended; ShardDeleted when it is gone,
-                                    also when it was gone before
+    DeleteShard                 ──► a job, once the ingestion that wrote there has ended; then ShardDeleted, also where
+                                    the shard did not exist
 
-A since is lowered to below the upper only, so that a time stays to be read; the rest of the wish is kept for later. A
-wish that has come no nearer for IDLE_ROUNDS_MAX is let go of, for another replica may have deleted the shard: the
-client asks_api again for what it still wants. Where nobody here follows the shard, what became of the wish is told at
-once: the client would ask again for ever.
+A since moves at most to the time before the upper, so that one time stays readable; the rest waits. A compaction that
+makes no progress for IDLE_ROUNDS_MAX rounds is dropped, since another replica may have deleted the shard; the client
+asks again where it still wants it. Where no part of this replica follows the shard, the new since is reported directly.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ LOG = logging.getLogger(__name__)
 SINCE_SECONDS = 10.0
 IDLE_ROUNDS_MAX = 10
 ENDING_SECONDS = 20.0
-"""So long a deletion waits for an ingestion that was dropped: one that is just being set up would make the table anew.
-What writes longer than that is refused by the shard."""
+"""A deletion waits this long for a dropped ingestion, which might create the table again. The shard refuses later
+writes."""
 
 
 @dataclass
@@ -52,11 +51,11 @@ class _Compaction:
     told: ShardFrontiers | None = None
     reached: Frontier | None = None
     idle: int = 0
-    """Turns since it was reached."""
+    """Rounds without progress of the since."""
 
 
 class StorageState:
-    """Which ingestions run, and what is still to be done to shards."""
+    """The ingestions that run, and pending compactions and deletions."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class StorageState:
         self._compactions: dict[ShardId, _Compaction] = {}
         self._deleting: set[ShardId] = set()
         self._pending_deletions: list[tuple[DeleteShard, float]] = []
-        """Not begun, and until when that may be."""
+        """Deletions that have not started, each with its deadline in monotonic seconds."""
 
     def apply(self, command: StorageCommand) -> None:
         match command:
@@ -85,7 +84,7 @@ class StorageState:
                 self._delete(command)
 
     def keep_only(self, wanted: Collection[GlobalId]) -> None:
-        """A new client names all ingestions that there should be, and is told about them from the start."""
+        """Drops all ingestions that a new client does not name, and reports the others again."""
         self._ingestions.report_again()
         for id in self._running - set(wanted):
             self._drop(id)
@@ -161,7 +160,7 @@ class StorageState:
         compaction.running = False
         compaction.due = time.monotonic() + SINCE_SECONDS
         if isinstance(outcome, Failed):
-            LOG.warning("the since of shard %s stays for now: %s", id, outcome.error)
+            LOG.warning("the since of shard %s could not be moved and is retried: %s", id, outcome.error)
             if isinstance(outcome.error, ShardIsDeleted | ShardNotFound | ShardMismatch):
                 self._drop_compaction(id, compaction)
             return
@@ -185,13 +184,14 @@ class StorageState:
         self._send(ShardDeleted(command.id, error))
 
     def _forget(self, location: str) -> None:
-        """Nobody here goes on with a handle of what is deleted: another shard may be made at its location."""
+        """Closes all handles of a deleted shard: another shard may be created at its location."""
         self._handles.forget(location)
         self._ingestions.forget(location)
 
 
 def downgrade(handles: ShardHandles, id: ShardId, location: str, wanted: Frontier) -> ShardFrontiers:
-    """Moves the shard's since to `wanted`, or as near as the upper allows now; returns where both are."""
+    """Moves the shard's since to `wanted`, or as near as the upper allows; returns the frontiers. Raises PersistError,
+    OSError."""
     shard = handles.existing_writer(location, id)
     upper = shard.refresh().upper
     if upper == 0:

@@ -1,1 +1,3 @@
-"""Installed dataflows: created, stepped by their drivers, reported, dropped."""
+"""Installed dataflows. Read in this order: `installed_dataflow.py` (one dataflow as a plain object),
+`dataflow_driver.py` (its rendering, steps and sinks), `step_goal.py` and `step_inputs.py` (how far a step goes, what it
+reads), `installed_dataflows.py` (all dataflows), `reconciliation.py` (what a new controller's commands reuse)."""

@@ -1,12 +1,12 @@
-"""What makes one dataflow move: render it, step it whenever its inputs are further, hand its output to its sinks.
+"""The driver of one dataflow: renders it, steps it whenever its inputs advance, hands its output to its sinks.
 
     advance ──► render (once)
             ──► list the parts of [processed, meet of the inputs) ──► plan ──► run ──► commit ──► sinks stage
-                     on a pool, unless the watch knows                      on a pool, unless nothing has happened
-                                     └─ failed: again after a pause, said in a Status ─┘
+                     on a pool, unless cached                         on a pool, unless there are no updates
+                                     └─ a failure: a Status, and a retry after a pause ─┘
 
-At most one job of a dataflow is under way at a time. Everything here is on the worker's thread but what jobs do: a tick
-without updates costs no job at all.
+At most one job of a dataflow runs at a time. All code except the jobs' runs on the command loop. A tick without updates
+needs no job.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -25,7 +26,6 @@ from tidemark_replica.dataflow.driver_context import DriverContext
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.hydration_status import HydrationStatus
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.join_callback import join_callback
 from tidemark_replica.dataflow.self_read_input import SelfReadInput
 from tidemark_replica.dataflow.step_goal import StepGoal
 from tidemark_replica.dataflow.step_inputs import Parts, StepInputs, release
@@ -34,11 +34,7 @@ from tidemark_replica.events.jobs import Done, Failed, Job, Outcome, Pool, Wakin
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepOutcome
 from tidemark_replica.retry import Backoff
 from tidemark_replica.sinks.build import build_sink
-from tidemark_replica.sinks.copy.copy_sink import CopyToSink
 from tidemark_replica.sinks.sink_progress import Staged
-from tidemark_replica.sinks.subscribe.subscribe import SubscribeSink
-from tidemark_replica.sinks.table.continual_task import ContinualTaskSink
-from tidemark_replica.sinks.table.materialized_view import MaterializedViewSink
 from tidemark_replica.telemetry.cost_status import CostStatus
 from tidemark_replica.telemetry.error_status import Errors, ErrorStatus, changes, index_errors, may_be_in_error, total
 from tidemark_replica.values.failure_text import log_text, public_text
@@ -46,12 +42,24 @@ from tidemark_replica.values.failure_text import log_text, public_text
 LOG = logging.getLogger(__name__)
 MESSAGE_LIMIT = 2000
 UNTIL_SCHEDULED = math.inf
-"""Seconds before a hydration that ran out of memory begins anew by itself."""
+"""The pause, in seconds, after a hydration that ran out of memory: the driver waits until the controller schedules it
+again."""
 T = TypeVar("T")
+ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
+"""By export and time: how a step changes the number of each error."""
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A step that was begun at the monotonic time `began`, from the frontier `lower`."""
+
+    rendered: RenderedDataflow
+    lower: Frontier
+    began: float
 
 
 class DataflowDriver:
-    """The running side of an installed dataflow. `refused` is called if it turns out that it cannot be rendered."""
+    """Drives an installed dataflow. `refused` is called with the reason where the dataflow cannot be rendered."""
 
     def __init__(self, dataflow: InstalledDataflow, context: DriverContext, refused: Callable[[str], None]) -> None:
         self._dataflow, self._context, self._refused = dataflow, context, refused
@@ -75,13 +83,14 @@ class DataflowDriver:
         self._goal, self._finished = StepGoal(of, self._sinks), False
 
     def advance(self) -> None:
+        """Starts the work that has become possible: rendering, or the next step."""
         goal = self._goal.goal(self.input_frontier(), hydrated=self._dataflow.hydrated)
         if self._rendered is not None:
             self._cost_status.report(self._rendered.arrangements, self._rendered.operators)
         for id, sink in self._sinks.items():
             sink.advance()
-            if isinstance(sink, ContinualTaskSink):
-                self._error_status[id].set_errors(sink.standing_errors)
+            if (errors := sink.standing_errors) is not None:
+                self._error_status[id].set_errors(errors)
         if self._job is not None and self._rendered is not None and not self._dataflow.hydrated:
             self._hydration_status.poll(self._rendered.progress)
         if self._job is not None or self._stopped or self._dataflow.refusal:
@@ -99,7 +108,7 @@ class DataflowDriver:
             self._step(self._rendered, goal)
 
     def _check_finished(self) -> bool:
-        """Whether nothing is left to do, or nothing can be: what it held and kept from being compacted goes."""
+        """Whether the dataflow has ended or was refused. At its end it releases its state and its inputs."""
         if self._goal.is_finished:
             self._finished = True
             self._context.watch.unfollow(self)
@@ -112,7 +121,7 @@ class DataflowDriver:
         return self._finished or bool(self._dataflow.refusal)
 
     def input_frontier(self) -> Frontier:
-        """How far all inputs are complete; empty for a dataflow of constants."""
+        """The meet of the uppers of all inputs; empty for a dataflow of constants."""
         shards = [self._context.watch.state(i.shard.shard_id) for i in self._dataflow.description.source_imports]
         uppers = [Frontier.minimum() if seen is None or seen.error else seen.upper for seen in shards]
         return meet([*uppers, *(d.processed for d in self._dataflow.imports.values())])
@@ -127,7 +136,7 @@ class DataflowDriver:
 
     @property
     def is_superseded(self) -> bool:
-        return any(isinstance(sink, MaterializedViewSink) and sink.is_superseded for sink in self._sinks.values())
+        return any(sink.is_superseded for sink in self._sinks.values())
 
     def allow_writes(self, export: ExportState) -> None:
         sink = self._sinks.get(export.id)
@@ -143,18 +152,17 @@ class DataflowDriver:
         self._backoff.end_pause()
 
     def report_again(self) -> None:
-        """The client is a new one: what is wrong is said again."""
+        """Repeats all statuses that still hold, for a new client."""
         self._cost_status.report_again()
         for error_status in self._error_status.values():
             error_status.report_again()
         self._hydration_status.report_again()
         for sink in self._sinks.values():
-            if isinstance(sink, MaterializedViewSink):
-                sink.report_again()
+            sink.report_again()
 
     def drop(self, id: GlobalId) -> Response | None:
         sink = self._sinks.get(id)
-        return sink.drop() if isinstance(sink, SubscribeSink | CopyToSink) else None
+        return None if sink is None else sink.drop()
 
     def stop(self) -> None:
         self._stopped = True
@@ -170,11 +178,13 @@ class DataflowDriver:
             self._job.cancel()
 
     def _has_written(self, own: SelfReadInput) -> bool:
-        """Whether a task that reads its own output can go on: it may write, and what it waits for is written."""
+        """Whether a task that reads its own output may step: it may write, and the output that the step reads is
+        written."""
         return all(s.term is not None and s.write_frontier >= own.needs for s in self._sinks.values())
 
     def _submit(self, jobs: Pool, what: str, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """One job; `done` goes on with what it gave, unless it failed or the dataflow was dropped meanwhile."""
+        """Starts the dataflow's one job. `done` receives its value, unless it failed or the dataflow was dropped
+        meanwhile."""
 
         def ended(outcome: Outcome[T]) -> None:
             self._job = None
@@ -196,56 +206,62 @@ class DataflowDriver:
         self._rendered = rendered
 
     def _step(self, rendered: RenderedDataflow, upper: Frontier) -> None:
-        began, lower = time.monotonic(), self._dataflow.processed
-
-        def plan(listed: tuple[Parts, Frontier] | None) -> None:
-            if listed is None:
-                return
-            inputs, reach = listed
-            try:
-                step = rendered.plan_step(reach, inputs)
-            except ReplicaError as error:
-                self._failed("step", error)
-            else:
-                if rendered.is_quiet(step):
-                    commit((rendered.skip(step), {}))
-                else:
-                    jobs = self._hydration_jobs if step.hydrates else self._spark_jobs
-                    self._submit(jobs, "step", lambda: _run(rendered, step), commit)
-
-        def commit(ran: tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]) -> None:
-            outcome, errors = ran
-            try:
-                rendered.commit(outcome)
-            except Exception as error:  # the state is that before the step, and other dataflows have no part in it
-                self._release(outcome)
-                self._failed("step", error)
-                return
-            self._release_leases()
-            self._backoff.reset()
-            LOG.debug("dataflow %s: stepped over [%s, %s)", self._dataflow.description.name, lower, rendered.frontier)
-            self._context.metrics.step(time.monotonic() - began, outcome.cold_reads)
-            self._cost_status.step(time.monotonic() - began)
-            self._stage_output(outcome, rendered.frontier, errors)
-            self._report_errors(rendered, errors)
-
-        if (known := self._cached_parts(lower, upper)) is not None:
-            plan((known, upper))
+        """Begins a step from `processed` to at most `upper`."""
+        attempt = _Attempt(rendered, self._dataflow.processed, time.monotonic())
+        if (parts := self._cached_parts(attempt.lower, upper)) is not None:
+            self._plan_step(attempt, (parts, upper))
         else:
             terms = [sink.term for sink in self._sinks.values()]
-            self._submit(self._io_jobs, "step", lambda: self._listed(lower, upper, terms), plan)
+            work = partial(self._list_parts, attempt.lower, upper, terms)
+            self._submit(self._io_jobs, "step", work, partial(self._plan_step, attempt))
+
+    def _plan_step(self, attempt: _Attempt, listed: tuple[Parts, Frontier] | None) -> None:
+        """Plans the step and runs it on a pool; a step without updates commits at once."""
+        if listed is None:
+            return
+        parts, upper = listed
+        rendered = attempt.rendered
+        try:
+            step = rendered.plan_step(upper, parts)
+        except ReplicaError as error:
+            self._failed("step", error)
+            return
+        if rendered.is_quiet(step):
+            self._commit_step(attempt, (rendered.skip(step), {}))
+        else:
+            jobs = self._hydration_jobs if step.hydrates else self._spark_jobs
+            self._submit(jobs, "step", lambda: _run(rendered, step), partial(self._commit_step, attempt))
+
+    def _commit_step(self, attempt: _Attempt, ran: tuple[StepOutcome, ErrorChanges]) -> None:
+        """Commits the step's state, hands its output to the sinks and moves the frontier."""
+        (outcome, errors), rendered = ran, attempt.rendered
+        try:
+            rendered.commit(outcome)
+        except Exception as error:  # the state is that before the step; other dataflows go on
+            self._release(outcome)
+            self._failed("step", error)
+            return
+        self._release_leases()
+        self._backoff.reset()
+        name, seconds = self._dataflow.description.name, time.monotonic() - attempt.began
+        LOG.debug("dataflow %s: stepped over [%s, %s)", name, attempt.lower, rendered.frontier)
+        self._context.metrics.step(seconds, outcome.cold_reads)
+        self._cost_status.step(seconds)
+        self._stage_output(outcome, rendered.frontier, errors)
+        self._report_errors(rendered, errors)
 
     def _cached_parts(self, lower: Frontier, upper: Frontier) -> Parts | None:
-        """What the watch's last look says of [lower, upper). After a failure it may be out of date."""
+        """The parts of [lower, upper) as of the last poll; None where they are not known, or may be out of date after a
+        failure."""
         if not self._dataflow.hydrated or self._backoff.failures:
             return None
         return self._inputs.step_cached(lower.encode(), upper.encode())
 
-    def _listed(
+    def _list_parts(
         self, lower: Frontier, upper: Frontier, terms: Sequence[WriterTerm | None]
     ) -> tuple[Parts, Frontier] | None:
-        """On the pool: where the updates of [lower, upper) are, and to hydrate, the contents at the as_of; and up to
-        when. None: a task that reads its own output must wait."""
+        """Runs on a pool. Lists the parts of [lower, upper), for a hydration also the contents at the as_of, and the
+        upper of the step. None: a task that reads its own output must wait."""
         if self._self_read is not None:
             reach = self._self_read.reach(lower.encode(), upper.encode(), next(t for t in terms if t is not None))
             if reach is None:
@@ -255,16 +271,14 @@ class DataflowDriver:
         return list_parts(lower.encode(), upper.encode()), upper
 
     def _release_leases(self) -> None:
-        """The step has ended, one way or the other."""
+        """Releases the leases of the step that has ended."""
         if leases := self._inputs.ended():
             self._context.io_jobs.submit("release what a step read", partial(release, leases), lambda _: None)
 
-    def _stage_output(
-        self, outcome: StepOutcome, reached: Frontier, errors: Mapping[GlobalId, dict[int, Errors]]
-    ) -> None:
-        """The step has happened: its output goes to the sinks, the frontier moves."""
+    def _stage_output(self, outcome: StepOutcome, reached: Frontier, errors: ErrorChanges) -> None:
+        """Hands the output of a committed step to the sinks and moves the frontier."""
         lower, hydrating = self._dataflow.processed.encode(), not self._dataflow.hydrated
-        release = join_callback(len(self._sinks), lambda: self._release(outcome))
+        release = _after_calls(len(self._sinks), lambda: self._release(outcome))
         for id, sink in self._sinks.items():
             sink.stage(Staged(lower, reached.encode(), outcome.deltas.get(id), release, errors.get(id, {})))
         self._dataflow.progress(reached)
@@ -273,13 +287,13 @@ class DataflowDriver:
             self._hydration_status.ended()
 
     def _release(self, outcome: StepOutcome) -> None:
-        """Its files go, beside everything else: neither the command loop nor a pool waits for the disk."""
+        """Removes the files of a step in the background: neither the command loop nor a pool waits for the disk."""
         if outcome.folder is not None:
             self._context.renderer.remove_later(outcome.release)
 
-    def _report_errors(self, rendered: RenderedDataflow, changes: Mapping[GlobalId, dict[int, Errors]]) -> None:
+    def _report_errors(self, rendered: RenderedDataflow, changes: ErrorChanges) -> None:
         for id, by_time in changes.items():
-            if not isinstance(self._sinks.get(id), ContinualTaskSink):
+            if self._sinks[id].standing_errors is None:
                 self._error_status[id].change(total(by_time))
         for id, index in rendered.indexes.items():
             if self._error_status[id].has_errors or may_be_in_error(index):
@@ -307,8 +321,8 @@ class DataflowDriver:
             self._context.respond(Status(id, f"{what}_failed", fields))
 
     def _waits_for_schedule(self, error: Exception) -> bool:
-        """Whoever takes the memory may take it from others, again and again: when such a one hydrates again is for
-        the controller to say, and whether. Somebody waits for what is there for a client."""
+        """Whether the hydration must not be retried by itself: it ran out of memory and would take it from other
+        dataflows again. Dataflows of clients are retried, since a client waits."""
         description = self._dataflow.description
         serves_client = description.is_query or description.is_transient
         return isinstance(error, OutOfMemory) and not self._dataflow.hydrated and not serves_client
@@ -321,12 +335,27 @@ class DataflowDriver:
             self._context.io_jobs.submit("free a dropped dataflow", free, _freed)
 
 
-def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, Mapping[GlobalId, dict[int, Errors]]]:
-    """On the pool: the step, and how it changes the errors of each sink, by time."""
+def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, ErrorChanges]:
+    """Runs on a pool: the step, and its changes of each sink's errors."""
     outcome = rendered.run(step)
     return outcome, {id: changes(delta) for id, delta in outcome.deltas.items()}
 
 
 def _freed(outcome: Outcome[None]) -> None:
     if isinstance(outcome, Failed):
-        LOG.warning("a dropped dataflow left files in scratch: %s", outcome.error)
+        LOG.warning("the files of a dropped dataflow stay in scratch: %s", outcome.error)
+
+
+def _after_calls(count: int, done: Callable[[], None]) -> Callable[[], None]:
+    """A function whose `count`-th call calls `done`; for a count of 0 `done` is called at once."""
+    left = count
+
+    def call() -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            done()
+
+    if count == 0:
+        done()
+    return call

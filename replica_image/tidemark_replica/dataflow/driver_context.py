@@ -1,4 +1,4 @@
-"""What the drivers of a replica's dataflows have in common."""
+"""What all drivers of a replica share."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tidemark_replica.telemetry.metrics import Metrics
 
 @dataclass(frozen=True)
 class DriverContext:
-    """One of each, for all of them."""
+    """Shared parts and pools."""
 
     renderer: Renderer
     handles: ShardHandles
     watch: ShardWatch
     spark_jobs: Jobs
     hydration_jobs: Jobs
-    """Hydrations take minutes: they keep no thread from the steps of what serves."""
+    """Hydrations take minutes, so they have threads of their own."""
     io_jobs: Jobs
     sink_jobs: Jobs
-    """What sinks do may take as long as a table is large: nobody's look at a shard waits behind it."""
+    """Jobs of sinks may take as long as a table is large, so polls of shards do not wait behind them."""
     respond: Callable[[Response], None]
     metrics: Metrics
     clients: ClientSinks

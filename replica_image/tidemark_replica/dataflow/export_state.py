@@ -1,4 +1,4 @@
-"""One export of a dataflow: what the controller has asked of it so far, and what it has been told."""
+"""The state of one export: what the controller has commanded, and what has been reported to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemark_replica.dataflow.frontier_report import FrontierReport
 
 @dataclass
 class ExportState:
-    """`since` follows AllowCompaction and starts at the as_of; empty means dropped."""
+    """`since` starts at the as_of and follows AllowCompaction; the empty frontier means dropped."""
 
     id: GlobalId
     since: Frontier
@@ -30,5 +30,5 @@ class ExportState:
         self.since = max(self.since, frontier)
 
     def allow_writes(self, term: WriterTerm) -> None:
-        """Irreversible; an older term than one that was given already changes nothing."""
+        """Takes the term, unless a newer one was given before."""
         self.term = term if self.term is None else max(self.term, term)

@@ -1,10 +1,10 @@
-"""What the controller has been told of one collection's frontiers, and what may be told next.
+"""The frontiers of one collection that were reported to the controller, and the next report.
 
     as_of 10        observed    write {4}  {10}  {12}  {12}  {11}   dropped
-                    reported          -    {10}  {12}   -     -       {}      nothing ever after
+                    reported          -    {10}  {12}   -     -       {}      nothing afterwards
 
-Of each kind: the first report is at or beyond the as_of, each later one strictly further, and after the empty
-frontier none. A new client is told everything anew (`restart`), from its own as_of on.
+For each kind of frontier, the first report is at or beyond the as_of, each later one is strictly greater, and none
+follows the empty frontier. `restart` begins anew for a new client, from its own as_of on.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Observed:
 
 
 class FrontierReport:
-    """Message in, message out: observed frontiers to the next `Frontiers`, or None when nothing new may be said."""
+    """Turns observed frontiers into the next `Frontiers` message, or None where nothing has advanced."""
 
     def __init__(self, id: GlobalId, as_of: Frontier) -> None:
         self._id = id
         self.restart(as_of)
 
     def restart(self, as_of: Frontier) -> None:
-        """Nothing has been reported to the present client."""
+        """Forgets all reports: the client is a new one."""
         self._lower = as_of
         self._reported: dict[str, Frontier] = {}
 
@@ -52,11 +52,11 @@ class FrontierReport:
 
     @property
     def ended(self) -> bool:
-        """Every kind has been reported empty: nothing is said of this collection any more."""
+        """Whether every kind was reported as empty; no message about the collection may follow."""
         return all(kind in self._reported and self._reported[kind].is_empty for kind in KINDS)
 
     def finish(self) -> Frontiers | None:
-        """The collection was dropped: every kind that is not empty yet becomes so."""
+        """The report of a dropped collection: every kind becomes empty."""
         return self.advance(Observed.all_at(Frontier.empty()))
 
     def _is_new(self, kind: str, frontier: Frontier) -> bool:

@@ -1,9 +1,9 @@
-"""Tells the controller how far a hydration is: in percent, and operator by operator.
+"""Reports the progress of a hydration to the controller, in percent and per operator.
 
-    while the step runs, at most once a second:   look (on the pool) ──> Status "hydration", if it says anything new
-    when it has run:                                                     Status "hydration" hydrated
+    while the step runs, at most once a second:   read the progress (on a pool) ──► Status "hydration", if it changed
+    when it has run:                                                                Status "hydration" hydrated
 
-The percentage does not go back while one step runs: an operator that turns out to run in parts is no step back.
+The percentage never decreases within one attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPERATORS_MAX = 64
 
 
 class HydrationStatus:
-    """Of one dataflow; on the worker's thread."""
+    """The hydration status of one dataflow. All methods run on the command loop."""
 
     def __init__(self, exports: Iterable[GlobalId], jobs: Pool, respond: Callable[[Response], None]) -> None:
         self._exports, self._jobs, self._respond = tuple(exports), jobs, respond
@@ -31,27 +31,27 @@ class HydrationStatus:
         self._percent, self._reported = 0, dict[str, str]()
 
     def poll(self, progress: Callable[[], Progress | None]) -> None:
-        """Its step is under way: find out how far it is, if that was a while ago."""
+        """Reads the progress of the running step, if the last read was POLL_SECONDS ago."""
         if self._polling or self._ended or time.monotonic() < self._next:
             return
         self._polling = True
         self._jobs.submit("progress of a hydration", progress, self._polled)
 
     def failed(self) -> None:
-        """It begins anew."""
+        """Starts again at 0 percent: the hydration is retried."""
         self._percent = 0
 
     def ended(self) -> None:
-        """It has hydrated."""
+        """Reports that the dataflow is hydrated."""
         self._ended = True
         self._report({"state": "hydrated"})
 
     def stop(self) -> None:
-        """Nothing more is said: there may be another dataflow of these exports."""
+        """Reports nothing more: another dataflow may have these exports."""
         self._ended = True
 
     def report_again(self) -> None:
-        """The client is a new one, which hears of frontiers what it must of a hydration that has ended."""
+        """Repeats the last status for a new client. The frontiers tell it of a hydration that has ended."""
         if not self._ended and self._reported:
             self._report(self._reported)
 
@@ -71,7 +71,7 @@ class HydrationStatus:
 
 
 def fields_of(progress: Progress, percent: int) -> dict[str, str]:
-    """What a Status says of it; of very many operators those that are not done come first."""
+    """The fields of the Status. Of more than OPERATORS_MAX operators, unfinished ones come first."""
     operators = sorted(progress.operators, key=lambda o: o.percent >= 100.0)
     shown = progress.operators if len(operators) <= OPERATORS_MAX else operators[:OPERATORS_MAX]
     listed = json.dumps([[o.name, int(o.percent)] for o in shown])

@@ -1,9 +1,9 @@
 """One installed dataflow, from CreateDataflow to its end, as a plain object without threads or Spark.
 
     created ──► suspended ──(all exports scheduled)──► running ──(all exports dropped)──► dropped
-       └──────► refused: cannot be rendered here; stays at its as_of, says why, harms no other
+       └──────► refused: cannot be rendered; stays at its as_of and reports the reason
 
-`processed` is the frontier up to which input has been turned into output: the as_of until the dataflow is hydrated.
+`processed` is the frontier up to which input has become output: the as_of until the dataflow is hydrated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemark_replica.dataflow.frontier_report import Observed
 
 
 class InstalledDataflow:
-    """What the replica knows of a dataflow; `imports` are the exporters of the indexes it reads."""
+    """The state of a dataflow. `imports` are the dataflows that export the indexes it reads."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class InstalledDataflow:
         imports: Mapping[GlobalId, InstalledDataflow],
         awake: dict[InstalledDataflow, None] | None = None,
     ) -> None:
-        """`awake`: where it enters itself when something has happened that may let it go on, or is to be told."""
+        """The dataflow adds itself to `awake` whenever maintenance must visit it."""
         self.description = description
         self.imports = imports
         self.digest = description.plan_digest
@@ -40,15 +40,16 @@ class InstalledDataflow:
         self.importers: set[InstalledDataflow] = set()
         self._awake = {} if awake is None else awake
         self.pending_error_reads = 0
-        """So many looks are under way whose outcome a Status tells; none may follow the report that it has ended."""
+        """Reads of an index's errors that run on a pool. Their Status must come before the report that the dataflow has
+        ended."""
         self.wake()
 
     def wake(self) -> None:
-        """Maintenance looks at it next time, whatever else there is."""
+        """Makes the next maintenance visit this dataflow."""
         self._awake[self] = None
 
     def progress(self, reached: Frontier) -> None:
-        """A step has happened: whoever reads it may go on, and what it reads may be compacted."""
+        """Records that a step has reached `reached`, and wakes the dataflows that read it or that it reads."""
         self.processed, self.hydrated = reached, True
         for dataflow in (self, *self.importers, *self.imports.values()):
             dataflow.wake()
@@ -67,24 +68,24 @@ class InstalledDataflow:
 
     @property
     def reads_from(self) -> Frontier:
-        """The earliest time that it still reads of what it imports: of an arrangement the contents before the next
-        step are needed, of one not yet read the contents at the as_of."""
+        """The earliest time that it still reads of its inputs: the as_of before hydration, then the time before the
+        next step."""
         if not self.hydrated:
             return Frontier.at(self._began_at)
         return self.processed if self.processed.time is None else Frontier.at(self.processed.time - 1)
 
     @property
     def sinces(self) -> dict[GlobalId, Frontier]:
-        """How far each export was compacted; empty if dropped."""
+        """The since of each export; empty if dropped."""
         return {id: export.since for id, export in self.exports.items()}
 
     @property
     def terms(self) -> dict[GlobalId, WriterTerm]:
-        """Under which its exports may be written, of those that may."""
+        """The writer terms of the exports that may be written."""
         return {id: export.term for id, export in self.exports.items() if export.term is not None}
 
     def reuse_for(self, wanted: DataflowDescription) -> None:
-        """The same computation goes on for a new client, which knows it from a later as_of on."""
+        """Continues the same computation for a new client, which knows it from a later as_of on."""
         as_of = Frontier.at(wanted.as_of)
         self.description = wanted
         for export in self.exports.values():
@@ -92,7 +93,7 @@ class InstalledDataflow:
             export.report.restart(as_of)
 
     def reports(self, write: dict[GlobalId, Frontier]) -> Iterator[Frontiers]:
-        """What is new to the client, given each export's write frontier."""
+        """The reports that are due, given each export's write frontier."""
         for id, export in self.exports.items():
             if export.dropped:
                 continue

@@ -1,7 +1,7 @@
-"""The installed dataflows: created, scheduled, compacted, dropped, reconciled, and kept moving.
+"""All installed dataflows: created, scheduled, compacted, dropped, reconciled and advanced.
 
-An index may be dropped by the controller while another dataflow still imports it. It is then reported as gone at
-once, but its dataflow goes on until the last importer is gone too.
+The controller may drop an index that another dataflow still imports. The index is then reported as ended at once, but
+its dataflow runs until the last importer has ended.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tidemark_replica.errors import DataflowRefused
 
 LOG = logging.getLogger(__name__)
 FEW = 16
-"""So many dataflows are all looked at whenever anything has happened."""
+"""Up to this many dataflows, maintenance visits all of them."""
 REST = 100
-"""More of them, beyond those that something has happened to, only so much more rarely than it takes."""
+"""Beyond FEW dataflows, a visit of all is followed by a pause of this many times its duration."""
 Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
 class Driver(Protocol):
-    """What makes a dataflow move: its rendering, its jobs, its sinks."""
+    """The driver of a dataflow (`dataflow_driver.py`)."""
 
     def advance(self) -> None:
         """Starts what has become possible; called at every maintenance once all exports are scheduled."""
@@ -48,38 +48,38 @@ class Driver(Protocol):
     def write_frontier(self, id: GlobalId) -> Frontier: ...
 
     def retry_now(self) -> None:
-        """It is scheduled, perhaps once more: no pause after a failure need pass."""
+        """Ends the pause after a failure: the controller has scheduled the dataflow again."""
 
     def allow_writes(self, export: ExportState) -> None:
-        """The export's term has been given, or renewed."""
+        """The export has a new term."""
 
     def allow_compaction(self, id: GlobalId, since: Frontier) -> None:
-        """Nobody, inside or outside, reads the export before `since`."""
+        """No reader needs the export at times before `since`."""
 
     @property
     def is_stepping(self) -> bool:
-        """Whether a job of it may be writing."""
+        """Whether a job of the dataflow runs."""
 
     @property
     def is_superseded(self) -> bool:
-        """Whether another revision has written the table of one of its views, so that it cannot go on there."""
+        """Whether another revision has written the table of one of its views, so that it cannot go on."""
 
     def drop(self, id: GlobalId) -> Response | None:
-        """A subscribe or a copy is dropped; what its client is owed for that. None: it has had its last answer."""
+        """Drops a subscribe or a copy; returns the last response owed to its client, if any."""
 
     def report_again(self) -> None:
-        """The client is a new one: whatever was said in a Status and still holds is said again."""
+        """Repeats every Status that still holds, for a new client."""
 
     def stop(self) -> None:
-        """Cancels what runs and frees what is held; returns at once."""
+        """Cancels running jobs and releases all resources; returns at once."""
 
 
 Start = Callable[[InstalledDataflow, Callable[[str], None]], Driver]
 
 
 class InstalledDataflows:
-    """By export id. `start` makes a dataflow's driver, or raises DataflowRefused; later it may still call back with
-    the reason for a refusal. `peek_hold` tells from when on peeks need an index."""
+    """Dataflows by export id. `start` makes a dataflow's driver or raises DataflowRefused; the driver may also call
+    back later with the reason of a refusal. `peek_hold` gives the earliest time that peeks need of an index."""
 
     def __init__(
         self,
@@ -98,15 +98,16 @@ class InstalledDataflows:
         return iter(self._installed)
 
     def find(self, id: GlobalId) -> InstalledDataflow | None:
-        """The dataflow that exports `id`, unless that export was dropped."""
+        """The dataflow that exports `id`, unless the export was dropped."""
         dataflow = self._by_export.get(id)
         return None if dataflow is None or dataflow.exports[id].dropped else dataflow
 
     def create(self, description: DataflowDescription) -> None:
-        """Raises StageViolation where an id is taken; what cannot be rendered is installed as refused."""
+        """Installs a dataflow; one that cannot be rendered is installed as refused. Raises StageViolation where an id
+        is in use."""
         taken = [id for id in description.export_ids if self.find(id) is not None]
         if taken:
-            raise StageViolation(f"dataflow {description.name}: {taken[0]} exists already")
+            raise StageViolation(f"dataflow {description.name}: export {taken[0]} exists already")
         imported = {i.id: self.find(i.id) for i in description.index_imports}
         dataflow = InstalledDataflow(description, {id: d for id, d in imported.items() if d is not None}, self._awake)
         for exporter in dataflow.imports.values():
@@ -116,7 +117,7 @@ class InstalledDataflows:
         try:
             missing = [id for id, exporter in imported.items() if exporter is None or exporter.refusal]
             if missing:
-                raise DataflowRefused(f"index {missing[0]}, which it imports, is not here")
+                raise DataflowRefused(f"it imports index {missing[0]}, which this replica does not have")
             self._installed[dataflow] = self._start(dataflow, lambda reason: self._refuse(dataflow, reason))
         except DataflowRefused as refusal:
             self._refuse(dataflow, str(refusal))
@@ -137,7 +138,7 @@ class InstalledDataflows:
                 driver.allow_writes(export)
 
     def compact(self, id: GlobalId, frontier: Frontier) -> None:
-        """Lets go of times before `frontier`; empty drops the export, and its end is reported."""
+        """Moves the since of an export to `frontier`; the empty frontier drops it and reports its end."""
         dataflow = self.find(id)
         if dataflow is None:
             return
@@ -150,8 +151,8 @@ class InstalledDataflows:
             self._collect()
 
     def maintain(self) -> bool:
-        """Looks at those that something has happened to, and now and then at all: for what comes with time alone,
-        pauses after failures and peeks' holds. Says whether it was all."""
+        """Visits the dataflows that are awake, and periodically all: pauses and holds of peeks end with time. True
+        where it visited all."""
         began = self._clock()
         everything = began >= self._next_full_pass
         for dataflow, driver in self._due(everything):
@@ -166,8 +167,8 @@ class InstalledDataflows:
         return everything
 
     def _due(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:
-        """One after the other: what happens while one is looked at may wake others, for the next time. The end of a
-        job wakes even a dataflow that is no more."""
+        """The dataflows to visit, one after the other: a visit may wake others for the next maintenance. The end of a
+        job may wake a dataflow that has ended."""
         for dataflow in list(self._installed if everything else self._awake):
             self._awake.pop(dataflow, None)
             if dataflow in self._installed:
@@ -183,9 +184,9 @@ class InstalledDataflows:
         allowed: Mapping[GlobalId, Frontier],
         terms: Terms = NO_TERMS,
     ) -> tuple[Verdict, ...]:
-        """Keeps what is the same, drops the rest silently; the caller creates what was not reused. `allowed`, `terms`:
-        how far the client says that exports may be compacted, and under which they may be written. Raises
-        StageViolation, with nothing done, where an id is created twice."""
+        """Keeps the dataflows that `wanted` reuses and drops the others; the caller creates the rest. `allowed` and
+        `terms` are the client's sinces and writer terms by export. Raises StageViolation, with nothing done, where an
+        id is created twice."""
         ids = Counter(id for dataflow in wanted for id in dataflow.export_ids)
         if twice := [id for id, count in ids.items() if count > 1]:
             raise StageViolation(f"{twice[0]} is created twice")
@@ -240,7 +241,7 @@ class InstalledDataflows:
         return driver.drop(export.id) if driver is not None and dataflow.refusal is None else None
 
     def _compact_indexes(self, dataflow: InstalledDataflow, driver: Driver) -> None:
-        """An index may forget what neither the controller, nor an importer, nor a peek will read again."""
+        """Compacts each index up to the earliest time that the controller, an importer or a peek still reads."""
         readers = [importer.reads_from for importer in dataflow.importers]
         for export in dataflow.description.index_exports:
             holds = [dataflow.exports[export.id].since, *readers, self._peek_hold(export.id)]
@@ -249,7 +250,7 @@ class InstalledDataflows:
                 driver.allow_compaction(export.id, since)
 
     def _collect(self) -> None:
-        """Ends dataflows of which no export is wanted and that no other dataflow imports, importers first."""
+        """Ends dataflows whose exports are dropped and that no other dataflow imports, importers first."""
         while True:
             ended = [d for d in self._installed if d.dropped and not d.importers]
             if not ended:
@@ -266,7 +267,7 @@ class InstalledDataflows:
                     driver.stop()
 
     def send(self, response: Response) -> None:
-        """What a driver says. A Status is about a collection that is there and goes on, or it is not sent."""
+        """Sends a driver's response. A Status is sent only while its collection exists and has not ended."""
         if not isinstance(response, Status) or self._goes_on(response.id):
             self._send(response)
 
@@ -293,7 +294,7 @@ class InstalledDataflows:
 
 
 def is_transient(description: DataflowDescription, id: GlobalId) -> bool:
-    """Subscribes and copies: their own responses tell how far they are, never Frontiers."""
+    """Whether the export is a subscribe or a copy, whose own responses report its progress instead of Frontiers."""
     return any(e.id == id and isinstance(e.sink, ClientSink) for e in description.sink_exports)
 
 
@@ -302,7 +303,7 @@ def _write_frontier(dataflow: InstalledDataflow, driver: Driver | None, id: Glob
 
 
 def _failed(sink: SinkExport, reason: str) -> Response | None:
-    """The one answer owed to the client of a subscribe or a copy that cannot run."""
+    """The response owed to the client of a subscribe or a copy that cannot run."""
     if isinstance(sink.sink, SubscribeSink):
         whole = SubscribeBatch(Frontier.minimum(), Frontier.empty(), error=reason)
         return SubscribeResponse(sink.id, whole)

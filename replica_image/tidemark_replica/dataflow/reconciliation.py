@@ -1,17 +1,16 @@
-"""What a reconnecting controller asks for against what this replica has: reuse, drop, create.
+"""Compares a new controller's dataflows with the installed ones: reuse, drop, create.
 
-A dataflow is reused, nothing of it computed anew, if
+A dataflow is reused, and nothing is computed again, if
 
-    1. the same exports are wanted, with the same plan digest, and its as_of is not later than the one wanted;
-    2. none of its exports has been dropped, or compacted past the wanted as_of, unless the client says itself that
-       this export may be compacted so far: of an index and a view, the view's since runs ahead;
-    3. it still reads nothing before the wanted as_of: only from there on does the controller hold its inputs;
-    4. it exports no subscribe and no copy-to: their output belongs to the client that asked;
-    5. every index it imports is itself reused;
-    6. its views may go on under the terms that they have, and none is seen to have written their tables since: under
-       another term, another revision may have.
+    1. the same exports are wanted, with the same plan digest, and its as_of is not later than the wanted one;
+    2. none of its exports is dropped or compacted past the wanted as_of, unless the client allows it to be compacted so
+       far (the since of an index or a view runs ahead of the as_of);
+    3. it reads no times before the wanted as_of: the controller holds its inputs only from there on;
+    4. it exports no subscribe and no copy: their output belongs to the client that asked;
+    5. every index that it imports is reused;
+    6. its views keep their terms, and no other revision has written their tables.
 
-Else it is dropped, silently, and the wanted one is created.
+Otherwise the dataflow is dropped without a report, and the wanted one is created.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ NO_TERMS: Terms = {}
 
 @dataclass(frozen=True)
 class Candidate:
-    """A dataflow that is here: `since` is how far each of its exports was compacted, empty if dropped; `reads_from` the
-    earliest time of its inputs that it still needs; `terms` those under which it may write; `overtaken`: another
-    revision has written the table of one of its views since it had, so that it cannot go on there."""
+    """An installed dataflow. `since`: of each export, empty if dropped. `reads_from`: the earliest time that it needs
+    of its inputs. `terms`: the writer terms of its exports. `superseded`: another revision has written the table of one
+    of its views."""
 
     description: DataflowDescription
     since: Mapping[GlobalId, Frontier]
@@ -43,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a wanted dataflow; `reason` is None where it is reused."""
+    """The decision about a wanted dataflow. `reason` says why it is created anew; None: it is reused."""
 
     wanted: DataflowDescription
     reason: str | None
@@ -63,9 +62,8 @@ def reconcile(
     allowed: Mapping[GlobalId, Frontier],
     terms: Terms = NO_TERMS,
 ) -> tuple[Verdict, ...]:
-    """A verdict per wanted dataflow, in their order; an installed one that no verdict reuses is to be dropped.
-    `allowed`: how far the client says that exports may be compacted, where that is beyond their as_of. `terms`: under
-    which it says that they may be written."""
+    """One verdict per wanted dataflow, in their order. Installed dataflows that no verdict reuses are to be dropped.
+    `allowed`: how far the client allows exports to be compacted. `terms`: the writer terms that the client gives."""
     old = {export_set(i.description): i for i in installed}
     reused: set[GlobalId] = set()
     verdicts = []

@@ -1,6 +1,6 @@
-"""Rendering as the command loop uses it: dataflows are built, indexes are found again, leftovers swept away.
+"""Rendering for the command loop: builds dataflows, finds indexes, frees state.
 
-The dataflow itself is `render.contract.SteppedDataflow`: steps that are planned, run and committed.
+A rendered dataflow is a `render.stepped_dataflow.SteppedDataflow`: its steps are planned, run and committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidemark_replica.spark.session import SparkHolder
 
 
 class Renderer:
-    """One per replica: its session, its arrangement store, and which indexes there are."""
+    """Holds the Spark session, the arrangement store and the indexes of the replica."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class Renderer:
         merges: MergeQueue | None = None,
         limit_bytes: int | None = None,
     ) -> None:
-        """`merges`: closed by whoever gives it. `limit_bytes`: of arrangements, all together."""
+        """The caller closes `merges`. `limit_bytes` bounds all arrangements together."""
         self._merges = merges or MergeQueue()
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
         self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes, waits_for_disk=False)
         self.open_batches = BatchCache(self._store.directory)
-        """Of peeks."""
+        """Batches that peeks have open."""
         self._lock = threading.Lock()
         self._indexes: dict[GlobalId, IndexTrace] = {}
 
     def render(self, description: DataflowDescription) -> RenderedDataflow:
-        """On a pool: starts Spark if need be. Raises DataflowRefused for what cannot be rendered here."""
+        """Runs on a pool; starts Spark if needed. Raises DataflowRefused where the dataflow cannot be rendered."""
         try:
             check_dataflow(description)
             session = self._spark.get()
@@ -73,24 +73,25 @@ class Renderer:
 
     @cached_property
     def _homes(self) -> Homes | None:
-        """Of the dataflows, once Spark has started."""
+        """The executors on which steps run again, once Spark has started."""
         return Homes.of(self._spark.get())
 
     def arrangements(self) -> tuple[Manifest, ...]:
-        """Of all dataflows, as they are now; from any thread."""
+        """The manifests of all dataflows; callable from any thread."""
         return self._store.arrangements()
 
     def set_scratch_space(self, scarce: bool, full: bool) -> None:
-        """How much of scratch is left; from any thread."""
+        """Whether free space in scratch is scarce, and whether it is exhausted; callable from any thread."""
         self._store.tell_room(scarce=scarce, full=full)
 
     def find(self, id: GlobalId) -> IndexTrace | None:
-        """The index, while its dataflow is here."""
+        """The index, while its dataflow is installed."""
         with self._lock:
             return self._indexes.get(id)
 
     def free(self, rendered: RenderedDataflow) -> None:
-        """On a pool, once no step runs: its arrangements and files go. An index made anew under its id stays."""
+        """Runs on a pool while no step runs: frees the dataflow's arrangements and files. A newer index of the same id
+        stays."""
         with self._lock:
             for id, index in rendered.indexes.items():
                 if self._indexes.get(id) is index:
@@ -98,15 +99,15 @@ class Renderer:
         rendered.drop()
 
     def remove_later(self, removal: Callable[[], None]) -> None:
-        """Files that only the caller knows of go when the disk comes to it; from any thread."""
+        """Runs `removal` in the background; callable from any thread."""
         self._store.soon(removal)
 
     def sweep(self) -> int:
-        """Removes what failed and cancelled attempts left behind; only while no step runs."""
+        """Removes files of failed and cancelled steps; called only while no step runs. Returns the number of files."""
         return self._store.sweep(())
 
     def close(self) -> None:
-        """Also the step workers end, before the files that they read."""
+        """Ends the step workers, then closes the store whose files they read."""
         if self._workers is not None:
             self._workers.close()
         self._store.close()

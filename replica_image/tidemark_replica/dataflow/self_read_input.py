@@ -1,15 +1,15 @@
-"""A continual task that reads its own output: how far a step may go, and where what it reads is.
+"""The input of a continual task that reads its own output: how far a step may go, and the parts it reads.
 
-    watched    . . 5 . . . 9 . . 12 . .        changes at 5, 9, 12; all complete up to 20
-    written    [0 ........... 9)               the output's upper
+    watched    . . 5 . . . 9 . . 12 . .        changes at 5, 9, 12; complete up to 20
+    written    [0 ........... 9)               the upper of the output
     a step     [6 ............... 10)          one change that is not written yet, 9, and the quiet times around it
 
-At time t the task sees its output as it was before t. So a step needs all output before its last change, and that is
-what the shard holds, if every earlier change is written: at quiet times nothing is ever added. Several changes that are
-written already, by another replica or before a restart, are one step.
+At time t the task reads its output as of before t. A step therefore needs all output before its last change. The shard
+has it once every earlier change is written, since nothing is added at quiet times. Changes that are written already (by
+another replica, or before a restart) form one step.
 
-That nothing is added at quiet times must hold for all writers: the shard is fenced against older revisions, which may
-have watched something else, before it is read.
+Older revisions may have watched another table and write at other times. So the shard is fenced against them before it
+is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidemark_replica.shards.shards import ShardHandles
 
 
 class SelfReadInput:
-    """Of one dataflow; used on a pool, one call at a time."""
+    """The own output of one dataflow; used on a pool, one call at a time."""
 
     def __init__(
         self, id: GlobalId, shard: ShardMetadata, watched: ShardMetadata, as_of: int, handles: ShardHandles
@@ -35,11 +35,11 @@ class SelfReadInput:
         self._written = 0
         self._times, self._known = np.empty(0, np.int64), as_of + 1
         self.needs = Frontier.minimum()
-        """Up to where the output must be written before there can be another step."""
+        """The next step waits until the output is written up to this frontier."""
 
     @staticmethod
     def of(description: DataflowDescription, handles: ShardHandles) -> SelfReadInput | None:
-        """None for a dataflow that does not read what it writes."""
+        """None for a dataflow that does not read its own output."""
         export = description.continual_task
         if export is None or not isinstance(export.sink, ContinualTaskSink) or export.sink.own is None:
             return None
@@ -48,10 +48,8 @@ class SelfReadInput:
         return SelfReadInput(export.sink.own, sink.shard, watched, description.as_of, handles)
 
     def reach(self, lower: int, upper: int, term: WriterTerm) -> int | None:
-        """How far, at most to `upper`, a step from `lower` on can go; None: not before the output is at `needs`.
-
-        Raises PersistError and OSError.
-        """
+        """The upper of a step from `lower` on, at most `upper`; None: the output must be written up to `needs` first.
+        Raises PersistError and OSError."""
         shard = self._handles.writer(self._shard)
         if self._fenced != term:
             shard.fence(term)
@@ -66,8 +64,7 @@ class SelfReadInput:
         return None
 
     def hydration(self, upper: int, leases: list[Lease]) -> list[Part]:
-        """The contents at the as_of, which are those at the last time that was written, and what a step up to `upper`
-        sees of what followed."""
+        """The parts of the contents at the as_of, and of later output that a step up to `upper` reads."""
         if self._written == 0:
             return []
         shard = self._handles.reader(self._shard.location, self._shard.shard_id)
@@ -75,7 +72,7 @@ class SelfReadInput:
         return [*shard.snapshot_parts(min(self._as_of, self._written - 1)), *self._listen(self._as_of + 1, upper)]
 
     def step(self, lower: int, upper: int) -> list[Part]:
-        """What a step over [lower, upper) sees anew: what was written a millisecond earlier."""
+        """The parts that a step over [lower, upper) reads: output at times one millisecond earlier."""
         return self._listen(max(lower - 1, self._as_of + 1), upper)
 
     def _listen(self, start: int, upper: int) -> list[Part]:
@@ -84,7 +81,7 @@ class SelfReadInput:
         return shard.listen(start, end) if start < end else []
 
     def _learn(self, upper: int) -> None:
-        """When the watched shard changes, from where the output is written up to, to `upper`."""
+        """Reads the times of the watched shard's changes up to `upper`, and drops those that are written."""
         found = [self._times]
         if upper > self._known:
             watched = self._handles.reader(self._watched.location, self._watched.shard_id)

@@ -1,10 +1,10 @@
-"""Where the updates of a step are: parts of the imported shards.
+"""The inputs of a step: parts of the imported shards.
 
     hydration   snapshot_parts(as_of) ++ listen(as_of + 1, upper)     leased until the step has ended
     afterwards  listen(lower, upper)
 
-A hydration may read for longer than vacuum's grace period, while its shards are compacted again and again; later steps
-are short, and are listed anew when they fail.
+A hydration may read for longer than vacuum's grace period, so it holds leases. Later steps are short; their parts are
+listed again after a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Parts = dict[GlobalId, list[Part]]
 
 
 class StepInputs:
-    """Of one dataflow, one step at a time; used on a pool, but for `known`."""
+    """The inputs of one dataflow, one step at a time. All methods except `step_cached` run on a pool."""
 
     def __init__(
         self, imports: Sequence[SourceImport], handles: ShardHandles, own: SelfReadInput | None = None
@@ -32,8 +32,8 @@ class StepInputs:
         self._leases: list[Lease] = []
 
     def hydration(self, as_of: int, upper: int) -> Parts:
-        """The contents at `as_of`, and what follows; their files stay until the step has `ended`. Raises PersistError
-        and OSError."""
+        """The contents at `as_of` and the updates up to `upper`. Their files are leased until `ended`. Raises
+        PersistError and OSError."""
         parts = {}
         for source in self._imports:
             shard = self._handles.reader(source.shard.location, source.shard.shard_id)
@@ -52,7 +52,7 @@ class StepInputs:
         return parts
 
     def step_cached(self, lower: int, upper: int) -> Parts | None:
-        """`step` without a look at any shard, so on any thread: None where not all of it is known, or it is busy."""
+        """Like `step`, from cached states of the shards, on any thread. None where they do not cover [lower, upper)."""
         parts: Parts = {}
         for source in self._imports:
             shard = self._handles.cached_reader(source.shard.location, source.shard.shard_id)
@@ -63,15 +63,15 @@ class StepInputs:
         return None if self._self_read is not None else parts
 
     def ended(self) -> list[Lease]:
-        """The step is over: what has kept its files, to be given back by `release`."""
+        """Ends the step; returns its leases, for `release`."""
         leases, self._leases = self._leases, []
         return leases
 
 
 def release(leases: Sequence[Lease]) -> None:
-    """What was listed is not read any more. A lease that cannot be given back expires."""
+    """Releases the leases. One that cannot be released expires."""
     for lease in leases:
         try:
             lease.release()
         except (PersistError, OSError) as error:
-            LOG.warning("a lease stays until it expires: %s", error)
+            LOG.warning("a lease could not be released and stays until it expires: %s", error)

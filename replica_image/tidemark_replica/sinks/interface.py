@@ -1,4 +1,4 @@
-"""What a dataflow's driver asks of any sink."""
+"""The interface between a dataflow's driver and its sinks."""
 
 from __future__ import annotations
 
@@ -8,37 +8,70 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.messages.responses import Response
 from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.telemetry.error_status import Errors
 
 
 class Sink(Protocol):
-    """Lives on the worker's thread; what takes long is done on a pool."""
+    """The sink of one export. All methods run on the command loop; slow work runs on a pool."""
 
     @property
     def write_frontier(self) -> Frontier:
-        """Times below are where the sink puts them."""
+        """The upper of what the sink has written."""
 
     @property
     def term(self) -> WriterTerm | None:
-        """Under which it may write a shard."""
+        """The writer term under which the sink may write its shard; None: it may not, or has no shard."""
 
     @property
     def is_full(self) -> bool:
-        """The dataflow should not make more of what it takes."""
+        """Whether so much output waits that the dataflow should not step."""
 
-    def allow_writes(self, term: WriterTerm) -> None: ...
+    @property
+    def is_superseded(self) -> bool:
+        """Whether another revision has written the sink's shard, so that the sink cannot go on."""
+
+    @property
+    def standing_errors(self) -> Errors | None:
+        """The errors at which the sink stands still; None for a sink that writes errors as updates."""
+
+    def allow_writes(self, term: WriterTerm) -> None:
+        """Allows the sink to write its shard under `term`."""
 
     def stage(self, staged: Staged) -> None:
-        """A committed step's output; the files are the sink's from now on."""
+        """Takes the output of a committed step. The sink owns the files from now on."""
 
     def advance(self) -> None:
-        """Called at every maintenance."""
+        """Starts work that has become possible; called at every maintenance."""
+
+    def report_again(self) -> None:
+        """Repeats the present failure, if any, for a new client."""
+
+    def drop(self) -> Response | None:
+        """Ends the sink of a client early; returns the last response owed to the client, if any."""
 
     def stop(self) -> None:
-        """Begins nothing more; what runs may still end."""
+        """Starts no more work; work on a pool may still end."""
 
 
 class ClientSink(Sink, Protocol):
-    """One that is there for a client."""
+    """A sink that sends to a client and writes no shard."""
 
-    def drop(self) -> Response | None:
-        """It ends before it has come to its end; what the client is owed for that, if anything."""
+    @property
+    def term(self) -> WriterTerm | None:
+        return None
+
+    @property
+    def is_superseded(self) -> bool:
+        return False
+
+    @property
+    def standing_errors(self) -> Errors | None:
+        return None
+
+    def allow_writes(self, term: WriterTerm) -> None:
+        """Does nothing: there is no shard."""
+        return
+
+    def report_again(self) -> None:
+        """Does nothing: a new client has no part in an earlier client's sinks."""
+        return

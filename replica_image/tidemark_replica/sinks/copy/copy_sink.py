@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import WriterTerm
 from tidemark_protocol.messages.responses import CopyToDone, CopyToDropped, CopyToFailed, CopyToResponse, Response
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
 from tidemark_replica.sinks.copy.files import Copy
+from tidemark_replica.sinks.interface import ClientSink
 from tidemark_replica.sinks.sink_progress import Staged
 
 LOG = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ MESSAGE_LENGTH_MAX = 2000
 Write = Callable[[Copy, Staged, Callable[[], bool]], int]
 
 
-class CopyToSink:
+class CopyToSink(ClientSink):
     """Lives on the worker's thread. `write` is done on a pool."""
 
     def __init__(self, copy: Copy, write: Write, jobs: Pool, respond: Callable[[Response], None]) -> None:
@@ -35,16 +35,9 @@ class CopyToSink:
         return Frontier.empty() if self._answered else Frontier.at(self._copy.as_of)
 
     @property
-    def term(self) -> WriterTerm | None:
-        return None
-
-    @property
     def is_full(self) -> bool:
         """What comes after the as_of is not wanted."""
         return self._staged is not None
-
-    def allow_writes(self, term: WriterTerm) -> None:
-        """It writes nothing that a term protects."""
 
     def stage(self, staged: Staged) -> None:
         if self._staged is None:

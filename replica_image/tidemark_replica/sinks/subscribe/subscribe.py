@@ -15,10 +15,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
-from tidemark_protocol.ids import GlobalId, WriterTerm
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, SubscribeBatch, SubscribeDropped, SubscribeResponse
 from tidemark_protocol.plan.dataflow import SubscribeSink as SubscribeExport
 from tidemark_replica.events.jobs import Failed, Job, Outcome, Pool
+from tidemark_replica.sinks.interface import ClientSink
 from tidemark_replica.sinks.sink_progress import Staged
 from tidemark_replica.sinks.subscribe.subscribe_batches import Position, batches
 from tidemark_replica.values.error_text import readable_error
@@ -28,7 +29,7 @@ WAITING_ROWS = 4_000_000
 Batches = Generator[SubscribeBatch, None, None]
 
 
-class SubscribeSink:
+class SubscribeSink(ClientSink):
     """Lives on the worker's thread. `has_room`: whether the client takes what it is sent; `wake`: look here again."""
 
     def __init__(
@@ -55,19 +56,12 @@ class SubscribeSink:
         return self._reached.frontier
 
     @property
-    def term(self) -> WriterTerm | None:
-        return None
-
-    @property
     def has_ended(self) -> bool:
         return self._reached.time == EMPTY_SENTINEL
 
     @property
     def is_full(self) -> bool:
         return self.has_ended or sum(s.delta.rows for s in self._staged if s.delta is not None) >= WAITING_ROWS
-
-    def allow_writes(self, term: WriterTerm) -> None:
-        """It writes nothing that a term protects."""
 
     def stage(self, staged: Staged) -> None:
         if is_empty(staged):

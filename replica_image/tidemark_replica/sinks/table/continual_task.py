@@ -75,5 +75,5 @@ class ContinualTaskSink(MaterializedViewSink):
         return super().is_full or bool(self._task.standing_errors)
 
     @property
-    def standing_errors(self) -> Errors:
+    def standing_errors(self) -> Errors | None:
         return Errors(self._task.standing_errors)

@@ -39,6 +39,7 @@ from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.sinks.sink_progress import Append, CompactionInput, Comparison, SinkProgress, Staged
 from tidemark_replica.sinks.table.shard_updates import discard_staged, equal, stage
 from tidemark_replica.sinks.table.staged_compaction import CompactedStage, compact_staged
+from tidemark_replica.telemetry.error_status import Errors
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -167,6 +168,13 @@ class MaterializedViewSink:
     def _is_under_own_term(self, seen: DescribedShard | None) -> bool:
         """Whether all who can still write to the shard compute what this sink does."""
         return seen is not None and self._term is not None and seen.term == self._term
+
+    @property
+    def standing_errors(self) -> Errors | None:
+        return None
+
+    def drop(self) -> Response | None:
+        return None
 
     def stop(self) -> None:
         """Appends nothing more, and says nothing: there may be another export of its id. What runs may still land."""
