@@ -33,9 +33,9 @@ from bench.harness.query import Planner, describe, planner
 from bench.harness.world import World
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.render.step_worker.wire import Member
-from tidemark_replica.render.step_worker.work_ticket import Ticket
-from tidemark_replica.render.step_worker.worker_members import Members
-from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.step_worker.work_ticket import WorkTicket
+from tidemark_replica.render.step_worker.worker_members import MemberRunner
+from tidemark_replica.render.task.description import StageReport
 
 WARM_UP = 10
 
@@ -45,7 +45,7 @@ class Here(StepWorkers):
 
     def __init__(self) -> None:
         super().__init__()
-        self._members, self._known = Members(), set[str]()
+        self._members, self._known = MemberRunner(), set[str]()
         self.cpu = 0.0
         """Milliseconds that members have taken so far."""
         self.profile: cProfile.Profile | None = None
@@ -53,7 +53,7 @@ class Here(StepWorkers):
     def start(self) -> None:
         """Nothing is started."""
 
-    def run(self, ticket: Ticket) -> Report:
+    def run(self, ticket: WorkTicket) -> StageReport:
         """To its end."""
         member = ticket.member
         if member.key in self._known:

@@ -22,14 +22,16 @@ from tidemark_replica.arrangement.rows.updates import make_updates
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import apply, plan_merges
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId, merge
-from tidemark_replica.kernels.ranking.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
+from tidemark_replica.kernels.ranking.extremes import Extreme, ExtremesShape, ExtremesSpec, SortedValue, extremes
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import State
+from tidemark_replica.kernels.ranking.state import RankingStateSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
 TYPES = (pa.int64(), pa.decimal128(15, 2), pa.string())
 FIRST_TEN = Ranking(TYPES, (0,), (OrderKey(1, descending=True),), 0, 10)
-EXTREMES = Extremes(TYPES, (0,), (Extreme(Value(1, False), "min(price)"), Extreme(Value(1, True), "max(price)")))
+EXTREMES = ExtremesShape(
+    TYPES, (0,), (Extreme(SortedValue(1, False), "min(price)"), Extreme(SortedValue(1, True), "max(price)"))
+)
 FIRST = ArrangementId("first")
 DELTA = 100
 
@@ -39,8 +41,8 @@ def measure(steps: int, sizes: Mapping[str, int]) -> dict[str, Any]:
     states = {ArrangementId(f"extreme{i}"): EXTREMES.ranking(v).layout for i, v in enumerate(EXTREMES.values)}
     made: dict[str, Any] = {}
     for name, kernel, spec, layouts in (
-        ("top_10", top_k, TopKSpec(State(FIRST), FIRST_TEN), {FIRST: FIRST_TEN.layout}),
-        ("min_max", extremes, ExtremesSpec(EXTREMES, tuple(State(a) for a in states)), states),
+        ("top_10", top_k, TopKSpec(RankingStateSpec(FIRST), FIRST_TEN), {FIRST: FIRST_TEN.layout}),
+        ("min_max", extremes, ExtremesSpec(EXTREMES, tuple(RankingStateSpec(a) for a in states)), states),
     ):
         found = {label: _steps(kernel, spec, layouts, rows, steps) for label, rows in sizes.items()}
         times = [f[f"{DELTA}_rows_ms_p50"] for f in found.values()]

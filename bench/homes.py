@@ -30,8 +30,8 @@ from bench.harness.queries import Q3
 from bench.harness.ratios import Figures, ratio, rounded, statistics
 from bench.steps.setting import Options, Setting, setting
 from tests.waiting import until
-from tidemark_replica.render.execution.executor_affinity import Homes, home_of
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity, preferred_executor
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.spark.settings import SETTINGS
 
 EXECUTORS, THREADS, EACH = 2, 4, 2
@@ -61,10 +61,10 @@ def _figures(at: Setting) -> Figures:
     rounds = [options.delta_rows] * (len(WAITS) + 1) * (options.steps + options.warm_up)
     large = [options.large_rows] * (options.steps // 4 + 2)
     with at.worlds([options.lines], [Q3], [*rounds, *large]) as (world,):
-        homes = Homes.of(at.task.session)
-        assert homes is not None, "there are executors besides the driver"
-        names = _names(homes)
-        at_home = [Run(replace(at.task, homes=homes), world, Q3, name=name) for name in names]
+        affinity = ExecutorAffinity.of(at.task.session)
+        assert affinity is not None, "there are executors besides the driver"
+        names = _names(affinity)
+        at_home = [Run(replace(at.task, affinity=affinity), world, Q3, name=name) for name in names]
         anywhere = [Run(at.task, world, Q3, name=name) for name in names]
         for number in range(options.warm_up + options.steps):
             measuring.counts = number >= options.warm_up
@@ -81,7 +81,7 @@ def _figures(at: Setting) -> Figures:
         for run in (*at_home, *anywhere):
             run.check()
             run.view.close()
-        exchanged = Run(replace(at.task, exchanging=Exchanging(EXECUTORS, 1)), world, Q3)
+        exchanged = Run(replace(at.task, exchange_policy=ExchangePolicy(EXECUTORS, 1)), world, Q3)
         for number in range(len(large)):
             measuring.counts = number > 0
             world.tick()
@@ -91,12 +91,12 @@ def _figures(at: Setting) -> Figures:
     return measuring.figures()
 
 
-def _names(homes: Homes) -> list[str]:
+def _names(affinity: ExecutorAffinity) -> list[str]:
     """Of views that are at home in each executor, turn by turn."""
-    until(lambda: len(homes.executors()) == EXECUTORS)
-    executors = homes.executors()
+    until(lambda: len(affinity.executors()) == EXECUTORS)
+    executors = affinity.executors()
     free = [f"view{number}" for number in range(1000)]
-    turns = [[name for name in free if home_of(name, executors) == home][:EACH] for home in executors]
+    turns = [[name for name in free if preferred_executor(name, executors) == home][:EACH] for home in executors]
     return [name for turn in zip(*turns, strict=True) for name in turn]
 
 

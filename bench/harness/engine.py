@@ -25,10 +25,10 @@ from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import SteppedDataflow, build
-from tidemark_replica.render.execution.executor_affinity import Homes
+from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
 from tidemark_replica.render.execution.merge_queue import MergeQueue
-from tidemark_replica.render.execution.step_shape import Exchanging
-from tidemark_replica.render.execution.worker_runner import ROWS_MOST
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
+from tidemark_replica.render.execution.worker_runner import MAX_ROWS
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -87,12 +87,13 @@ class View:
         description: DataflowDescription,
         sources: Mapping[str, Source],
         workers: StepWorkers | None = None,
-        rows_most: float = ROWS_MOST,
-        exchanging: Exchanging | None = None,
-        homes: Homes | None = None,
+        rows_most: float = MAX_ROWS,
+        exchange_policy: ExchangePolicy | None = None,
+        affinity: ExecutorAffinity | None = None,
     ) -> None:
-        """`workers` take small steps, as in a replica; without them every step is Spark jobs. `exchanging`: when these
-        have several tasks, if not as in a replica; `homes`: where those in one task prefer to be."""
+        """`workers` run small steps, as in a replica; without them every step is Spark jobs. `exchange_policy` says
+        when jobs have several tasks, as in a replica by default. `affinity` prefers an executor for jobs of one task.
+        """
         self._sources = {GlobalId(name): source for name, source in sources.items()}
         self._store = ArrangementStore(folder / "arrangements")
         self._cache = BatchCache(self._store.directory)
@@ -104,8 +105,8 @@ class View:
             merges=MergeQueue(),
             workers=workers,
             rows_most=rows_most,
-            exchanging=exchanging,
-            homes=homes,
+            exchange_policy=exchange_policy,
+            affinity=affinity,
         )
         self._as_of = description.as_of
         self.jobs, self.cold_reads = 0, 0

@@ -18,9 +18,9 @@ from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
 from bench.harness.world import World
-from tidemark_replica.render.execution.executor_affinity import Homes
-from tidemark_replica.render.execution.step_shape import Exchanging
-from tidemark_replica.render.execution.worker_runner import ROWS_MOST
+from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
+from tidemark_replica.render.execution.worker_runner import MAX_ROWS
 from tidemark_replica.render.step_worker.pool import StepWorkers
 
 TASK, DRIVER = "task", "driver"
@@ -33,11 +33,11 @@ class Engine:
     session: Any
     plan: Planner
     workers: StepWorkers | None = None
-    rows_most: float = ROWS_MOST
+    rows_most: float = MAX_ROWS
     """Updates of a step that they take."""
-    exchanging: Exchanging | None = None
+    exchange_policy: ExchangePolicy | None = None
     """When a step has several tasks; None: as in a replica."""
-    homes: Homes | None = None
+    affinity: ExecutorAffinity | None = None
     """Where the steps of a view of some name prefer to be."""
 
     @property
@@ -86,7 +86,7 @@ class Run:
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
         description = replace(describe(engine.plan, query.sql, shards, world.now, key), name=name)
-        how = engine.workers, engine.rows_most, engine.exchanging, engine.homes
+        how = engine.workers, engine.rows_most, engine.exchange_policy, engine.affinity
         self.view = View(engine.session, home, description, sources, *how)
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)

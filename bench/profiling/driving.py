@@ -28,12 +28,12 @@ from bench.peers.duckdb_apply import DuckDb
 from bench.profiling import spans
 from bench.profiling.parts import SPARK, WORKER, Run, Spent, Told, parts, tasks
 from bench.profiling.plans import QUERIES, lines_changed, tables
-from bench.profiling.shapes import Steps, exchanging, workers
+from bench.profiling.shapes import Steps, exchange_policy, workers
 from tidemark_replica.render.execution import prepare
-from tidemark_replica.render.execution.runner import believed
+from tidemark_replica.render.execution.runner import complete_report
 from tidemark_replica.render.execution.spark_runner import SparkRunner
 from tidemark_replica.render.execution.worker_runner import WorkerRunner
-from tidemark_replica.render.task.description import Description
+from tidemark_replica.render.task.description import StepDescription
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Profiler:
         cores = self.session.sparkContext.defaultParallelism
         changes = lines_changed(data["lineitem"], steps.all, steps.rows)
         with instrumented() as told, workers(shape) as beside:
-            how = beside, math.inf, exchanging(shape, cores)
+            how = beside, math.inf, exchange_policy(shape, cores)
             view = View(self.session, home, description, sources, *how)
             view.hydrate()
             result = self._stepped(view, sources, changes, steps.warm_up, told, log)
@@ -106,8 +106,8 @@ def instrumented() -> Iterator[Told]:
     told = Told()
     patches = [
         mock.patch.object(prepare, "run_stage", spans.run_stage),
-        mock.patch.object(Description, "write", _adding(told, "describe", Description.write)),
-        mock.patch(f"{SparkRunner.__module__}.believed", _adding(told, "believe reports", believed)),
+        mock.patch.object(StepDescription, "write", _adding(told, "describe", StepDescription.write)),
+        mock.patch(f"{SparkRunner.__module__}.believed", _adding(told, "believe reports", complete_report)),
         mock.patch.object(SparkRunner, "_run", _waiting(told, SPARK, SparkRunner._run)),
         mock.patch.object(WorkerRunner, "_run", _waiting(told, WORKER, WorkerRunner._run)),
     ]

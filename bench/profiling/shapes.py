@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.step_worker.pool import StepWorkers
 
 TASK, DRIVER, TASKS = "task", "driver", "tasks"
@@ -51,6 +51,6 @@ def workers(shape: str) -> Iterator[StepWorkers | None]:
         made.close()
 
 
-def exchanging(shape: str, cores: int) -> Exchanging:
+def exchange_policy(shape: str, cores: int) -> ExchangePolicy:
     """Whatever a step reads, it runs in the shape's number of tasks."""
-    return Exchanging(cores, _ALWAYS if shape == TASKS else _NEVER)
+    return ExchangePolicy(cores, _ALWAYS if shape == TASKS else _NEVER)

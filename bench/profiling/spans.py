@@ -25,8 +25,8 @@ from tidemark_replica.arrangement import step, step_runs
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.render.plan import pipeline
 from tidemark_replica.render.task import in_step_merges, stage
-from tidemark_replica.render.task.description import Description, Report
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.description import StageReport, StepDescription
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 
 FOLDER = "TIDEMARK_PROFILE"
 
@@ -57,7 +57,7 @@ class Clock:
 CLOCK = Clock()
 
 
-def run_stage(name: str, tree: Any, feed: Feed, rows: Any) -> Iterator[Any]:
+def run_stage(name: str, tree: Any, feed: StageFeed, rows: Any) -> Iterator[Any]:
     """The product's stage, timed."""
     with call(name):
         yield from _timed("stage", _STAGE(name, tree, feed, rows))
@@ -133,11 +133,11 @@ def _wrap_once() -> None:
     """Wrap what is worth a line of its own; in this worker, for ever."""
     evaluate = stage.Stage.evaluate
     stage.Stage.evaluate = lambda self, tree: _timed(label(tree), evaluate(self, tree))  # type: ignore[method-assign]
-    Description.read = staticmethod(_calls("description", Description.read))  # type: ignore[method-assign]
+    StepDescription.read = staticmethod(_calls("description", StepDescription.read))  # type: ignore[method-assign]
     for holder, name, called in (
         (BatchCache, "segments", "batches opened"),
         (step.BatchWriter, "write_scratch", "batches written"),
-        (Report, "write", "report written"),
+        (StageReport, "write", "report written"),
         (in_step_merges, "merge", "merges"),
         (in_step_merges, "plan_merges", "merges"),
         (in_step_merges, "in_step", "merges"),

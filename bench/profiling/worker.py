@@ -7,10 +7,10 @@ import sys
 from bench.profiling import spans
 from tidemark_replica.render.step_worker.__main__ import main
 from tidemark_replica.render.step_worker.wire import Answer, Member
-from tidemark_replica.render.step_worker.worker_members import Members
+from tidemark_replica.render.step_worker.worker_members import MemberRunner
 
 
-class Timed(Members):
+class Timed(MemberRunner):
     """Members' calls, timed as those of a task are."""
 
     def answer(self, member: Member) -> Answer:

@@ -14,7 +14,7 @@ from bench.harness.measure import Run
 from bench.harness.queries import JOIN_AND_SUM, Q1, STATE, Query
 from bench.harness.ratios import Figures, ratio, statistics
 from bench.steps.setting import Setting
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
 NEVER = 1 << 62
 PLANS = {"aggregation": Q1, "join": JOIN_AND_SUM, "distinct": next(q for q in STATE if q.name == "distinct")}
@@ -35,11 +35,11 @@ def figures(given: Setting) -> Figures:
 
 def _costs(given: Setting, query: Query) -> dict[tuple[int, str], list[Cost]]:
     options, tasks = given.options, given.task.session.sparkContext.defaultParallelism
-    ways = {"one": Exchanging(tasks, NEVER), "several": Exchanging(tasks, 1)}
+    ways = {"one": ExchangePolicy(tasks, NEVER), "several": ExchangePolicy(tasks, 1)}
     rows = [size for size in options.exchange_rows for _ in range(options.large_steps + 1)]
     costs: dict[tuple[int, str], list[Cost]] = {}
     with given.worlds([options.lines], [query], rows) as (world,):
-        runs = {way: Run(replace(given.task, exchanging=how), world, query) for way, how in ways.items()}
+        runs = {way: Run(replace(given.task, exchange_policy=how), world, query) for way, how in ways.items()}
         for number, size in enumerate(rows):
             world.tick()
             for way, run in runs.items():

@@ -27,12 +27,12 @@ from bench.harness.queries import Query
 from bench.harness.ratios import Figures, ratio, statistics
 from bench.steps.setting import Setting
 from tidemark_replica.render.execution import prepare
-from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.spark_runner import SparkRunner
-from tidemark_replica.render.execution.step_shape import Shape
+from tidemark_replica.render.execution.step_shape import FragmentShape
 from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.task.description import PROPERTY
-from tidemark_replica.render.task.jvm_input_slots import Feed, Slots
+from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots, StageFeed
 from tidemark_replica.render.task.stage import Stage
 
 THREADS = 4
@@ -108,7 +108,7 @@ def _together(steps: Steps) -> None:
 @contextmanager
 def _gathered(count: int) -> Iterator[None]:
     """Work is kept until there is so much of it; then it is one job."""
-    waiting: list[tuple[Work, Shape]] = []
+    waiting: list[tuple[FragmentRun, FragmentShape]] = []
     contexts: list[Any] = []
 
     def job() -> None:
@@ -123,7 +123,7 @@ def _gathered(count: int) -> Iterator[None]:
 
     meeting = threading.Barrier(count, job, WAIT_SECONDS)
 
-    def run(runner: SparkRunner, work: Work, shape: Shape) -> None:
+    def run(runner: SparkRunner, work: FragmentRun, shape: FragmentShape) -> None:
         waiting.append((work, shape))
         contexts.append(runner._context)
         meeting.wait()
@@ -145,7 +145,7 @@ def _members() -> Iterator[None]:
         prepare.run_stage = alone
 
 
-def _run_member(name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Any]:
+def _run_member(name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Any]:
     """In the place of `stage.run_stage`: the task's number says which description is its own."""
     from pyspark import TaskContext
 
@@ -153,6 +153,6 @@ def _run_member(name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> I
     assert task is not None
     descriptions = str(task.getLocalProperty(PROPERTY)).split("\n")
     own = Path(descriptions[task.partitionId() % len(descriptions)])
-    stage = Stage(own, int(task.taskAttemptId()), Slots(feed.slots, rows))
+    stage = Stage(own, int(task.taskAttemptId()), JvmInputSlots(feed.slots, rows))
     yield from stage.evaluate(tree)
     stage.report(name)

@@ -12,7 +12,7 @@ import pytest
 
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.hashing import factor, hash_rows
-from tidemark_replica.arrangement.rows.task_share import WHOLE, Share
+from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE, TaskShare
 from tidemark_replica.arrangement.rows.updates import Updates, update_schema
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import apply, plan_merges
@@ -207,7 +207,9 @@ class Driver:
         self.cache = BatchCache(directory)
         self.steps = 0
 
-    def context(self, lower: int, upper: int, *, hydration: bool = False, share: Share = WHOLE) -> StepContext:
+    def context(
+        self, lower: int, upper: int, *, hydration: bool = False, share: TaskShare = WHOLE_SHARE
+    ) -> StepContext:
         self.steps += 1
         writer = BatchWriter(self.directory, StepId(f"s{self.steps}"))
         return StepContext(lower, upper, hydration, self.manifests, self.cache, writer, share, self.chunk_rows)

@@ -25,14 +25,14 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.arrange import arrange
 from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec, Side, join
-from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import Aggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 CHUNK = 1 << 14
 WIDTH = 400
 TYPES = (pa.int64(), pa.string())
-SHAPE = Shape(TYPES, (0, 1), (Aggregate("count", None, "count(*)"),))
+SHAPE = AccumulatorLayout(TYPES, (0, 1), (Aggregate("count", None, "count(*)"),))
 B = ArrangementId("b")
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tests.arrangement.exact import exactly, spark_average
 from tests.arrangement.histories import DEC15, DEC38, colliding, plain, unscaled
-from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import Aggregate
 
 # group by (string, bigint) over columns of every accumulable type, and a filter
@@ -39,11 +39,11 @@ AGGREGATES = [
 ]
 
 
-def shape_of(rng: np.random.Generator | None, key: tuple[int, ...] = (0, 1)) -> Shape:
+def shape_of(rng: np.random.Generator | None, key: tuple[int, ...] = (0, 1)) -> AccumulatorLayout:
     if rng is None:
-        return Shape(tuple(TYPES), key, tuple(AGGREGATES))
+        return AccumulatorLayout(tuple(TYPES), key, tuple(AGGREGATES))
     chosen = rng.choice(len(AGGREGATES), int(rng.integers(0, 5)), replace=False)
-    return Shape(tuple(TYPES), key, tuple(AGGREGATES[i] for i in chosen))
+    return AccumulatorLayout(tuple(TYPES), key, tuple(AGGREGATES[i] for i in chosen))
 
 
 def history(rng: np.random.Generator, upper: int, n: int) -> list[tuple]:
@@ -66,7 +66,7 @@ def history(rng: np.random.Generator, upper: int, n: int) -> list[tuple]:
     return sorted(rows, key=lambda u: u[1])
 
 
-def expected_output(shape: Shape, rows: list[tuple], as_of: int) -> Counter:
+def expected_output(shape: AccumulatorLayout, rows: list[tuple], as_of: int) -> Counter:
     """The output by its definition: what each group shows at every time, taken apart into changes."""
     output: Counter = Counter()
     groups: dict[tuple, list[tuple]] = defaultdict(list)
@@ -91,7 +91,7 @@ def expected_output(shape: Shape, rows: list[tuple], as_of: int) -> Counter:
     return Counter({k: d for k, d in output.items() if d})
 
 
-def shows(shape: Shape, key: tuple, present: list[tuple]) -> tuple | None:
+def shows(shape: AccumulatorLayout, key: tuple, present: list[tuple]) -> tuple | None:
     """(row, None) or (NULLs, error) or nothing."""
     count = sum(d for _, d in present)
     left: Counter = Counter()
@@ -113,7 +113,7 @@ def shows(shape: Shape, key: tuple, present: list[tuple]) -> tuple | None:
     return (*key, *map(plain, results)), None
 
 
-def failure(shape: Shape, code: str, expression: str) -> tuple:
+def failure(shape: AccumulatorLayout, code: str, expression: str) -> tuple:
     text = json.dumps({"code": code, "expression": expression}, separators=(",", ":"))
     return (None,) * len(shape.output_types), text
 
@@ -149,7 +149,7 @@ def exact_squares(taking: list[tuple]) -> Fraction:
     return sum((Fraction(v) ** 2 * d for v, d in taking if math.isfinite(v)), Fraction(0))
 
 
-def aggregate_of(shape: Shape, aggregate: Aggregate, present: list[tuple]) -> object:
+def aggregate_of(shape: AccumulatorLayout, aggregate: Aggregate, present: list[tuple]) -> object:
     """The value, or an error code."""
     taking = participants(aggregate, present)
     count = sum(d for _, d in taking)

@@ -12,7 +12,7 @@ from tests.arrangement.histories import A, Driver, contents, updates, with_garba
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.kernels.groups import reevaluated_groups
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupFunction, GroupsSpec, reevaluate
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupFunction, ReevaluatedGroupsSpec, reevaluate_groups
 
 CUTS = ((1000, 1 << 18, [2, 14]), (5, 7, [2, 3, 7, 8, 14]), (1, 3, list(range(2, 15))))
 """(rows of a chunk, entries of a piece, uppers of the steps)"""
@@ -35,7 +35,12 @@ def history(rng: np.random.Generator, pools: list[list], upper: int, n: int) -> 
 
 
 def run(
-    folder: Path, rng: np.random.Generator, spec: GroupsSpec, rows: list[tuple], cuts: list[int], chunk_rows: int = 1000
+    folder: Path,
+    rng: np.random.Generator,
+    spec: ReevaluatedGroupsSpec,
+    rows: list[tuple],
+    cuts: list[int],
+    chunk_rows: int = 1000,
 ) -> Counter:
     """All steps of a history; what came out."""
     buckets = int(rng.choice([1, 3, 8]))
@@ -49,7 +54,7 @@ def run(
         batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         cut = int(rng.integers(0, batch.num_rows + 1))
         context = driver.context(lower, upper, hydration=lower == cuts[0])
-        output = list(reevaluate(context, spec, [batch.slice(0, cut), batch.slice(cut)]))
+        output = list(reevaluate_groups(context, spec, [batch.slice(0, cut), batch.slice(cut)]))
         oks = sum(b["__error"].null_count for b in output)
         assert oks == sum(1 for _, error, _ in contents(output) if error is None), "an update that another undoes"
         result.update(contents(output))
@@ -57,15 +62,17 @@ def run(
     return Counter({k: d for k, d in result.items() if d})
 
 
-def spec_of(function: GroupFunction, types: list[pa.DataType], key: tuple[int, ...], *, always: bool) -> GroupsSpec:
-    return GroupsSpec(A, Layout.of_rows(types, key), function, always)
+def spec_of(
+    function: GroupFunction, types: list[pa.DataType], key: tuple[int, ...], *, always: bool
+) -> ReevaluatedGroupsSpec:
+    return ReevaluatedGroupsSpec(A, Layout.of_rows(types, key), function, always)
 
 
 def check_all_cuts(
     folder: Path,
     rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
-    spec: GroupsSpec,
+    spec: ReevaluatedGroupsSpec,
     rows: list,
     expected: Counter,
 ) -> None:

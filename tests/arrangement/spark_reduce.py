@@ -13,7 +13,7 @@ from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.rows.updates import make_updates, update_schema
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import BatchWriter, StepContext, StepId
-from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import Aggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
@@ -27,7 +27,7 @@ TYPES = (
     pa.float32(),
 )
 _ARGUMENTS = range(1, len(TYPES))
-SHAPE = Shape(
+SHAPE = AccumulatorLayout(
     TYPES,
     (0,),
     (

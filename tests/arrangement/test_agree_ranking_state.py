@@ -15,21 +15,21 @@ from tests.arrangement.test_top_k import expected_output, random_ranking
 from tidemark_protocol.plan.reductions import OrderKey
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
-from tidemark_replica.kernels.ranking.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
+from tidemark_replica.kernels.ranking.extremes import Extreme, ExtremesShape, ExtremesSpec, SortedValue, extremes
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import State, stage_ranking
+from tidemark_replica.kernels.ranking.state import RankingStateSpec, stage_ranking
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
 STAGES = (4, 2)
 
 
-def kept_as(way: str, name: str, ranking: Ranking) -> tuple[State, dict[ArrangementId, Layout]]:
+def kept_as(way: str, name: str, ranking: Ranking) -> tuple[RankingStateSpec, dict[ArrangementId, Layout]]:
     """A state of this way of keeping, and the layouts of its arrangements."""
     last, stages = ArrangementId(name), [(ArrangementId(f"{name}{n}"), n) for n in STAGES]
     if way != "tournament":
-        return State(last, way.startswith("growing"), way.endswith("consolidated")), {last: ranking.layout}
+        return RankingStateSpec(last, way.startswith("growing"), way.endswith("consolidated")), {last: ranking.layout}
     layouts = {stage: stage_ranking(ranking).layout for stage, _ in stages}
-    return State(last, stages=tuple(stages)), {last: ranking.layout, **layouts}
+    return RankingStateSpec(last, stages=tuple(stages)), {last: ranking.layout, **layouts}
 
 
 def taken_back(rows: list[tuple], rng: np.random.Generator) -> list[tuple]:
@@ -65,8 +65,8 @@ def test_agree_extremes_of_all_ways_of_keeping(way: str, seed: int, tmp_path: Pa
     """Two values in both directions, one with a filter."""
     rng = np.random.default_rng(seed)
     types = (pa.int64(), pa.int64(), TYPES[rng.integers(len(TYPES))], TYPES[rng.integers(len(TYPES))], pa.bool_())
-    values = (Value(2, False), Value(2, True), Value(3, True, 4))
-    of = Extremes(types, (0, 1) if seed % 2 else (), tuple(Extreme(v, f"e{i}") for i, v in enumerate(values)))
+    values = (SortedValue(2, False), SortedValue(2, True), SortedValue(3, True, 4))
+    of = ExtremesShape(types, (0, 1) if seed % 2 else (), tuple(Extreme(v, f"e{i}") for i, v in enumerate(values)))
     rows = random_history(rng, list(types), least=0)
     if way == "growing, consolidated":
         rows = taken_back(rows, rng)
@@ -86,7 +86,9 @@ def test_what_a_growing_input_keeps_is_its_first_rows(tmp_path: Path) -> None:
     for time in range(50):
         context = driver.context(time, time + 1, hydration=time == 0)
         rows = [((0, int(v)), time, 1) for v in rng.integers(0, 1000, 40)]
-        for _ in top_k(context, TopKSpec(State(A, grows=True), ranking), [updates(list(ranking.types), rows)]):
+        for _ in top_k(
+            context, TopKSpec(RankingStateSpec(A, monotonic=True), ranking), [updates(list(ranking.types), rows)]
+        ):
             pass
         if time == 0:
             assert {f"a/{p.name}" for p in (tmp_path / "a").iterdir()} == {r.file for r in context.writer.written[A]}
@@ -106,7 +108,7 @@ def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(consolidated: bo
     """What would have moved up is forgotten: better no answer than a wrong one. What cancels in a snapshot is none."""
     ranking = Ranking((pa.int64(),), (), (OrderKey(0),), 0, 1)
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0), chunk_rows=2)
-    spec = TopKSpec(State(A, grows=True, must_consolidate=consolidated), ranking)
+    spec = TopKSpec(RankingStateSpec(A, monotonic=True, must_consolidate=consolidated), ranking)
     snapshot = [((1,), 0, 1), ((2,), 0, 1), ((0,), 0, 1), ((0,), 0, -1)]
     steps = [snapshot, [((1,), 1, 1), ((5,), 1, 1), ((1,), 1, -1)], [((2,), 2, -1), ((9,), 2, 1)]]
     errors = []

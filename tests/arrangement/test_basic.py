@@ -15,11 +15,11 @@ from tests.arrangement.histories import A, Driver, contents, seeds
 from tests.arrangement.regrouping import check_all_cuts, history, run, spec_of
 from tidemark_replica.arrangement.errors import MalformedUpdates, UnsupportedType
 from tidemark_replica.arrangement.rows.ordering import Order
-from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.kernels.groups import basic
 from tidemark_replica.kernels.groups.basic import BasicAggregate, BasicFunction
-from tidemark_replica.kernels.groups.reevaluated_groups import reevaluate
+from tidemark_replica.kernels.groups.reevaluated_groups import reevaluate_groups
 
 # group by c0 over a double, a text, a bigint and a filter
 TYPES = [pa.string(), pa.float64(), pa.string(), pa.int64(), pa.bool_()]
@@ -143,8 +143,8 @@ def test_the_shape_of_a_distribution(values: list, skewness: object, kurtosis: o
     result = run(tmp_path, np.random.default_rng(0), spec_of(function, types, (), always=True), rows, [1, 3])
     found = [shown for (shown, _, _), diff in result.items() if diff > 0][-1]
 
-    for one, wanted in zip(found, (skewness, kurtosis), strict=True):
-        assert one == wanted or one == pytest.approx(wanted, rel=1e-12)
+    for one, alive_file in zip(found, (skewness, kurtosis), strict=True):
+        assert one == alive_file or one == pytest.approx(alive_file, rel=1e-12)
 
 
 def test_a_text_that_grows_too_long_is_an_error_until_it_shrinks(
@@ -174,7 +174,8 @@ def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -
     spec = spec_of(function, TYPES, (), always=True)
     driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 0))
     outputs = [
-        contents(reevaluate(driver.context(0, 1, hydration=True, share=Share(b, 8)), spec, [])) for b in range(8)
+        contents(reevaluate_groups(driver.context(0, 1, hydration=True, share=TaskShare(b, 8)), spec, []))
+        for b in range(8)
     ]
     assert sorted(outputs, key=len)[7] == {(((), None), None, 0): 1}
     assert sorted(map(len, outputs)) == [0] * 7 + [1]
@@ -185,7 +186,7 @@ def test_another_operators_rows_are_refused(tmp_path: Path) -> None:
     spec = spec_of(BasicFunction(tuple(TYPES), (0,), AGGREGATES), TYPES, (0,), always=False)
     driver = Driver(tmp_path, Manifest.empty(A, spec_of(spec.function, TYPES, (1,), always=False).layout, 0))
     with pytest.raises(MalformedUpdates, match="does not hold the groups"):
-        list(reevaluate(driver.context(0, 1), spec, []))
+        list(reevaluate_groups(driver.context(0, 1), spec, []))
 
 
 def test_what_there_is_not_is_refused_by_name() -> None:

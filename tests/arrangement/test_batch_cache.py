@@ -32,7 +32,7 @@ def test_what_is_gone_is_let_go_of_by_a_process_that_does_nothing(
 ) -> None:
     """Nobody asks the cache for anything, and what is there is not opened again."""
     monkeypatch.setattr(batch_cache, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(batch_cache, "_LOOKING", batch_cache._Looking())
+    monkeypatch.setattr(batch_cache, "_LOOKING", batch_cache._DeletedFileWatch())
     batches = arranged(tmp_path, 3, LARGE).batches
     cache = BatchCache(tmp_path)
     for ref in batches:
@@ -52,7 +52,7 @@ def test_what_is_read_stays_readable(tmp_path: Path) -> None:
     cache = BatchCache(tmp_path)
     (segment,) = cache.segments(manifest.batches[0], LAYOUT)
     remove(tmp_path, manifest.batches)
-    cache.let_go_of_deleted()
+    cache.close_deleted()
     assert sorted(segment.rows.column(1).to_pylist()) == list(range(LARGE))
     del segment
     assert not is_mapped(tmp_path)
@@ -68,10 +68,10 @@ def test_copies_of_small_batches_go_with_their_files(tmp_path: Path) -> None:
         assert cache._small.files() == manifest.files
         if folder == "gone":
             remove(tmp_path / folder, manifest.batches[:1])
-            cache.let_go_of_deleted()
+            cache.close_deleted()
             assert cache._small.files() == set()
         else:
-            cache.let_go_of_deleted()
+            cache.close_deleted()
             assert cache._small.files() == manifest.files
 
 
@@ -102,7 +102,7 @@ def test_who_looks_after_a_cache_does_not_keep_it(tmp_path: Path) -> None:
 def test_where_no_thread_can_be_started_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading goes on meanwhile."""
     batches, cache = arranged(tmp_path, 2, 1).batches, BatchCache(tmp_path)
-    monkeypatch.setattr(batch_cache, "_LOOKING", batch_cache._Looking())
+    monkeypatch.setattr(batch_cache, "_LOOKING", batch_cache._DeletedFileWatch())
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", _refused)
         cache.segments(batches[0], LAYOUT)
@@ -143,7 +143,7 @@ def test_agree_many_threads_read_the_same_while_files_go(tmp_path: Path) -> None
             path.write_bytes((tmp_path / "other" / ref.file).read_bytes())
             cache.segments(ref, LAYOUT)
             path.unlink()
-            cache.let_go_of_deleted()
+            cache.close_deleted()
 
     threads = [threading.Thread(target=read) for _ in range(3)]
     for thread in threads:

@@ -17,13 +17,13 @@ from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.changes import ChangesSpec, changes
-from tidemark_replica.kernels.continual_task import AtChangesSpec, at_changes
+from tidemark_replica.kernels.continual_task import ContinualTaskSpec, continual_task
 
 WATCHED = (pa.int64(), pa.string())
 VIEW = (pa.string(), pa.float64())
 B = ArrangementId("b")
 SPEC = ChangesSpec(A, WATCHED)
-TASK = AtChangesSpec(SPEC, B, VIEW)
+TASK = ContinualTaskSpec(SPEC, B, VIEW)
 AS_OF, LAST = 2, 14
 Updates = list[tuple]
 
@@ -119,7 +119,7 @@ def test_split_the_whole_view_is_given_at_each_change_and_never_taken_back(seed:
         for context in contexts:
             context = replace(context, manifests=driver.manifests)
             inputs = [updates(list(types), of_step(context, of)) for types, of in ((WATCHED, watched), (VIEW, view))]
-            for batch in at_changes(context, TASK, [inputs[0]], [inputs[1]]):
+            for batch in continual_task(context, TASK, [inputs[0]], [inputs[1]]):
                 assert batch.num_rows <= chunk_rows
                 made.update(contents(batch))
             driver.commit(context, compact=bool(rng.integers(0, 2)))
@@ -141,7 +141,9 @@ def test_a_view_that_changes_alone_gives_nothing_until_the_watched_input_changes
         (third, [((1, "b"), 10, 1), ((1, "b"), 10, -1)], [(("y", 1.0), 10, 1)]),
     ):
         context = replace(context, manifests=driver.manifests)
-        made.append(contents(at_changes(context, TASK, [updates(list(WATCHED), watched)], [updates(list(VIEW), view)])))
+        made.append(
+            contents(continual_task(context, TASK, [updates(list(WATCHED), watched)], [updates(list(VIEW), view)]))
+        )
         driver.commit(context, compact=True)
 
     assert made == [{}, {(("x", 1.0), None, 6): 2, (("x", 1.0), None, 8): 1}, {}]
@@ -152,4 +154,4 @@ def test_multiplicities_that_cannot_be_added_up_are_refused(tmp_path: Path) -> N
     _, (context,) = steps(tmp_path, [AS_OF, LAST], 100, 1)
     view = [(("x", 1.0), 3, 2**62), (("x", 1.0), 4, 2**62)]
     with pytest.raises(DiffOverflow):
-        list(at_changes(context, TASK, [updates(list(WATCHED), [((1, "a"), 5, 1)])], [updates(list(VIEW), view)]))
+        list(continual_task(context, TASK, [updates(list(WATCHED), [((1, "a"), 5, 1)])], [updates(list(VIEW), view)]))

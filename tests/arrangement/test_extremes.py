@@ -12,20 +12,20 @@ from tests.arrangement.first_rows_runs import CUTS, LAST, random_history, run
 from tests.arrangement.histories import TYPES, A, Driver, contents, seeds, updates
 from tests.arrangement.value_model import at, compare
 from tidemark_protocol.plan.reductions import OrderKey
-from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
-from tidemark_replica.kernels.ranking.extremes import Extreme, Extremes, ExtremesSpec, Value, extremes
-from tidemark_replica.kernels.ranking.state import State
+from tidemark_replica.kernels.ranking.extremes import Extreme, ExtremesShape, ExtremesSpec, SortedValue, extremes
+from tidemark_replica.kernels.ranking.state import RankingStateSpec
 
 
-def spec_of(of: Extremes) -> tuple[ExtremesSpec, dict]:
+def spec_of(of: ExtremesShape) -> tuple[ExtremesSpec, dict]:
     """A state for each value, and their layouts."""
     names = [ArrangementId(f"a{i}") for i in range(len(of.values))]
     layouts = {name: of.ranking(value).layout for name, value in zip(names, of.values, strict=True)}
-    return ExtremesSpec(of, tuple(map(State, names))), layouts
+    return ExtremesSpec(of, tuple(map(RankingStateSpec, names))), layouts
 
 
-def extreme(rows: list[tuple], value: Value) -> object:
+def extreme(rows: list[tuple], value: SortedValue) -> object:
     """The least or greatest value that is not NULL, of rows that the filter lets through."""
     found = [
         (row[value.argument],)
@@ -36,7 +36,7 @@ def extreme(rows: list[tuple], value: Value) -> object:
     return None if not ordered else ordered[-1 if value.greatest else 0][0]
 
 
-def expected_output(history: list[tuple], of: Extremes, as_of: int) -> Counter:
+def expected_output(history: list[tuple], of: ExtremesShape, as_of: int) -> Counter:
     """From time to time, by how much it changes what is shown."""
     result: Counter = Counter()
     shown: Counter = Counter()
@@ -57,9 +57,15 @@ def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, key: tup
     """Several values, directions and filters; groups that empty and refill, are all NULL, or share a hash."""
     rng = np.random.default_rng(seed)
     types = (pa.int64(), pa.int64(), TYPES[rng.integers(len(TYPES))], TYPES[rng.integers(len(TYPES))], pa.bool_())
-    values = [Value(2, False), Value(2, True), Value(3, bool(rng.integers(2)), 4), Value(2, False), Value(3, True)]
+    values = [
+        SortedValue(2, False),
+        SortedValue(2, True),
+        SortedValue(3, bool(rng.integers(2)), 4),
+        SortedValue(2, False),
+        SortedValue(3, True),
+    ]
     chosen = [values[i] for i in rng.integers(0, len(values), rng.integers(1, 5))]
-    of = Extremes(types, key, tuple(Extreme(v, f"e{i}") for i, v in enumerate(chosen)))
+    of = ExtremesShape(types, key, tuple(Extreme(v, f"e{i}") for i, v in enumerate(chosen)))
     history = random_history(rng, list(types), least=0)
     expected = expected_output(history, of, 2)
     for chunk_rows, cuts in CUTS:
@@ -68,12 +74,12 @@ def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, key: tup
         assert result == expected
 
 
-MIN_AND_MAX = Extremes(
-    (pa.int64(), pa.int64()), (0,), (Extreme(Value(1, False), "min(v)"), Extreme(Value(1, True), "max(v)"))
+MIN_AND_MAX = ExtremesShape(
+    (pa.int64(), pa.int64()), (0,), (Extreme(SortedValue(1, False), "min(v)"), Extreme(SortedValue(1, True), "max(v)"))
 )
 
 
-def said(tmp_path: Path, of: Extremes, steps: list[list[tuple]]) -> list[dict]:
+def said(tmp_path: Path, of: ExtremesShape, steps: list[list[tuple]]) -> list[dict]:
     """What steps at times 0, 1, 2, ... put out."""
     spec, layouts = spec_of(of)
     driver = Driver(tmp_path, *(Manifest.empty(a, layout, 0) for a, layout in layouts.items()))
@@ -98,14 +104,14 @@ def test_a_negative_multiplicity_before_the_answer_is_an_error_until_it_is_repai
 
 def test_the_global_row_is_there_before_any_input(tmp_path: Path) -> None:
     """NULL over nothing; filled, then emptied, it comes back to that."""
-    of = Extremes((pa.int64(),), (), (Extreme(Value(0, False), "min(v)"),))
+    of = ExtremesShape((pa.int64(),), (), (Extreme(SortedValue(0, False), "min(v)"),))
     steps = said(tmp_path, of, [[], [((5,), 1)], [], [((5,), -1)]])
     assert steps == [{(None,): 1}, {(None,): -1, (5,): 1}, {}, {(5,): -1, (None,): 1}]
 
 
 def test_the_global_row_over_many_times_in_the_first_step(tmp_path: Path) -> None:
     """More times than are looked at side by side, every other one without rows: the row of each takes its turn."""
-    of = Extremes((pa.int64(),), (), (Extreme(Value(0, True), "max(v)"),))
+    of = ExtremesShape((pa.int64(),), (), (Extreme(SortedValue(0, True), "max(v)"),))
     spec, layouts = spec_of(of)
     driver = Driver(tmp_path, *(Manifest.empty(a, layout, 0) for a, layout in layouts.items()))
     rows = [((i,), i + gone, 1 - 2 * gone) for i in range(0, 40, 2) for gone in (0, 1)]
@@ -118,8 +124,8 @@ def test_the_global_row_over_many_times_in_the_first_step(tmp_path: Path) -> Non
 
 def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of several tasks over an empty input exactly one emits it."""
-    of = Extremes((pa.int64(),), (), (Extreme(Value(0, True), "max(v)"),))
+    of = ExtremesShape((pa.int64(),), (), (Extreme(SortedValue(0, True), "max(v)"),))
     driver = Driver(tmp_path, Manifest.empty(A, of.ranking(of.values[0]).layout, 0))
-    contexts = [driver.context(0, 1, hydration=True, share=Share(b, 5)) for b in range(5)]
-    outputs = [contents(extremes(c, ExtremesSpec(of, (State(A),)), [])) for c in contexts]
+    contexts = [driver.context(0, 1, hydration=True, share=TaskShare(b, 5)) for b in range(5)]
+    outputs = [contents(extremes(c, ExtremesSpec(of, (RankingStateSpec(A),)), [])) for c in contexts]
     assert sorted(map(len, outputs)) == [0, 0, 0, 0, 1]

@@ -106,7 +106,7 @@ def test_a_folder_that_somebody_else_has_removed_stops_nothing(
     until(lambda: stuck.asked)
     os.rename(store.directory / A, store.directory / "elsewhere")
     (store.directory / "b").mkdir()
-    store.soon(lambda: store.clear(of="b"))
+    store.remove_later(lambda: store.clear(of="b"))
     stuck.works.set()
     until(lambda: not (store.directory / "b").exists())
 
@@ -130,7 +130,7 @@ def test_what_is_pinned_is_read_to_the_end(store: ArrangementStore, disk: Disk) 
 
 def test_what_waits_is_bounded(store: ArrangementStore, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that hangs for long: the rest is swept."""
-    monkeypatch.setattr(file_deleter, "REMOVALS_MOST", 1)
+    monkeypatch.setattr(file_deleter, "MAX_WAITING", 1)
     old = store.current(A)
     for at in range(1, 4):
         store.commit(store.current(A), with_batches(old, slice(at, 4)))

@@ -17,7 +17,7 @@ from tidemark_replica.kernels.flat_map import FlatMapSpec, chunks, flat_map
 
 ILLEGAL, TOO_MANY = '{"code":"illegal"}', '{"code":"too many"}'
 EXPLODE = FlatMapSpec("explode", (1,), (0, pa.list_(pa.int64())), pa.int64(), False, False, ILLEGAL, TOO_MANY, 100)
-SEQUENCE = replace(EXPLODE, function="sequence", arguments=(0, 1, 2), kept=(0, 1, 2))
+SEQUENCE = replace(EXPLODE, function="sequence", arguments=(0, 1, 2), copied_columns=(0, 1, 2))
 INT64 = pa.int64()
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -99,7 +99,7 @@ def test_a_sequence_goes_from_start_to_stop(tmp_path: Path, start: int, stop: in
 
 def test_a_sequence_without_a_step_goes_towards_its_stop(tmp_path: Path) -> None:
     """Up or down by one; narrow integers and dates keep their type."""
-    spec = replace(SEQUENCE, arguments=(0, 1), kept=(0, 1, 2), produced=pa.date32())
+    spec = replace(SEQUENCE, arguments=(0, 1), copied_columns=(0, 1, 2), produced=pa.date32())
     batch = steps([(2, 4, 0), (4, 2, 0), (7, 7, 0)], pa.date32())
 
     made = [b.column(3) for b in flat_map(context(tmp_path, 100), spec, [batch])]

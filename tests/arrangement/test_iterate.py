@@ -10,15 +10,19 @@ import pytest
 
 from tests.arrangement.histories import A, Driver, contents, seeds, updates
 from tidemark_replica.arrangement.spines.manifest import Manifest
-from tidemark_replica.kernels.recursion.iterate import IteratedSpec, iterate
-from tidemark_replica.kernels.recursion.recursion_limit import RECURSION_LIMIT, AtLimitSpec, at_limit
-from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.recursion.iterate import IterateSpec, iterate
+from tidemark_replica.kernels.recursion.recursion_limit import RECURSION_LIMIT, RecursionLimitSpec, recursion_limit
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import Aggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 INT = pa.int64()
 COUNT = Aggregate("count", None, "count(*)")
-DISTINCT, COUNTS, COUNT_ALL = Shape((INT,), (0,), ()), Shape((INT,), (0,), (COUNT,)), Shape((INT,), (), (COUNT,))
+DISTINCT, COUNTS, COUNT_ALL = (
+    AccumulatorLayout((INT,), (0,), ()),
+    AccumulatorLayout((INT,), (0,), (COUNT,)),
+    AccumulatorLayout((INT,), (), (COUNT,)),
+)
 
 
 def history(rng: np.random.Generator, times: int) -> list[tuple]:
@@ -33,7 +37,7 @@ def history(rng: np.random.Generator, times: int) -> list[tuple]:
     return rows
 
 
-def output(shape: Shape, rows: Counter) -> Counter:
+def output(shape: AccumulatorLayout, rows: Counter) -> Counter:
     """What the reduce gives for a multiset; an error for a group that holds less than nothing."""
     groups = {row: n for row, n in rows.items() if n}
     if not shape.key:
@@ -60,11 +64,13 @@ def at(found: Counter, time: int, iteration: int | None) -> Counter:
 
 @pytest.mark.parametrize("shape", [DISTINCT, COUNTS, COUNT_ALL], ids=["distinct", "counts", "count of all"])
 @pytest.mark.parametrize("seed", seeds(4, 40))
-def test_split_a_kernel_inside_a_loop_is_right_in_every_iteration(seed: int, shape: Shape, tmp_path: Path) -> None:
+def test_split_a_kernel_inside_a_loop_is_right_in_every_iteration(
+    seed: int, shape: AccumulatorLayout, tmp_path: Path
+) -> None:
     """At every time and from every iteration on, also where a group is empty, in error, or changes in between."""
     rng = np.random.default_rng(seed)
     rows = history(rng, 9)
-    spec = IteratedSpec(A, (INT,), shape.key, ReduceSpec(A, shape), ((A, shape.layout),))
+    spec = IterateSpec(A, (INT,), shape.key, ReduceSpec(A, shape), ((A, shape.layout),))
     driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 1), chunk_rows=int(rng.integers(1, 30)))
     found: Counter = Counter()
     for lower, upper in pairwise(range(1, 10)):  # a round has one time
@@ -87,7 +93,7 @@ def test_split_a_kernel_inside_a_loop_is_right_in_every_iteration(seed: int, sha
 
 def test_errors_pass_through_a_kernel_inside_a_loop_without_an_iteration(tmp_path: Path) -> None:
     """Of the output's columns, all NULL."""
-    spec = IteratedSpec(A, (INT,), (0,), ReduceSpec(A, COUNTS), ((A, COUNTS.layout),))
+    spec = IterateSpec(A, (INT,), (0,), ReduceSpec(A, COUNTS), ((A, COUNTS.layout),))
     driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 3))
 
     made = list(iterate(driver.context(3, 4), spec, [updates([INT, INT], [("broken", 3, 1)])], reduce))
@@ -97,7 +103,7 @@ def test_errors_pass_through_a_kernel_inside_a_loop_without_an_iteration(tmp_pat
 
 def test_a_limit_is_in_error_while_its_last_iteration_changes_anything(tmp_path: Path) -> None:
     """Also where what is added and what is taken away add up to nothing; earlier iterations are of no concern."""
-    spec = AtLimitSpec(A, (INT, INT), 3, "r")
+    spec = RecursionLimitSpec(A, (INT, INT), 3, "r")
     driver = Driver(tmp_path, Manifest.empty(A, spec.layout, 1))
     errors = 0
     for time, rows, expected in (
@@ -108,7 +114,9 @@ def test_a_limit_is_in_error_while_its_last_iteration_changes_anything(tmp_path:
         (5, [((5, 4), -2)], 0),
     ):
         context = driver.context(time, time + 1)
-        made = contents(at_limit(context, spec, [updates([INT, INT], [(row, time, diff) for row, diff in rows])]))
+        made = contents(
+            recursion_limit(context, spec, [updates([INT, INT], [(row, time, diff) for row, diff in rows])])
+        )
         driver.commit(context, compact=True)
         errors += sum(diff for (_, error, _), diff in made.items() if error and RECURSION_LIMIT in error)
         assert errors == expected

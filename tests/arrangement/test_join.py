@@ -127,7 +127,9 @@ def test_split_any_steps_and_chunks_give_what_nested_loops_give(seed: int, share
     rows = history(rng, 20, 120)
     expected = nested_loops([(s, (row, max(t, 3), d)) for s, (row, t, d) in rows])
     assert len(expected) > 20
-    left, right = (JoinInput(i.arrangement, i.kept, s.value in shared) for s, i in ((s, SPEC.input(s)) for s in Side))
+    left, right = (
+        JoinInput(i.arrangement, i.output_columns, s.value in shared) for s, i in ((s, SPEC.input(s)) for s in Side)
+    )
     for chunk_rows, cuts in ((1, [3, 20]), (7, [3, 4, 9, 10, 20]), (64, list(range(3, 21)))):
         directory = tmp_path / str(chunk_rows)
         driver = Driver(directory, *manifests(int(rng.integers(1, 4)), 3), chunk_rows=chunk_rows)

@@ -20,16 +20,18 @@ from tests.arrangement.histories import (
 )
 from tests.arrangement.reduce_model import expected_output, history, shape_of
 from tidemark_replica.arrangement.errors import DiffOverflow, MalformedUpdates, UnsupportedType
-from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import BatchWriter, StepId, merge
-from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import Aggregate
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 
 
-def run(driver: Driver, rng: np.random.Generator, shape: Shape, rows: list[tuple], cuts: list[int]) -> Counter:
+def run(
+    driver: Driver, rng: np.random.Generator, shape: AccumulatorLayout, rows: list[tuple], cuts: list[int]
+) -> Counter:
     """All steps of a history; what came out, checked to be consolidated."""
     result: Counter = Counter()
     for lower, upper in pairwise(cuts):
@@ -53,11 +55,11 @@ def ok_rows(output: list) -> int:
     return sum(batch["__error"].null_count for batch in output)
 
 
-def shape_types(shape: Shape) -> list[pa.DataType]:
+def shape_types(shape: AccumulatorLayout) -> list[pa.DataType]:
     return list(shape.types)
 
 
-def drive(tmp_path: Path, shape: Shape, lower: int = 0, **options) -> Driver:
+def drive(tmp_path: Path, shape: AccumulatorLayout, lower: int = 0, **options) -> Driver:
     buckets = options.pop("buckets", 1)
     return Driver(tmp_path, Manifest.empty(A, shape.layout, lower, buckets=buckets), **options)
 
@@ -93,7 +95,7 @@ def test_the_histories_above_show_errors_and_repairs() -> None:
     }
 
 
-def one(tmp_path: Path, shape: Shape, steps: list[list[tuple]], **options) -> list[dict]:
+def one(tmp_path: Path, shape: AccumulatorLayout, steps: list[list[tuple]], **options) -> list[dict]:
     """Steps at times 0, 1, 2, ...: what each put out."""
     driver = drive(tmp_path, shape, **options)
     result = []
@@ -113,29 +115,29 @@ COUNT_AND_SUM = (Aggregate("count", None, "count(*)"), Aggregate("sum", 0, "sum(
 
 def test_a_global_aggregate_has_a_row_before_any_input(tmp_path: Path) -> None:
     """Hydration over nothing emits count 0 and sum NULL; filled, then emptied, it comes back to that row."""
-    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    shape = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
     steps = one(tmp_path, shape, [[], [((5,), 1)], [], [((5,), -1)]])
     assert steps == [{(0, None): 1}, {(0, None): -1, (1, 5): 1}, {}, {(1, 5): -1, (0, None): 1}]
 
 
 def test_rows_without_columns_can_be_counted(tmp_path: Path) -> None:
     """count(*) needs no column: a projection may have left none."""
-    shape = Shape((), (), (Aggregate("count", None, "count(*)"),))
+    shape = AccumulatorLayout((), (), (Aggregate("count", None, "count(*)"),))
     assert one(tmp_path, shape, [[((), 3)], [((), -1)]]) == [{(3,): 1}, {(3,): -1, (2,): 1}]
 
 
 def test_only_the_share_of_the_only_group_emits_the_global_row(tmp_path: Path) -> None:
     """Of several tasks over an empty input exactly one emits the default row."""
-    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    shape = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
     driver = drive(tmp_path, shape)
-    contexts = [driver.context(0, 1, hydration=True, share=Share(b, 5)) for b in range(5)]
+    contexts = [driver.context(0, 1, hydration=True, share=TaskShare(b, 5)) for b in range(5)]
     outputs = [contents(reduce(c, ReduceSpec(A, shape), [])) for c in contexts]
     assert sorted(map(len, outputs)) == [0, 0, 0, 0, 1]
 
 
 def test_an_overflow_is_an_error_that_a_retraction_repairs(tmp_path: Path) -> None:
     """The group's row gives way to an error and comes back; other groups are untouched."""
-    shape = Shape((pa.string(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    shape = AccumulatorLayout((pa.string(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
     big = ("a", 2**63 - 1)
     steps = one(tmp_path, shape, [[(big, 1), (("b", 1), 1)], [(("a", 1), 1)], [(("a", 1), -1)]])
     assert steps == [
@@ -147,7 +149,7 @@ def test_an_overflow_is_an_error_that_a_retraction_repairs(tmp_path: Path) -> No
 
 def test_a_row_retracted_before_it_came_is_an_error_until_it_comes(tmp_path: Path) -> None:
     """A negative count shows as an error and is gone once the insertion arrives."""
-    shape = Shape((pa.string(),), (0,), ())
+    shape = AccumulatorLayout((pa.string(),), (0,), ())
     assert one(tmp_path, shape, [[(("a",), -1)], [(("a",), 1)], [(("a",), 1)]]) == [
         {"NEGATIVE_MULTIPLICITY": 1},
         {"NEGATIVE_MULTIPLICITY": -1},
@@ -157,7 +159,7 @@ def test_a_row_retracted_before_it_came_is_an_error_until_it_comes(tmp_path: Pat
 
 def test_sums_left_over_without_rows_are_an_error(tmp_path: Path) -> None:
     """One value in, another out: no rows, but a sum: an error rather than a vanished group."""
-    shape = Shape((pa.string(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    shape = AccumulatorLayout((pa.string(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
     steps = one(tmp_path, shape, [[(("a", 0.5), 1)], [(("a", 0.25), -1)], [(("a", 0.25), 1)]])
     assert steps == [
         {("a", 0.5): 1},
@@ -168,7 +170,7 @@ def test_sums_left_over_without_rows_are_an_error(tmp_path: Path) -> None:
 
 def test_distinct_emits_only_first_and_last_occurrences(tmp_path: Path) -> None:
     """Without aggregates: a key appears with its first row and goes with its last; NULL, NaN and zero are keys."""
-    shape = Shape((pa.float64(),), (0,), ())
+    shape = AccumulatorLayout((pa.float64(),), (0,), ())
     steps = [
         [((0.0,), 1), ((math.nan,), 2), ((None,), 1)],
         [((-0.0,), 1), ((math.nan,), -1)],
@@ -179,14 +181,14 @@ def test_distinct_emits_only_first_and_last_occurrences(tmp_path: Path) -> None:
 
 def test_a_change_nobody_can_see_emits_nothing(tmp_path: Path) -> None:
     """The sum stays, the count is not shown: no retraction of an equal row."""
-    shape = Shape((pa.int64(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
+    shape = AccumulatorLayout((pa.int64(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
     assert one(tmp_path, shape, [[((1, 5), 1)], [((1, 0), 1)], [((1, 2), 1), ((1, -2), 1)]]) == [{(1, 5): 1}, {}, {}]
 
 
 def test_groups_of_very_many_rows_are_refused_for_sums_only(tmp_path: Path) -> None:
     """Past 2^30 rows digits might overflow: sums are an error, counts stay exact."""
-    counts = Shape((pa.int64(),), (), (Aggregate("count", None, "count(*)"),))
-    sums = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    counts = AccumulatorLayout((pa.int64(),), (), (Aggregate("count", None, "count(*)"),))
+    sums = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
     steps = [[((1,), 2**30)], [((1,), 1)], [((1,), -1)]]
     assert one(tmp_path / "c", counts, steps)[1] == {(2**30,): -1, (2**30 + 1,): 1}
     assert one(tmp_path / "s", sums, steps)[1:] == [
@@ -210,7 +212,9 @@ def test_state_is_gone_when_all_rows_are(tmp_path: Path) -> None:
 
 def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
     """200,000 groups in chunks: each comes out once, and no output batch is longer than a chunk."""
-    shape = Shape((pa.int64(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"), Aggregate("count", None, "n")))
+    shape = AccumulatorLayout(
+        (pa.int64(), pa.float64()), (0,), (Aggregate("sum", 1, "sum(v)"), Aggregate("count", None, "n"))
+    )
     n = 200_000
     batch = pa.RecordBatch.from_arrays(
         [
@@ -233,22 +237,22 @@ def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
 def test_what_cannot_be_summed_is_refused_by_name() -> None:
     """No accumulable max, no sum of strings."""
     for function, t in (("sum", pa.string()), ("max", pa.int64()), ("avg", pa.date32())):
-        shape = Shape((t,), (), (Aggregate(function, 0, f"{function}(v)"),))
+        shape = AccumulatorLayout((t,), (), (Aggregate(function, 0, f"{function}(v)"),))
         with pytest.raises(UnsupportedType, match=rf"{function}\(v\): no accumulable"):
             _ = shape.accumulators
 
 
 def test_another_reduces_state_is_refused(tmp_path: Path) -> None:
     """A plan change needs a new arrangement; the old state would be misread."""
-    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
-    driver = drive(tmp_path, Shape((pa.int64(),), (), ()))
+    shape = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
+    driver = drive(tmp_path, AccumulatorLayout((pa.int64(),), (), ()))
     with pytest.raises(MalformedUpdates, match="does not hold the state"):
         list(reduce(driver.context(0, 1), ReduceSpec(A, shape), []))
 
 
 def test_absurd_multiplicities_are_refused(tmp_path: Path) -> None:
     """Counts that could wrap around 64 bits raise instead."""
-    shape = Shape((pa.int64(),), (), COUNT_AND_SUM)
+    shape = AccumulatorLayout((pa.int64(),), (), COUNT_AND_SUM)
     batch = updates([pa.int64()], [((1,), 0, 2**62)])
     with pytest.raises(DiffOverflow):
         list(reduce(drive(tmp_path, shape).context(0, 1), ReduceSpec(A, shape), [batch]))

@@ -10,17 +10,17 @@ import pytest
 
 from tests.arrangement.histories import A, Driver, updates
 from tidemark_protocol.plan.reductions import OrderKey
-from tidemark_replica.arrangement.batches import small_batches
+from tidemark_replica.arrangement.batches import batch, small_batches
 from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.batches.key_lookup import Hits, Keys, probe
-from tidemark_replica.arrangement.batches.small_batches import runs_of_small
+from tidemark_replica.arrangement.batches.small_batches import small_runs
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import arrange
-from tidemark_replica.kernels.ranking.ranking import by_value
+from tidemark_replica.kernels.ranking.ranking import value_ordered_rows
 
 TYPES = (pa.int64(), pa.string())
 LAYOUT = Layout.of_rows(TYPES, (0,))
@@ -71,12 +71,12 @@ def test_large_batches_stay_alone_and_runs_are_bounded(monkeypatch: pytest.Monke
     batches = stepped(tmp_path, np.random.default_rng(5), 6).manifests[A].batches
     size = max(ref.bytes for ref in batches)
     monkeypatch.setattr(small_batches, "RUN_BYTES", 3 * size)
-    large = batches[2]._replace(bytes=small_batches.KEPT_BYTES + 1)
-    runs = list(runs_of_small([*batches[:2], large, *batches[3:]]))
+    large = batches[2]._replace(bytes=batch.SMALL_BYTES + 1)
+    runs = list(small_runs([*batches[:2], large, *batches[3:]]))
     assert [len(run) for run in runs] == [2, 1, 3]
     assert [ref for run in runs for ref in run] == [*batches[:2], large, *batches[3:]]
     monkeypatch.setattr(small_batches, "RUN_BYTES", size)
-    assert all(len(run) == 1 for run in runs_of_small(batches))
+    assert all(len(run) == 1 for run in small_runs(batches))
 
 
 def test_rows_sorted_by_value_stay_so(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_rows_sorted_by_value_stay_so(tmp_path: Path) -> None:
     for step, text in enumerate(["b", "d", "a", "c"]):
         context = driver.context(step, step + 1, hydration=step == 0)
         runs = StepRuns(context, A)
-        runs.add(by_value(updates(list(TYPES), [((1, text), step, 1)]), layout))
+        runs.add(value_ordered_rows(updates(list(TYPES), [((1, text), step, 1)]), layout))
         runs.commit()
         driver.commit(context)
     (segment,) = Trace(driver.manifests[A], driver.cache).segments_of(Keys.of([pa.array([1], pa.int64())], 1))

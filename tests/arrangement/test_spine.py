@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.arrangement.histories import TYPES, A, Driver, at, contents, pool, seeds, updates
-from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest, StepGone
+from tidemark_replica.arrangement.errors import OutOfFrontier, StaleManifest, StepAbandoned
 from tidemark_replica.arrangement.rows.columns import is_bytes
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
@@ -98,8 +98,8 @@ def test_lookup_finds_exactly_the_rows_of_a_key(t: pa.DataType, tmp_path: Path) 
     trace = Trace(driver.manifests[A], driver.cache)
     missing = pa.array([b"nowhere"], pa.binary()).cast(t) if is_bytes(t) else None
     for key in [pa.array([v], t) for v in pool(t)] + ([missing] if missing else []):
-        wanted = contents(updates([t], [((key[0].as_py(),), 0, 1)])).popitem()[0][0][0]
-        expected = {(r, e): d for (r, e), d in at(contents(batch), 2).items() if e is None and r[1] == wanted}
+        alive_file = contents(updates([t], [((key[0].as_py(),), 0, 1)])).popitem()[0][0][0]
+        expected = {(r, e): d for (r, e), d in at(contents(batch), 2).items() if e is None and r[1] == alive_file}
         found = {(r, e): d for (r, e, _), d in contents(trace.lookup([key], 2)).items()}
         assert found == expected
 
@@ -249,15 +249,15 @@ def test_a_merge_that_nobody_waits_for_ends_at_its_next_range(tmp_path: Path) ->
         list(arrange(context, A, [updates([pa.int64()], [((n,), time, 1) for n in range(100)])]))
         driver.commit(context)
     task = Merge(A, driver.manifests[A].batches, 1)
-    wanted = tmp_path / "wanted"
-    wanted.touch()
-    writer = BatchWriter(tmp_path, StepId("merge"), wanted=wanted)
-    ranges = writer.while_wanted(iter(range(3)))
+    alive_file = tmp_path / "wanted"
+    alive_file.touch()
+    writer = BatchWriter(tmp_path, StepId("merge"), alive_file=alive_file)
+    ranges = writer.while_step_alive(iter(range(3)))
 
     assert next(ranges) == 0
-    wanted.unlink()
-    with pytest.raises(StepGone):
+    alive_file.unlink()
+    with pytest.raises(StepAbandoned):
         next(ranges)
-    with pytest.raises(StepGone):
+    with pytest.raises(StepAbandoned):
         merge(task, driver.manifests[A].layout, driver.cache, writer)
     assert not list(tmp_path.glob("*/merge-*"))

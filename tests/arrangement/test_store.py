@@ -226,15 +226,15 @@ def test_what_has_little_room_ends_by_how_much_it_takes(tmp_path: Path) -> None:
     endless = BatchWriter(tmp_path, StepId("s1"))
     small, large = (BatchWriter(tmp_path, StepId(step), bytes_left=limit) for step in ("s2", "s3"))
     large.spend(MUCH_BYTES + 1, "an exchange")
-    hydration = BatchWriter(tmp_path, StepId("s4"), bytes_left=limit, takes_much=True)
-    merge = BatchWriter(tmp_path, StepId("m1"), bytes_left=limit, makes_room=True)
+    hydration = BatchWriter(tmp_path, StepId("s4"), bytes_left=limit, large=True)
+    merge = BatchWriter(tmp_path, StepId("m1"), bytes_left=limit, frees_space=True)
     writers = (endless, merge, small, hydration, large)
 
     def going_on() -> list[BatchWriter]:
         found = []
         for writer in writers:
             with suppress(DiskLimitExceeded):
-                assert list(writer.while_wanted("rows"))
+                assert list(writer.while_step_alive("rows"))
                 writer.spend(1, "an exchange")
                 found.append(writer)
         return found

@@ -11,7 +11,7 @@ from tests.arrangement.histories import A, Driver, contents, updates
 from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.layout import Layout
-from tidemark_replica.arrangement.rows.task_share import Share, shares
+from tidemark_replica.arrangement.rows.task_share import TaskShare, share_indices
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.spine import levels_of, plan_merges
 from tidemark_replica.arrangement.spines.trace import Trace
@@ -24,8 +24,8 @@ def hydrated(folder: Path, tasks: int, rows: int) -> Driver:
     """An arrangement written by so many tasks in one step, in chunks, so that each wrote several batches."""
     driver = Driver(folder, Manifest.empty(A, Layout.of_rows(TYPES, [0]), 0), chunk_rows=64, merging=False)
     values = np.arange(rows)
-    of = shares(key_hashes([pa.array(values)], rows), tasks)
-    contexts = [driver.context(0, 1, hydration=True, share=Share(i, tasks)) for i in range(tasks)]
+    of = share_indices(key_hashes([pa.array(values)], rows), tasks)
+    contexts = [driver.context(0, 1, hydration=True, share=TaskShare(i, tasks)) for i in range(tasks)]
     for i, context in enumerate(contexts):
         list(arrange(context, A, [updates(TYPES, [((int(v),), 0, 1) for v in values[of == i]])]))
     contexts[0].writer.written[A] = [ref for context in contexts for ref in context.writer.written[A]]

@@ -14,11 +14,11 @@ from tests.arrangement.histories import TYPES, A, Driver, contents, seeds, updat
 from tests.arrangement.value_model import at, first_rows
 from tidemark_protocol.plan.reductions import OrderKey
 from tidemark_replica.arrangement.rows.updates import make_updates
-from tidemark_replica.arrangement.spines.first_rows_reader import Heads, Ranked
+from tidemark_replica.arrangement.spines.first_rows_reader import FirstRowsReader, RankedRows
 from tidemark_replica.arrangement.spines.manifest import Manifest
-from tidemark_replica.kernels.ranking.first_rows import FEW_ROWS
+from tidemark_replica.kernels.ranking.first_rows import LEAST_READ_ROWS
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import State
+from tidemark_replica.kernels.ranking.state import RankingStateSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
 
@@ -59,7 +59,15 @@ def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, tmp_path
     expected = expected_output(rows, ranking, 2)
     for chunk_rows, cuts in CUTS:
         result = run(
-            tmp_path, top_k, TopKSpec(State(A), ranking), types, {A: ranking.layout}, rows, cuts, rng, chunk_rows
+            tmp_path,
+            top_k,
+            TopKSpec(RankingStateSpec(A), ranking),
+            types,
+            {A: ranking.layout},
+            rows,
+            cuts,
+            rng,
+            chunk_rows,
         )
         assert result == expected
 
@@ -73,7 +81,7 @@ def test_split_without_a_limit_all_rows_but_the_first_are_shown(seed: int, tmp_p
     ranking = replace(ranking, offset=0)
     expected = expected_output(rows, ranking, 2, complement=True)
     for chunk_rows, cuts in CUTS:
-        spec = TopKSpec(State(A), ranking, complement=True)
+        spec = TopKSpec(RankingStateSpec(A), ranking, complement=True)
         assert run(tmp_path, top_k, spec, types, {A: ranking.layout}, rows, cuts, rng, chunk_rows) == expected
 
 
@@ -91,25 +99,25 @@ def large_group(rng: np.random.Generator, rows: int, time: int, diff: int = 1) -
 def test_a_step_reads_the_heads_and_not_the_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million rows in one group: hydration and steps of 100 rows read a few rows of each batch."""
     read: list[int] = []
-    settle = Heads.settle
+    settle = FirstRowsReader.read_until
 
-    def counted(self: Heads, *arguments) -> Ranked:
+    def counted(self: FirstRowsReader, *arguments) -> RankedRows:
         ranked = settle(self, *arguments)
         read.append(self.rows_read)
         return ranked
 
-    monkeypatch.setattr(Heads, "settle", counted)
+    monkeypatch.setattr(FirstRowsReader, "read_until", counted)
     rng = np.random.default_rng(1)
     driver = Driver(tmp_path, Manifest.empty(A, BY_VALUE.layout, 0))
     for time in range(12):
         context = driver.context(time, time + 1, hydration=time == 0)
         chunks = [large_group(rng, 100_000, 0) for _ in range(10)] if time == 0 else [large_group(rng, 100, time)]
-        for _ in top_k(context, TopKSpec(State(A), BY_VALUE), chunks):
+        for _ in top_k(context, TopKSpec(RankingStateSpec(A), BY_VALUE), chunks):
             pass
         driver.commit(context, compact=True)
     batches = 12
     assert len(read) == 12
-    assert max(read) <= max(BY_VALUE.end + 1, FEW_ROWS) * batches
+    assert max(read) <= max(BY_VALUE.end + 1, LEAST_READ_ROWS) * batches
 
 
 def test_retractions_that_eat_the_heads_are_read_on_behind(tmp_path: Path) -> None:
@@ -120,7 +128,9 @@ def test_retractions_that_eat_the_heads_are_read_on_behind(tmp_path: Path) -> No
     steps = [[((0, i), 0, 1) for i in range(1000)], [((0, i), 1, -1) for i in range(500)]]
     for time, rows in enumerate(steps):
         context = driver.context(time, time + 1, hydration=time == 0)
-        shown.append(contents(top_k(context, TopKSpec(State(A), ranking), [updates(list(ranking.types), rows)])))
+        shown.append(
+            contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates(list(ranking.types), rows)]))
+        )
         driver.commit(context)
     assert shown[0] == {((0, 1), None, 0): 1, ((0, 2), None, 0): 1}
     assert shown[1] == {((0, 1), None, 1): -1, ((0, 2), None, 1): -1, ((0, 501), None, 1): 1, ((0, 502), None, 1): 1}
@@ -133,7 +143,7 @@ def first_of_all(tmp_path: Path, steps: list[list[tuple]], cuts: list[int]) -> C
     result: Counter = Counter()
     for rows, (lower, upper) in zip(steps, pairwise(cuts), strict=True):
         context = driver.context(lower, upper, hydration=lower == cuts[0])
-        result.update(contents(top_k(context, TopKSpec(State(A), ranking), [updates([pa.int64()], rows)])))
+        result.update(contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)])))
         driver.commit(context)
     return Counter({k: d for k, d in result.items() if d})
 
@@ -167,7 +177,7 @@ def test_many_times_in_one_step_are_shown_one_by_one(tmp_path: Path) -> None:
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0))
     context = driver.context(0, 50, hydration=True)
     rows = [((i,), i, 1) for i in range(50)]
-    said = contents(top_k(context, TopKSpec(State(A), ranking), [updates([pa.int64()], rows)]))
+    said = contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)]))
     assert said == {
         **{((i,), None, i): 1 for i in range(50)},
         **{((i - 1,), None, i): -1 for i in range(1, 50)},
@@ -181,7 +191,7 @@ def test_a_negative_multiplicity_behind_the_last_place_is_not_looked_at(tmp_path
     shown = []
     for time, rows in enumerate([[((1,), 0, 1), ((2,), 0, -1)], [((1,), 1, -1)], [((2,), 2, 2)]]):
         context = driver.context(time, time + 1, hydration=time == 0)
-        said = contents(top_k(context, TopKSpec(State(A), ranking), [updates([pa.int64()], rows)]))
+        said = contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)]))
         shown.append({row if error is None else "error": diff for (row, error, _), diff in said.items()})
         driver.commit(context, compact=True)
     assert shown == [{(1,): 1}, {(1,): -1, "error": 1}, {"error": -1, (2,): 1}]

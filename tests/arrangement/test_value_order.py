@@ -14,7 +14,7 @@ from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.value_order import row_keys, sort_rows
 from tidemark_replica.arrangement.spines.spine import merge_segments
-from tidemark_replica.kernels.ranking.ranking import by_value
+from tidemark_replica.kernels.ranking.ranking import value_ordered_rows
 
 
 @pytest.mark.parametrize("t", TYPES, ids=str)
@@ -43,7 +43,7 @@ def test_split_a_merge_in_small_ranges_keeps_order_and_contents(seed: int) -> No
         for _ in range(400)
     ]
     rows += [(row, time + 1, -1) for row, time, _ in rows[::5]]
-    runs = [Segment.of(by_value(updates(list(layout.types), rows[i::5]), layout)) for i in range(5)]
+    runs = [Segment.of(value_ordered_rows(updates(list(layout.types), rows[i::5]), layout)) for i in range(5)]
 
     merged = list(merge_segments(runs, layout, 4, range_rows=16))
 

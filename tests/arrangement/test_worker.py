@@ -11,13 +11,13 @@ import pytest
 
 from tests.arrangement import spark_reduce
 from tests.arrangement.histories import plain
-from tidemark_replica.kernels.worker import freeze_in_spark_worker
+from tidemark_replica.kernels.worker import freeze_imports_in_spark_worker
 
 
 def test_only_sparks_workers_are_frozen() -> None:
     """A driver or a test that imports the kernels keeps its garbage collector as it is."""
     before = gc.get_freeze_count()
-    assert freeze_in_spark_worker(["python", "-m", "tidemark_replica"]) is False
+    assert freeze_imports_in_spark_worker(["python", "-m", "tidemark_replica"]) is False
     assert gc.get_freeze_count() == before
 
 

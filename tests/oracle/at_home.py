@@ -25,10 +25,10 @@ from tests.waiting import until
 from tidemark_replica.arrangement.rows.updates import Updates as Batch
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.execution import prepare
-from tidemark_replica.render.execution.executor_affinity import Executor, Homes, home_of
+from tidemark_replica.render.execution.executor_affinity import Executor, ExecutorAffinity, preferred_executor
 from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.task.description import PROPERTY
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import run_stage
 
 CASE = "join after reduce"
@@ -64,53 +64,53 @@ class Member:
 
 def at_home(spark: Any, folder: Path) -> None:
     """Each dataflow's steps land at its home, where what they read is open; their updates are those of any place."""
-    with _members(spark, folder) as (of, homes, members, bounds, expected):
+    with _members(spark, folder) as (of, affinity, members, bounds, expected):
         for upper in bounds:
             for member in members:
                 ran = member.step(of, upper)
-                assert set(ran) == {_home(member, homes)}, f"{member.name} ran in {ran}"
+                assert set(ran) == {_home(member, affinity)}, f"{member.name} ran in {ran}"
                 assert upper == bounds[0] or not member.cold_reads, f"{member.name} opened {member.cold_reads} files"
         assert all(consolidated(member.made) == expected for member in members)
 
 
 def lost(spark: Any, folder: Path) -> None:
     """Who was at home elsewhere sees nothing of it; the others go on, and open what they need once."""
-    with _members(spark, folder) as (of, homes, members, bounds, expected):
+    with _members(spark, folder) as (of, affinity, members, bounds, expected):
         first, second, third, *more = bounds
         processes: dict[str, int] = {}
         for member in members:
             processes |= member.step(of, first)
-        gone, left = homes.executors()
-        at_left = {member.name for member in members if _home(member, homes) == left}
+        gone, left = affinity.executors()
+        at_left = {member.name for member in members if _home(member, affinity) == left}
         os.kill(processes[gone], signal.SIGKILL)
         for member in members:
             (ran,) = member.step(of, second)  # another executor may have come by now, and be its home
             assert ran != gone
             open_there = member.name in at_left and ran == left
             assert bool(member.cold_reads) != open_there, f"{member.name} opened {member.cold_reads} files in {ran}"
-        until(lambda: len(homes.executors()) == 2 and gone not in homes.executors())
+        until(lambda: len(affinity.executors()) == 2 and gone not in affinity.executors())
         _meet(spark, folder / "again")
-        (come,) = set(homes.executors()) - {left}
-        members += _built(of, homes, folder, _names([come], homes.executors(), members))
+        (come,) = set(affinity.executors()) - {left}
+        members += _built(of, affinity, folder, _names([come], affinity.executors(), members))
         for upper in (third, *more):
             for member in members:
                 (ran,) = member.step(of, upper)
-                assert ran == _home(member, homes), f"{member.name} ran in {ran}"
+                assert ran == _home(member, affinity), f"{member.name} ran in {ran}"
                 assert upper == third or not member.cold_reads, f"{member.name} opened {member.cold_reads} files"
         assert all(consolidated(member.made) == expected for member in members)
 
 
 @contextmanager
-def _members(spark: Any, folder: Path) -> Iterator[tuple[World, Homes, list[Member], list[int], Updates]]:
+def _members(spark: Any, folder: Path) -> Iterator[tuple[World, ExecutorAffinity, list[Member], list[int], Updates]]:
     """Dataflows that have two homes, the ends of their steps, and the updates that they are to make."""
     (case,) = (c for c in PLANS if c.name == CASE)
     assert case.plan is not None
     history = random_history(case.tables, 11, times=6, changes=40)
     bounds = [time + 1 for time in history.times]
     folder.mkdir(parents=True, exist_ok=True)
-    homes = Homes.of(spark)
-    assert homes is not None
-    until(lambda: len(homes.executors()) == 2)
+    affinity = ExecutorAffinity.of(spark)
+    assert affinity is not None
+    until(lambda: len(affinity.executors()) == 2)
     _meet(spark, folder / "met")
     with ExitStack() as stack:
         of = stack.enter_context(world(spark, folder / "world", case.tables, history))
@@ -118,31 +118,31 @@ def _members(spark: Any, folder: Path) -> Iterator[tuple[World, Homes, list[Memb
         assert expected
         stack.callback(setattr, prepare, "run_stage", prepare.run_stage)
         prepare.run_stage = partial(run_told, folder)
-        names = _names(homes.executors(), homes.executors(), ())
-        yield of, homes, _built(of, homes, folder, names), bounds, expected
+        names = _names(affinity.executors(), affinity.executors(), ())
+        yield of, affinity, _built(of, affinity, folder, names), bounds, expected
 
 
-def _built(of: World, homes: Homes, log: Path, names: Iterable[str]) -> list[Member]:
+def _built(of: World, affinity: ExecutorAffinity, log: Path, names: Iterable[str]) -> list[Member]:
     (plan,) = (c.plan for c in PLANS if c.name == CASE)
     assert plan is not None
     described = [replace(of.describe(plan), name=name) for name in names]
-    return [Member(of.build(each, homes=homes), log, Updates()) for each in described]
+    return [Member(of.build(each, affinity=affinity), log, Updates()) for each in described]
 
 
 def _names(at: Iterable[Executor], among: Sequence[Executor], members: Iterable[Member]) -> list[str]:
     """New ones, so many of them at home in each of some executors."""
     taken = {member.name for member in members}
     free = [name for name in islice(map("view{}".format, count()), 1000) if name not in taken]
-    return [name for home in at for name in [n for n in free if home_of(n, among) == home][:EACH]]
+    return [name for home in at for name in [n for n in free if preferred_executor(n, among) == home][:EACH]]
 
 
-def _home(member: Member, homes: Homes) -> Executor:
-    home = home_of(member.name, homes.executors())
+def _home(member: Member, affinity: ExecutorAffinity) -> Executor:
+    home = preferred_executor(member.name, affinity.executors())
     assert home is not None
     return home
 
 
-def run_told(log: Path, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Batch]:
+def run_told(log: Path, name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Batch]:
     """In the place of `stage.run_stage`: leaves word of the dataflow and the executor."""
     from pyspark import TaskContext
 

@@ -6,15 +6,13 @@ from tests.oracle.cases_aggregates import QUERIES as AGGREGATES
 from tests.oracle.cases_clock import QUERIES as CLOCK
 from tests.oracle.cases_failures import FAILURES
 from tests.oracle.cases_flat_map import QUERIES as FLAT_MAP
-from tests.oracle.cases_found import FOUND
+from tests.oracle.cases_functions import QUERIES as FUNCTIONS
 from tests.oracle.cases_groups import QUERIES as OVER
 from tests.oracle.cases_joins import QUERIES as JOINS
-from tests.oracle.cases_more_sql import QUERIES as MORE_SQL
 from tests.oracle.cases_recursion import RECURSION
-from tests.oracle.cases_review import QUERIES as REVIEW
-from tests.oracle.cases_review2 import QUERIES as REVIEW_2
 from tests.oracle.cases_sharing import QUERIES as SHARING
 from tests.oracle.cases_subqueries import QUERIES as SUBQUERIES
+from tests.oracle.cases_syntax import QUERIES as SYNTAX
 from tests.oracle.cases_topk import QUERIES as TOP_K
 from tests.oracle.cases_types import QUERIES as TYPES
 from tests.oracle.check import Case
@@ -157,12 +155,10 @@ PARTS = {
     "windows": WINDOWS,
     "over": OVER,
     "flat map": FLAT_MAP,
-    "review": REVIEW,
-    "review 2": REVIEW_2,
     "sharing": SHARING,
     "recursion": RECURSION,
-    "more sql": MORE_SQL,
-    "found": FOUND,
+    "functions": FUNCTIONS,
+    "syntax": SYNTAX,
     "failures": FAILURES,
 }
 CASES = tuple(case for part in PARTS.values() for case in part)

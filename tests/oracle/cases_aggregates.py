@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from tests.oracle.check import Case
-from tests.oracle.tables import TU, T
+from tests.oracle.histories import Table
+from tests.oracle.tables import TEXT, TU, N, T
+
+# Sums that overflow do so in whatever order the values come.
+BIG = Table((("g", "int"), ("x", "bigint")), ([1, 2, None], [2**62, 2**62 + 5, 7, 1, None]))
 
 BY_KIND = (
     Case(
@@ -65,6 +69,19 @@ DISTINCT = (
         "count(DISTINCT b, b) AS q FROM t",
         {"t": T},
     ),
+    Case(
+        "spread of distinct values",
+        "SELECT a, stddev(DISTINCT b) AS x, avg(DISTINCT b) AS y, max(DISTINCT b) AS z FROM t GROUP BY a",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "distinct with filter",
+        "SELECT a, count(DISTINCT b) FILTER (WHERE s = 'x') AS x, sum(DISTINCT b) FILTER (WHERE b > 0) AS y, "
+        "count(DISTINCT b) AS z FROM t GROUP BY a",
+        {"t": T},
+        changes=3,
+    ),
 )
 
 GROUPING = (
@@ -85,6 +102,44 @@ GROUPING = (
         "group by position and alias", "SELECT a % 2 AS k, s, count(*) AS n FROM t GROUP BY k, 2 HAVING k = 1", {"t": T}
     ),
     Case("group by all", "SELECT s, count(*) AS n FROM t GROUP BY ALL ORDER BY n", {"t": T}),
+    Case(
+        "distinct and filter over grouping sets",
+        "SELECT a, s, count(DISTINCT b) AS x, count(*) FILTER (WHERE b > 0) AS y, grouping_id(a, s) AS g FROM"
+        " t GROUP BY CUBE(a, s) HAVING grouping_id(a, s) < 3",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "having on a key of grouping sets",
+        "SELECT a, b, sum(a) AS x FROM t GROUP BY GROUPING SETS ((a, b), (a), ()) HAVING coalesce(a, 1) = 1",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "filter above grouping sets",
+        "SELECT * FROM (SELECT a, b, count(*) AS n, grouping(a) AS g FROM t GROUP BY CUBE(a, b)) WHERE a IS NULL",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "grouping keys that are aggregated",
+        "SELECT a, sum(a) AS x, count(b) AS y, max(b) AS z FROM t GROUP BY ROLLUP(a, b)",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "the same grouping set twice",
+        "SELECT a, sum(b) AS x FROM t GROUP BY GROUPING SETS ((a), (a), ())",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "a constant key",
+        "SELECT * FROM (SELECT 'x' AS k, count(*) AS n FROM t WHERE a > 9 GROUP BY 'x') WHERE k = 'x'",
+        {"t": T},
+        changes=3,
+    ),
+    Case("a group without keys or aggregates", "SELECT 1 AS x FROM t WHERE a > 2 AND b > 1 HAVING true", {"t": T}),
 )
 
 # Orders are total but for rows that are equal: what Spark's batch picks among ties is left to chance.
@@ -184,6 +239,60 @@ FUNCTIONS = (
         "SELECT date_format(date_add(DATE '2024-02-27', CAST(a AS int)), 'yyyy-MM-dd E') AS f, "
         "last_day(make_date(2024, CAST(a AS int), 1)) AS l FROM t WHERE a > 0",
         {"t": T},
+    ),
+    Case(
+        "bits and shapes",
+        "SELECT s, bit_and(a) AS x, bit_or(b) FILTER (WHERE a > 0) AS o, bit_xor(b) AS r, bit_xor(DISTINCT b) AS e, "
+        "skewness(b) AS k, kurtosis(b) AS u, percentile(b, array(0.25, 0.5)) AS p FROM t GROUP BY s",
+        {"t": T},
+    ),
+    Case(
+        "regressions",
+        "SELECT s, regr_count(a, b) AS n, regr_avgx(a, b) AS x, regr_avgy(a, b) AS y, regr_slope(a, b) AS m, "
+        "regr_intercept(a, b) AS c, regr_r2(a, b) AS r, regr_sxx(a, b) AS xx, regr_sxy(a, b) AS xy, "
+        "regr_syy(a, b) FILTER (WHERE a < 3) AS yy FROM t GROUP BY s",
+        {"t": T},
+    ),
+    Case(
+        "sums that are tried",
+        "SELECT g, try_sum(x) AS a, try_avg(x) AS b, try_sum(DISTINCT x) AS c, try_sum(x) FILTER (WHERE x > 0) AS d "
+        "FROM big GROUP BY g",
+        {"big": BIG},
+    ),
+    Case(
+        "aggregates of what is tried",
+        "SELECT k, sum(TRY_CAST(t AS int)) AS x, avg(TRY_CAST(t AS double)) AS y, count(TRY_CAST(t AS int)) AS n, "
+        "sum(DISTINCT TRY_CAST(t AS bigint)) AS z, max(TRY_CAST(t AS int)) AS m, "
+        "sum(try_divide(k, k - 1)) FILTER (WHERE k < 3) AS w FROM w GROUP BY k",
+        {"w": TEXT},
+        changes=3,
+    ),
+    Case(
+        "a sum of what is tried overflows",
+        "SELECT s, sum(try_multiply(b, 9223372036854775807)) AS x FROM t GROUP BY s",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "a sum is tried, and not what it is of",
+        "SELECT s, try_sum(10 div b) AS x FROM t GROUP BY s",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "statistics of few",
+        "SELECT a, corr(f, a) AS b, covar_samp(f, a) AS c, regr_slope(f, a) AS d, regr_r2(f, f) AS e, "
+        "regr_intercept(a, f) AS g, stddev(f) AS h, skewness(f) AS i, kurtosis(f) AS j FROM n "
+        "WHERE f BETWEEN -9 AND 9 GROUP BY a",
+        {"n": N},
+        changes=3,
+    ),
+    Case(
+        "any of a filtered group",
+        "SELECT s, max(a) FILTER (WHERE b > 0) AS x, count_if(b > 0) AS z, bool_or(b > 0) "
+        "FILTER (WHERE a > 0) AS w FROM t GROUP BY s",
+        {"t": T},
+        changes=3,
     ),
 )
 

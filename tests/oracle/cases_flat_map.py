@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.oracle.cases_functions import LISTS
 from tests.oracle.cases_types import ARRAYS, DEEP, table
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
@@ -63,4 +64,22 @@ QUERIES = (
         "pieces of text", "SELECT e, count(*) AS n FROM t LATERAL VIEW explode(split(v, ',')) q AS e GROUP BY e", _TEXT
     ),
     Case("pieces that fail", "SELECT k, CAST(e AS int) AS n FROM t LATERAL VIEW explode(split(v, ',')) q AS e", _TEXT),
+    Case(
+        "rows that several functions make nothing of",
+        "SELECT ar.k, q.x, q.y FROM ar LEFT JOIN LATERAL "
+        "(SELECT x, y FROM explode(i) e(x) LATERAL VIEW explode(filter(array(x, x - 1), z -> z > 1)) f AS y) q",
+        {"ar": LISTS},
+    ),
+    Case(
+        "rows without a match in what they make",
+        "SELECT ar.k, q.z FROM ar LEFT JOIN LATERAL (SELECT x * 2 AS z FROM explode(i) e(x) WHERE x > 0) q ON q.z > k",
+        {"ar": LISTS},
+    ),
+    Case(
+        "lateral of lateral",
+        "SELECT k, x, p, y FROM ar, LATERAL posexplode(i) AS q(p, x), LATERAL (SELECT concat(z, k) AS y FROM "
+        "explode(w) AS v(z) WHERE length(z) >= p) WHERE x <> k OR k = 0",
+        {"ar": LISTS},
+        changes=3,
+    ),
 )

@@ -18,6 +18,8 @@ WHEN = Table((("d", "date"), ("m", "timestamp")), (DAYS, [*MOMENTS, None]))
 FLOATS = Table((("e", "float"),), ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, None],))
 UNITS = Table((("a", "int"), ("d", "decimal(38,38)")), ([1, 2, None], [Decimal("0.9"), Decimal("-0.7"), None]))
 
+_NUMBERED = "SELECT a, b, s FROM (SELECT *, row_number() OVER (PARTITION BY a ORDER BY b, s) AS n FROM t) WHERE "
+
 QUERIES = (
     Case(
         "window: between two floats",
@@ -101,5 +103,59 @@ QUERIES = (
         "FROM (SELECT t.a, t.b, u.d FROM t JOIN u ON t.a >= u.a) GROUP BY a",
         TU,
         changes=3,
+    ),
+    Case(
+        "bits in a window",
+        "SELECT a, b, bit_or(b) OVER (PARTITION BY a) AS o, skewness(b) OVER (PARTITION BY s) AS k FROM t",
+        {"t": T},
+    ),
+    Case(
+        "some rows of a window",
+        "SELECT a, b, s, sum(b) FILTER (WHERE s = 'x') OVER w AS x, count(*) FILTER (WHERE b > 0) OVER w AS n, "
+        "max(s) FILTER (WHERE 10 div b > 0) OVER (PARTITION BY a) AS m, count(b) FILTER (WHERE s <> 'y') OVER w AS c "
+        "FROM t WHERE b <> 0 WINDOW w AS (PARTITION BY a ORDER BY b, s)",
+        {"t": T},
+    ),
+    Case(
+        "numbers met and limited",
+        "SELECT x.b, y.d FROM (SELECT *, row_number() OVER (ORDER BY a, b, s) AS n FROM t) x JOIN (SELECT *, "
+        "row_number() OVER (ORDER BY a, d) AS n FROM u) y ON x.n = y.n AND x.n <= 2",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "number of a limit",
+        "SELECT a, b FROM (SELECT *, row_number() OVER (PARTITION BY a ORDER BY b, s) AS n FROM (SELECT * "
+        "FROM t ORDER BY b, a, s LIMIT 4)) WHERE n = 1 AND a >= 1",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "count of a window that may be null",
+        "SELECT count(y) AS n, count(z) AS m FROM (SELECT lag(k) OVER (PARTITION BY a ORDER BY b, s) AS y, "
+        "sum(k) OVER (PARTITION BY a ORDER BY b, s ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING) AS z FROM "
+        "(SELECT *, coalesce(b, 9) AS k FROM t))",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "a part of a window's sum is tried",
+        "SELECT a, b, sum(try_add(b, 9223372036854775802)) OVER (PARTITION BY a, b, s) AS x FROM t WHERE b < 0",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "windows with FILTER",
+        "SELECT a, b, s, sum(b) FILTER (WHERE s = 'x') OVER w AS c, count(*) FILTER (WHERE b > 0) OVER w AS d, "
+        "array_agg(s) FILTER (WHERE a > 0) OVER w AS e, median(b) FILTER (WHERE a > 0) OVER (PARTITION BY s) AS f, "
+        "bool_or(b > 0) FILTER (WHERE a > 0) OVER w AS g, bit_xor(a) FILTER (WHERE b > 0) OVER w AS h, "
+        "count_if(b > 0) FILTER (WHERE a > 0) OVER w AS i, kurtosis(b) FILTER (WHERE a > 0) OVER w AS j "
+        "FROM t WINDOW w AS (PARTITION BY a ORDER BY b, s RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+        {"t": T},
+        changes=3,
+    ),
+    *(
+        Case(f"row number {kept}", f"{_NUMBERED}{kept}", {"t": T}, changes=3)
+        for kept in ("n <= 0", "n BETWEEN 2 AND 3", "n > 2 AND n < 2", "n <= 2 AND a > 1 AND b > 0")
     ),
 )

@@ -119,4 +119,56 @@ QUERIES = (
         TU,
         duckdb="same",
     ),
+    Case(
+        "full join of nothing with nothing",
+        "SELECT x.a, y.d FROM (SELECT a FROM t WHERE b = 5) x FULL JOIN (SELECT d FROM u WHERE d > 1) y ON true",
+        TU,
+        duckdb="same",
+        changes=6,
+    ),
+    Case(
+        "semi join on what fails", "SELECT t.a FROM t LEFT SEMI JOIN u ON t.a = u.a AND 10 div t.b > u.d", TU, changes=3
+    ),
+    Case(
+        "array_insert above an outer join",
+        "SELECT t.b FROM t LEFT JOIN u ON t.a = u.a WHERE size(array_insert(array(t.b), 1, CAST(u.d AS bigint))) > 0",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "concat_ws above an outer join",
+        "SELECT t.a, u.d FROM t LEFT JOIN u ON t.a = u.a WHERE concat_ws('-', CAST(u.d AS string), t.s) <> 'q'",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "nanvl and locate above an outer join",
+        "SELECT t.a, u.d FROM t LEFT JOIN u ON t.a = u.a WHERE nanvl(CAST(t.b AS double), CAST(u.d AS "
+        "double)) > 0 AND locate('x', t.s, CAST(u.d AS int)) >= 0",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "count above a full join",
+        "SELECT count(j) AS i, count(k) AS n, count(*) AS m FROM (SELECT coalesce(a, 0) AS j FROM t) x FULL "
+        "JOIN (SELECT coalesce(a, 0) AS k FROM u) v ON j = k",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "coalesce above an outer join",
+        "SELECT t.a FROM t LEFT JOIN u ON t.a = u.a WHERE coalesce(u.d, 1) > 0",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "is null above a full join", "SELECT t.b, u.d FROM t FULL JOIN u ON t.a = u.a WHERE t.a IS NULL", TU, changes=3
+    ),
+    Case(
+        "intersect of groups",
+        "SELECT a, count(*) AS n FROM t GROUP BY a INTERSECT ALL SELECT a, count(*) FROM u GROUP BY a",
+        TU,
+        changes=3,
+    ),
+    Case("except with nulls", "SELECT a, s FROM t EXCEPT SELECT a, NULL FROM u", TU, changes=3),
 )

@@ -57,4 +57,10 @@ QUERIES = (
         duckdb="same",
         changes=3,
     ),
+    Case(
+        "three met null-safely and not",
+        "SELECT x.b, u.d, y.s FROM t x, u, t y WHERE x.a <=> u.a AND y.a <=> u.a AND x.a = y.b",
+        TU,
+        changes=3,
+    ),
 )

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
-from tests.oracle.tables import TU
+from tests.oracle.tables import TU, T
 
 # Few rows of u per key, so that a scalar subquery often has one row, none, or too many.
 V = Table((("a", "bigint"), ("d", "bigint")), ([0, 1, 2, 3, 4, 5, 6, None], [1, 2, None]))
 TUV = {**TU, "v": V}
 TV = {"t": TU["t"], "v": V}
+
+_IN = "EXISTS (SELECT 1 FROM v WHERE v.d = t.a)"
+_PERHAPS = "EXISTS (SELECT 1 FROM v WHERE v.d IS NULL OR t.a IS NULL)"
+_PAIR = "EXISTS (SELECT 1 FROM v WHERE v.a = t.a AND v.d = t.b)"
+_PERHAPS_PAIR = (
+    "EXISTS (SELECT 1 FROM v WHERE (v.a = t.a OR v.a IS NULL OR t.a IS NULL) "
+    "AND (v.d = t.b OR v.d IS NULL OR t.b IS NULL))"
+)
 
 QUERIES = (
     Case("exists", "SELECT a, b FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > 0)", TU, duckdb="same"),
@@ -179,5 +187,109 @@ QUERIES = (
         "SELECT t.a, u.d FROM t LEFT JOIN u ON t.a = u.a AND t.b < (SELECT count(*) FROM u)",
         TU,
         duckdb="same",
+    ),
+    Case(
+        "left join on what fails on the right",
+        "SELECT t.a, v.d FROM t LEFT JOIN v ON t.a = v.a AND 10 div v.d > 5",
+        TV,
+        changes=3,
+    ),
+    Case(
+        "exists of a group without keys",
+        "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE d > 9 HAVING true)",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "in as a value",
+        "SELECT a, NOT (a IN (SELECT d FROM v)) AS x, (a IN (SELECT d FROM v)) IS NULL AS y FROM t",
+        TV,
+        spark=f"SELECT a, CASE WHEN {_IN} THEN false WHEN {_PERHAPS} THEN NULL ELSE true END AS x, "
+        f"NOT {_IN} AND {_PERHAPS} AS y FROM t",
+        duckdb="same",
+        changes=3,
+    ),
+    Case(
+        "in of pairs as a value",
+        "SELECT a, b, (a, b) IN (SELECT a, d FROM v) AS x FROM t",
+        TV,
+        spark=f"SELECT a, b, CASE WHEN {_PAIR} THEN true WHEN {_PERHAPS_PAIR} THEN NULL ELSE false END AS x FROM t",
+        changes=3,
+    ),
+    Case("exists of count", "SELECT a FROM t WHERE EXISTS (SELECT count(*) FROM u WHERE u.a = t.a)", TU, changes=3),
+    Case(
+        "not exists of count",
+        "SELECT a FROM t WHERE NOT EXISTS (SELECT count(*) FROM u WHERE u.a = t.a)",
+        TU,
+        changes=3,
+    ),
+    Case("in of count", "SELECT a, b FROM t WHERE b IN (SELECT count(*) FROM u WHERE u.a = t.a)", TU, changes=3),
+    Case(
+        "not in of count", "SELECT a, b FROM t WHERE b NOT IN (SELECT count(*) FROM u WHERE u.a = t.a)", TU, changes=3
+    ),
+    Case(
+        "correlated count in an expression",
+        "SELECT a, (SELECT CASE WHEN count(*) = 0 THEN 'no' ELSE 'so' END FROM u WHERE u.a = t.a AND d > 0) "
+        "AS x FROM t",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "correlated count having",
+        "SELECT a, (SELECT count(*) FROM u WHERE u.a = t.a HAVING count(*) <> 1) AS x FROM t",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "correlated count of distinct groups",
+        "SELECT a, (SELECT count(*) FROM (SELECT d FROM u WHERE u.a = t.a GROUP BY d)) AS x FROM t",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "lateral limit",
+        "SELECT t.a, x.d FROM t, LATERAL (SELECT d FROM u WHERE u.a = t.a ORDER BY d DESC LIMIT 1) x",
+        TU,
+        changes=3,
+    ),
+    Case(
+        "all of a subquery by not in",
+        "SELECT a FROM t WHERE NOT (a IN (SELECT d FROM v WHERE v.a = t.b) AND b > 0)",
+        TV,
+        changes=3,
+    ),
+    Case(
+        "in in a full join",
+        "SELECT t.a, u.d FROM t FULL JOIN u ON t.a = u.a AND t.b IN (SELECT d FROM v)",
+        TUV,
+        changes=3,
+    ),
+    Case(
+        "semi join with unique keys",
+        "SELECT t.a, t.b FROM t WHERE (a, b) IN (SELECT x.a, y.d FROM (SELECT DISTINCT a FROM u) x LEFT JOIN "
+        "(SELECT DISTINCT a, d FROM v) y ON x.a = y.a)",
+        TUV,
+        changes=3,
+    ),
+    Case(
+        "semi join of a full join",
+        "SELECT b FROM t WHERE a IN (SELECT x.a FROM (SELECT DISTINCT a FROM u) x FULL JOIN (SELECT DISTINCT "
+        "a, d FROM v) y ON x.a = y.a)",
+        TUV,
+        changes=3,
+    ),
+    Case(
+        "the first of a row's own in an order that is not shown",
+        "SELECT t.a, t.b, (SELECT u.a FROM u WHERE u.d > t.b ORDER BY d DESC, u.a DESC LIMIT 1) AS x, y, z FROM t "
+        "LEFT JOIN LATERAL (SELECT u.d + 1 AS y FROM u WHERE u.a = t.a ORDER BY u.d DESC LIMIT 1) ON true "
+        "LEFT JOIN LATERAL (SELECT v.s AS z FROM v WHERE v.a = t.a ORDER BY v.b DESC, v.s LIMIT 1 OFFSET 1) ON true "
+        "WHERE t.b IN (SELECT v.b FROM v WHERE v.a = t.a ORDER BY v.s, v.b LIMIT 2) OR t.b > 0",
+        {**TU, "v": T},
+    ),
+    Case(
+        "a subquery beside an order under a limit",
+        "SELECT b, a + (SELECT count(*) FROM u) AS x FROM (SELECT * FROM t ORDER BY b DESC, a, s) LIMIT 2",
+        TU,
+        changes=3,
     ),
 )

@@ -156,4 +156,19 @@ EXTREMES = (
     Case("min among others", "SELECT a, count(*) AS n, min(b) AS x, sum(b) AS y FROM t GROUP BY a", {"t": T}),
 )
 
-QUERIES = (*THRESHOLDS, *TOP_K, *EXTREMES)
+LIMITS = (
+    Case(
+        "filter above a limit",
+        "SELECT a, b FROM (SELECT * FROM t ORDER BY a, b LIMIT 2) WHERE a > 0 AND b > 0",
+        {"t": T},
+        changes=3,
+    ),
+    Case(
+        "what is limited away is not computed",
+        "SELECT 10 div a AS x, s FROM (SELECT * FROM t WHERE a IS NOT NULL ORDER BY a DESC, s, b) LIMIT 1",
+        {"t": T},
+        changes=3,
+    ),
+)
+
+QUERIES = (*THRESHOLDS, *TOP_K, *EXTREMES, *LIMITS)

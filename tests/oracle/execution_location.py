@@ -16,17 +16,17 @@ from dataclasses import dataclass
 import pytest
 
 from tidemark_replica.kernels.temporal import TemporalSpec
-from tidemark_replica.render.execution.runner import Work
-from tidemark_replica.render.execution.step_shape import Shape, Shapes
+from tidemark_replica.render.execution.runner import FragmentRun
+from tidemark_replica.render.execution.step_shape import FragmentShape, FragmentShapes
 from tidemark_replica.render.plan.jvm_frames import nodes_of
-from tidemark_replica.render.plan.pipeline import AtChanges, DeltaKernel, Kernel, Settle, Spooled
+from tidemark_replica.render.plan.pipeline import ContinualTaskKernel, DeltaKernel, Kernel, LoopInTask, ReadSpool
 
 
 @dataclass(frozen=True)
 class Job:
     """A fragment that was run by Spark."""
 
-    work: Work
+    work: FragmentRun
     tasks: int
 
     @property
@@ -41,11 +41,11 @@ class Job:
         found = {tasks}
         for node in nodes_of(self.work.prepared.fragment.stage):
             match node:
-                case Settle() | AtChanges() | Kernel(TemporalSpec()):
+                case LoopInTask() | ContinualTaskKernel() | Kernel(TemporalSpec()):
                     return {1}
-                case DeltaKernel() if not self.work.at_once:
+                case DeltaKernel() if not self.work.single_time:
                     return {1}
-                case Spooled():
+                case ReadSpool():
                     found = {1, tasks}
         return found
 
@@ -54,15 +54,15 @@ class Job:
 def in_jobs() -> Iterator[list[Job]]:
     """The jobs of all dataflows that step in the block."""
     jobs: list[Job] = []
-    shape_of = Shapes.of
+    shape_of = FragmentShapes.of
 
-    def of(shapes: Shapes, work: Work) -> Shape:
+    def of(shapes: FragmentShapes, work: FragmentRun) -> FragmentShape:
         shape = shape_of(shapes, work)
         jobs.append(Job(work, shape.tasks))
         return shape
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shapes, "of", of)
+        patch.setattr(FragmentShapes, "of", of)
         yield jobs
 
 
@@ -70,4 +70,4 @@ def check_workers(jobs: list[Job], rows_most: float) -> None:
     """Raise if one of them, of at most so many updates, could have run in a step worker."""
     for job in jobs:
         rows = math.inf if job.work.rows is None else job.work.rows
-        assert job.needs_catalyst or rows > rows_most, f"{job.work.what}: {rows} updates, and not in a worker"
+        assert job.needs_catalyst or rows > rows_most, f"{job.work.label}: {rows} updates, and not in a worker"

@@ -19,12 +19,12 @@ from typing import Any
 
 from tests.waiting import BOUND
 from tidemark_replica.arrangement.rows.updates import Updates
-from tidemark_replica.render.plan.pipeline import Drain, IndexSource, Pipeline, Source, Variable
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.plan.pipeline import Drain, IndexSource, LoopVariable, Pipeline, Source
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import Stage
 
 HANG_SECONDS = 2 * BOUND
-_PLACES = {Source: "reading", IndexSource: "index", Variable: "feedback"}
+_PLACES = {Source: "reading", IndexSource: "index", LoopVariable: "feedback"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class FaultyStage(Stage):
             self.fault.strike("before report")
 
 
-def run_faulty(fault: Fault, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
+def run_faulty(fault: Fault, name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Updates]:
     """In the place of `stage.run_stage`."""
     stage = FaultyStage.in_task(feed, rows)
     stage.fault = fault

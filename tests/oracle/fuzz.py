@@ -26,7 +26,7 @@ from tests.oracle.variants import Variant, built, compacted, from_time, restarte
 from tests.oracle.world import Updates, contents
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
 WAYS: Mapping[str, Variant] = {
     "pieces": built(runner=InPieces),
@@ -34,8 +34,8 @@ WAYS: Mapping[str, Variant] = {
     "restarted": restarted,
     "interrupted": interrupted,
     "merged": merged,
-    "in tasks": built(runner=InTasks, exchanging=Exchanging(3, from_rows=0)),
-    "in tasks now and then": built(runner=InTasks, exchanging=Exchanging(2, from_rows=6)),
+    "in tasks": built(runner=InTasks, exchange_policy=ExchangePolicy(3, from_rows=0)),
+    "in tasks now and then": built(runner=InTasks, exchange_policy=ExchangePolicy(2, from_rows=6)),
 }
 
 

@@ -28,14 +28,14 @@ from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import RenderedDataflow, StepFailed
 from tidemark_replica.render.execution import runner as runner_module
-from tidemark_replica.render.execution.executor_affinity import Home
-from tidemark_replica.render.execution.runner import Work, believed
-from tidemark_replica.render.execution.step_shape import Exchanging, Shapes
+from tidemark_replica.render.execution.executor_affinity import DataflowAffinity
+from tidemark_replica.render.execution.runner import FragmentRun, complete_report
+from tidemark_replica.render.execution.step_shape import ExchangePolicy, FragmentShapes
 from tidemark_replica.render.plan.jvm_frames import StageFrame, pipelines_of
 from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.task import stage as stage_module
-from tidemark_replica.render.task.description import Report
-from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.description import StageReport
+from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots
 from tidemark_replica.render.task.stage import Stage
 
 ATTEMPTS = count(1)
@@ -53,7 +53,7 @@ class InProcessRunner:
     jobs = 0
     stage: type[Stage] = Stage
 
-    def __init__(self, session: Any, tag: str, shapes: Shapes, home: Home) -> None:
+    def __init__(self, session: Any, tag: str, shapes: FragmentShapes, home: DataflowAffinity) -> None:
         self.shapes = shapes
 
     def begin(self) -> None:
@@ -68,16 +68,16 @@ class InProcessRunner:
     def close(self) -> None:
         pass
 
-    def run(self, work: Work) -> Report:
+    def run(self, work: FragmentRun) -> StageReport:
         self.attempt(work)
         frame = work.prepared.fragment.stage
-        return believed(work.description.parent, pipelines_of(frame), work.what)
+        return complete_report(work.description.parent, pipelines_of(frame), work.label)
 
-    def attempt(self, work: Work) -> None:
+    def attempt(self, work: FragmentRun) -> None:
         """From the leaves to the report."""
         frame = work.prepared.fragment.stage
-        work.begins(frame, 1)
-        attempt = self.stage(work.description, next(ATTEMPTS), Slots((), ()))
+        work.on_start(frame, 1)
+        attempt = self.stage(work.description, next(ATTEMPTS), JvmInputSlots((), ()))
         attempt.count(frame.name, frame.tree)
         for _ in attempt.evaluate(frame.tree):
             pass
@@ -108,7 +108,7 @@ class Interrupted(InProcessRunner):
 
     stage = ImpatientStage
 
-    def attempt(self, work: Work) -> None:
+    def attempt(self, work: FragmentRun) -> None:
         super().attempt(work)
         super().attempt(work)
 
@@ -148,7 +148,7 @@ class InProcessWorld(World):
 
     def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
         runner = how.pop("runner", InProcessRunner)
-        how.setdefault("exchanging", Exchanging(1))
+        how.setdefault("exchange_policy", ExchangePolicy(1))
         with without_jobs(runner):
             return super().build(description, **how)
 

@@ -9,41 +9,43 @@ import numpy as np
 import pyarrow as pa
 
 from tests.oracle.in_process import ATTEMPTS, InProcessRunner
-from tidemark_replica.arrangement.rows.task_share import Share
-from tidemark_replica.render.execution.runner import Work, believed
-from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.arrangement.rows.task_share import TaskShare
+from tidemark_replica.render.execution.runner import FragmentRun, complete_report
+from tidemark_replica.render.plan.exchanged_plan import exchanged_plan
 from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, StageFrame, pipelines_of
-from tidemark_replica.render.task.description import Report
-from tidemark_replica.render.task.exchange_io import Dealt
-from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.description import StageReport
+from tidemark_replica.render.task.exchange_io import ExchangeReader
+from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots
 
 
 class InTasks(InProcessRunner):
     """In the place of SparkRunner: what is large runs in several tasks."""
 
-    def run(self, work: Work) -> Report:
-        exchanging = self.shapes.exchanging
-        stage = exchanged(work.prepared.fragment.stage, self.shapes.layouts, at_once=work.at_once)
-        if stage is None or not exchanging.is_large(work.reads):
+    def run(self, work: FragmentRun) -> StageReport:
+        exchange_policy = self.shapes.exchange_policy
+        stage = exchanged_plan(work.prepared.fragment.stage, self.shapes.layouts, single_time=work.single_time)
+        if stage is None or not exchange_policy.is_large(work.input_rows):
             return super().run(work)
-        work.begins(stage, exchanging.tasks)
-        self._computed(stage, work, exchanging.tasks)
-        return believed(work.description.parent, pipelines_of(stage), work.what, exchanging.tasks)
+        work.on_start(stage, exchange_policy.tasks)
+        self._computed(stage, work, exchange_policy.tasks)
+        return complete_report(work.description.parent, pipelines_of(stage), work.label, exchange_policy.tasks)
 
-    def _computed(self, frame: StageFrame, work: Work, tasks: int) -> list[list[Any]]:
+    def _computed(self, frame: StageFrame, work: FragmentRun, tasks: int) -> list[list[Any]]:
         """What each task yields."""
-        return [self._task(frame, work, Share(n, tasks), fed) for n, fed in enumerate(self._fed(frame, work, tasks))]
+        return [
+            self._task(frame, work, TaskShare(n, tasks), fed) for n, fed in enumerate(self._fed(frame, work, tasks))
+        ]
 
-    def _task(self, frame: StageFrame, work: Work, share: Share, rows: Sequence[Any]) -> list[Any]:
+    def _task(self, frame: StageFrame, work: FragmentRun, share: TaskShare, rows: Sequence[Any]) -> list[Any]:
         attempt = next(ATTEMPTS)
-        slots = Dealt(rows, work.description.parent) if frame.inputs else Slots((), ())
+        slots = ExchangeReader(rows, work.description.parent) if frame.inputs else JvmInputSlots((), ())
         stage = self.stage(work.description, attempt, slots, share)
         stage.count(frame.name, frame.tree)
         yielded = list(stage.evaluate(frame.tree))
         stage.report(frame.name)
         return yielded
 
-    def _fed(self, frame: StageFrame, work: Work, tasks: int) -> list[list[Any]]:
+    def _fed(self, frame: StageFrame, work: FragmentRun, tasks: int) -> list[list[Any]]:
         """What each task is given."""
         fed: list[list[Any]] = [[] for _ in range(tasks)]
         for input in frame.inputs:

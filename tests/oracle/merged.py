@@ -24,9 +24,9 @@ from tidemark_replica.arrangement.spines import merge_policy, spine
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.execution import background_merges
-from tidemark_replica.render.execution.runner import Work
-from tidemark_replica.render.execution.step_shape import Exchanging
-from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.execution.runner import FragmentRun
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
+from tidemark_replica.render.task.description import StageReport
 
 
 class Interfered(InTasks):
@@ -36,7 +36,7 @@ class Interfered(InTasks):
     def happens() -> None:
         """Nothing, unless a test says otherwise."""
 
-    def run(self, work: Work) -> Report:
+    def run(self, work: FragmentRun) -> StageReport:
         Interfered.happens()
         report = super().run(work)
         Interfered.happens()
@@ -49,7 +49,9 @@ def merged(of: World, description: DataflowDescription, bounds: Sequence[int]) -
     made: Updates = Counter()
     with pytest.MonkeyPatch.context() as patch:
         _everything_is_large(patch, rng)
-        dataflow = of.build(description, runner=Interfered, exchanging=Exchanging(2, from_rows=rng.choice([4, 10**9])))
+        dataflow = of.build(
+            description, runner=Interfered, exchange_policy=ExchangePolicy(2, from_rows=rng.choice([4, 10**9]))
+        )
         patch.setattr(Interfered, "happens", staticmethod(lambda: _settle(dataflow, rng)))
         for upper in _finer(bounds):
             if dataflow.frontier < Frontier.at(upper):
@@ -58,8 +60,8 @@ def merged(of: World, description: DataflowDescription, bounds: Sequence[int]) -
                 outcome.release()
                 if rng.random() < 0.3:
                     of.store.sweep(())
-        dataflow._merging.join()
-        dataflow._merging.settle()
+        dataflow._background_merges.join()
+        dataflow._background_merges.settle()
     of.store.sweep(())
     root = of.store.directory
     assert {str(p.relative_to(root)) for p in root.glob("*/*")} == live_files(of.store.arrangements())
@@ -74,7 +76,7 @@ def _finer(bounds: Sequence[int]) -> Sequence[int]:
 
 def _settle(dataflow: RenderedDataflow, rng: random.Random) -> None:
     if rng.random() < 0.5:
-        dataflow._merging.join()
+        dataflow._background_merges.join()
     if rng.random() < 0.7 and INDEX in dataflow.indexes:
         dataflow.compact(INDEX, Frontier.at(max(dataflow.frontier.encode() - rng.randint(1, 3), 0)))
 
@@ -84,13 +86,13 @@ def _everything_is_large(patch: pytest.MonkeyPatch, rng: random.Random) -> None:
     patch.setattr(merge_policy, "FAN_IN", 2)
     patch.setattr(merge_policy, "STEP_ROWS", rng.choice([1, 2, 6]))
     patch.setattr(merge_policy, "ROWS_PER_ROW", rng.choice([0, 1, 100]))
-    patch.setattr(merge_policy, "BATCHES_MOST", rng.choice([3, 64]))
+    patch.setattr(merge_policy, "MAX_BATCHES", rng.choice([3, 64]))
     jobs = random.Random(rng.random())  # merges run on another thread
     patch.setattr(background_merges, "PAUSE_SECONDS", 0.0)
-    patch.setattr(background_merges.Merging, "_job", lambda _, order: _carried_out(order, jobs))
+    patch.setattr(background_merges.BackgroundMerges, "_job", lambda _, order: _carried_out(order, jobs))
 
 
 def _carried_out(order: Path, rng: random.Random) -> None:
-    background_merges.carry_out(order)
+    background_merges.run_order(order)
     if rng.random() < 0.3:
         raise RuntimeError("the task's process died after its work")

@@ -42,7 +42,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_replica.command_loop.executors import request_executors
 from tidemark_replica.render import RenderedDataflow, StepOutcome
 from tidemark_replica.render.execution import prepare
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.spark.session import start_spark
 
 PATIENCE_SECONDS = 400.0
@@ -95,7 +95,7 @@ def exchange(where: str, spark: Any, folder: Path) -> None:
         fault = Fault(disturbed.folder / "fault", where, "hang", 1)
         prepare.run_stage = partial(run_faulty, fault)
         description = oracle.describe(case, disturbed)
-        dataflow = disturbed.build(description, exchanging=Exchanging(2, from_rows=0))
+        dataflow = disturbed.build(description, exchange_policy=ExchangePolicy(2, from_rows=0))
         made = Updates(disturbed.steps(dataflow, [small]))
         outcome = run_and_kill(disturbed, dataflow, large, fault)
         assert outcome.folder is not None

@@ -22,7 +22,7 @@ from tidemark_protocol.plan.dataflow import (
     ShardMetadata,
     SinkExport,
 )
-from tidemark_replica.render.execution.worker_runner import ROWS_MOST
+from tidemark_replica.render.execution.worker_runner import MAX_ROWS
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.values.arrow_types import sql_type
 
@@ -77,7 +77,7 @@ class Oracle:
             with in_jobs() as jobs:
                 updates = of.run(description, random_bounds(history, seed), workers=self.workers)
             if self.workers is not None:
-                check_workers(jobs, ROWS_MOST)
+                check_workers(jobs, MAX_ROWS)
             again = of.run(description, random_bounds(history, seed + 1000), arrow=False)
         self.check_updates(case, history, description, updates)
         if updates != again:

@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, make_updates, row_columns, times
 from tidemark_replica.render.plan.pipeline import (
+    Concat,
     IndexSource,
     JoinKernel,
+    JvmInput,
     Kernel,
+    LoopVariable,
     Pipeline,
     Publish,
-    Slot,
+    ReadSpool,
     Source,
-    Spooled,
-    Together,
-    Variable,
 )
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import Stage
 
 
@@ -59,7 +59,7 @@ def ignores_times(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates])
 def loses_errors(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
     """Rows that fail are dropped."""
     for batch in updates:
-        yield batch.filter(errors(batch).is_null()) if isinstance(tree, Publish | Slot) else batch
+        yield batch.filter(errors(batch).is_null()) if isinstance(tree, Publish | JvmInput) else batch
 
 
 def counts_twice(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
@@ -107,7 +107,7 @@ def joins_one_side_only(stage: WrongStage, tree: Pipeline, updates: Iterator[Upd
 def negates_nothing(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
     """A union that adds what it should subtract."""
     for batch in updates:
-        wrong = isinstance(tree, Together)
+        wrong = isinstance(tree, Concat)
         diff = np.abs(diffs(batch)) if wrong else diffs(batch)
         yield make_updates(row_columns(batch), times(batch), diff, errors(batch))
 
@@ -125,7 +125,7 @@ def takes_null_for_a_value(stage: WrongStage, tree: Pipeline, updates: Iterator[
 
 def reads_a_spool_once(stage: WrongStage, tree: Pipeline, updates: Iterator[Updates]) -> Iterator[Updates]:
     """Of several readers of one stream only the first gets it."""
-    if not isinstance(tree, Spooled):
+    if not isinstance(tree, ReadSpool):
         yield from updates
 
 
@@ -133,11 +133,11 @@ def counts_ways_twice(stage: WrongStage, tree: Pipeline, updates: Iterator[Updat
     """A loop that takes in again what went round."""
     for batch in updates:
         yield batch
-        if isinstance(tree, Variable):
+        if isinstance(tree, LoopVariable):
             yield batch
 
 
-def run_wrong(mistake: Any, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
+def run_wrong(mistake: Any, name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Updates]:
     """In the place of `stage.run_stage`."""
     stage = WrongStage.in_task(feed, rows)
     stage.mistake = mistake

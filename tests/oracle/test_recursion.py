@@ -109,7 +109,7 @@ def test_must_a_recursion_without_end_fails_its_step_alone(
     oracle: Oracle, monkeypatch: pytest.MonkeyPatch, in_a_task: bool, tmp_path: Path
 ) -> None:
     """It says so, changes nothing, and goes on once the data lets it end."""
-    monkeypatch.setattr(recursion, "MOST_ITERATIONS", 12)
+    monkeypatch.setattr(recursion, "MAX_ITERATIONS", 12)
     monkeypatch.setattr(recursion, "fits_a_task", lambda parts: in_a_task)
     history = History({"e": (((1, 1, 0), 3, 1), ((1, 1, 0), 5, -1), ((1, 2, 0), 5, 1))}, 3, 5)
     with world(oracle.spark, tmp_path, {"e": E}, history) as of:

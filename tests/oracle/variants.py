@@ -38,9 +38,9 @@ from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.execution import prepare
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.pipeline import Pipeline, Source
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import Stage
 
 BUCKETS, PIECE, FEW, LARGE = 8, 3, 8, 30
@@ -105,15 +105,15 @@ def in_worker(rows_most: float) -> Variant:
     return run
 
 
-def exchanging(tasks: int, from_rows: int) -> Variant:
+def exchange_policy(tasks: int, from_rows: int) -> Variant:
     """Work of so many updates and more runs in several tasks, but what has an operator that is in one place."""
 
     def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
         with in_jobs() as jobs:
-            made = built(exchanging=Exchanging(tasks, from_rows))(of, description, bounds)
+            made = built(exchange_policy=ExchangePolicy(tasks, from_rows))(of, description, bounds)
         for job in jobs:
-            wanted = job.shapes(tasks if job.work.reads >= from_rows else 1)
-            assert job.tasks in wanted, f"{job.work.what}: of {job.work.reads} updates, in {job.tasks} tasks"
+            wanted = job.shapes(tasks if job.work.input_rows >= from_rows else 1)
+            assert job.tasks in wanted, f"{job.work.label}: of {job.work.input_rows} updates, in {job.tasks} tasks"
         return made
 
     return run
@@ -126,8 +126,8 @@ VARIANTS: Mapping[str, Variant] = {
     "in pieces": in_pieces,
     "in a worker": in_worker(math.inf),
     "now and then": in_worker(FEW),
-    "exchanged": exchanging(BUCKETS, from_rows=0),
-    "by turns": exchanging(3, from_rows=LARGE),
+    "exchanged": exchange_policy(BUCKETS, from_rows=0),
+    "by turns": exchange_policy(3, from_rows=LARGE),
 }
 
 
@@ -148,7 +148,7 @@ class PiecewiseStage(Stage):
         return shuffled(batches) if isinstance(tree, Source) else batches
 
 
-def run_in_pieces(name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Any]:
+def run_in_pieces(name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Any]:
     """In the place of `stage.run_stage`."""
     stage = PiecewiseStage.in_task(feed, rows)
     yield from stage.evaluate(tree)

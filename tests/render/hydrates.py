@@ -91,8 +91,8 @@ def check(dataflow: RenderedDataflow, of: Wide, time: int, begin: int) -> None:
         assert (diffs(batch) == 1).all()
         assert v.equals(texts(k))
         found.append(k.to_numpy())
-    wanted = keys(begin, begin + of.rows)
-    assert np.array_equal(np.sort(np.concatenate(found)), np.sort(wanted)), f"other rows at {time}"
+    alive_file = keys(begin, begin + of.rows)
+    assert np.array_equal(np.sort(np.concatenate(found)), np.sort(alive_file)), f"other rows at {time}"
 
 
 def limit_of(batches: Iterator[Any]) -> Iterator[Any]:
@@ -112,8 +112,8 @@ def merge(dataflow: RenderedDataflow) -> None:
     while (now := shape_of(dataflow)) != before:
         before = now
         dataflow._merge()
-        dataflow._merging.join()
-        dataflow._merging.settle()
+        dataflow._background_merges.join()
+        dataflow._background_merges.settle()
 
 
 def main(folder: Path, rows: int, megabytes: int) -> None:

@@ -22,7 +22,7 @@ from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed, StepOutcome
 from tidemark_replica.render import dataflow as dataflow_module
-from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.runner import FragmentRun
 
 HISTORY = random_history({"t": T}, 3)
 END = HISTORY.last + 1
@@ -64,7 +64,7 @@ def test_a_step_for_which_there_is_no_room_any_more_is_not_committed(tmp_path: P
 class Twice(InProcessRunner):
     """The first attempt is not heard of: it had written everything when its process died."""
 
-    def attempt(self, work: Work) -> None:
+    def attempt(self, work: FragmentRun) -> None:
         super().attempt(work)
         for report in work.description.parent.glob("*.report"):
             report.unlink()

@@ -25,10 +25,10 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.lir import MapFilterProject, Mfp, Plan, Union, refs
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan import lowering_stream as flow_module
 from tidemark_replica.render.plan.pipeline import Source
-from tidemark_replica.render.plan.scan_pushdown import told_of
+from tidemark_replica.render.plan.scan_pushdown import push_down
 from tidemark_replica.render.task import stage_inputs
 
 A, B, S = refs(T.schema)
@@ -156,7 +156,7 @@ def both_ways(
     for way in ("all", "pruned"):
         with monkeypatch.context() as patch, in_process(folder / way, {"t": T}, history) as of:
             if way == "all":
-                patch.setattr(flow_module, "told_of", lambda source, mfp: source)
+                patch.setattr(flow_module, "push_down", lambda source, mfp: source)
             reads.clear()
             found[way] = made(of, plan, tasks)
             read[way] = sum(reads)
@@ -164,7 +164,7 @@ def both_ways(
 
 
 def made(of: Any, plan: Plan, tasks: int) -> Updates:
-    shapes = {} if tasks == 1 else {"runner": InTasks, "exchanging": Exchanging(tasks, 1)}
+    shapes = {} if tasks == 1 else {"runner": InTasks, "exchange_policy": ExchangePolicy(tasks, 1)}
     last = of.history.last + 1
     found: Updates = of.run(of.describe(plan, as_of=last - 5), [last - 4, last], **shapes)
     return found
@@ -181,6 +181,6 @@ def test_what_is_no_comparison_of_a_column_with_its_like_is_no_condition() -> No
         is_true(">", a, a),
     )
     mfp = MapFilterProject((), (), none)
-    assert told_of(source, mfp).conditions == ()
-    told = told_of(source, MapFilterProject((), (), (is_true("<=", d, Literal("1970-01-03", DATE)),)))
+    assert push_down(source, mfp).conditions == ()
+    told = push_down(source, MapFilterProject((), (), (is_true("<=", d, Literal("1970-01-03", DATE)),)))
     assert [(c.column, c.operator, c.value) for c in told.conditions] == [("d", "<=", 2)]

@@ -17,18 +17,18 @@ from tests.oracle.recursive_plans import ENDLESS, E
 from tests.oracle.tables import TU
 from tidemark_protocol.plan.lir import Plan
 from tidemark_replica.arrangement.errors import DiskFull, DiskLimitExceeded
-from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.step import BatchWriter, StepId
 from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
 from tidemark_replica.render.errors import StepFailed
-from tidemark_replica.render.execution.runner import believed
+from tidemark_replica.render.execution.runner import complete_report
 from tidemark_replica.render.lowering import lower_dataflow
 from tidemark_replica.render.plan import pipeline as p
-from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.exchanged_plan import exchanged_plan
 from tidemark_replica.render.plan.fragments import Fragment, Fragments
 from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of, pipelines_of
-from tidemark_replica.render.task.description import Report
-from tidemark_replica.render.task.exchange_io import Dealing, Dealt
+from tidemark_replica.render.task.description import StageReport
+from tidemark_replica.render.task.exchange_io import ExchangeReader, ExchangeWriter
 
 TYPES = [pa.int64(), pa.string()]
 ROWS = [((n % 7, f"r{n}"), 3, 1) for n in range(40)] + [("boom", 3, 1)]
@@ -39,16 +39,16 @@ def lowered(plan: Plan, folder: Path, **tables: object) -> Fragments:
         return lower_dataflow(made.describe(plan), {}, "token")
 
 
-def cut(plan: Plan, folder: Path, *, at_once: bool = True) -> StageFrame | None:
+def cut(plan: Plan, folder: Path, *, single_time: bool = True) -> StageFrame | None:
     fragments = lowered(plan, folder)
     (fragment,) = fragments.fragments
     assert isinstance(fragment, Fragment)
-    return exchanged(fragment.stage, fragments.arrangements, at_once=at_once)
+    return exchanged_plan(fragment.stage, fragments.arrangements, single_time=single_time)
 
 
-def dealing(folder: Path, attempt: int, slot: int, own: Share, rows: list[Any]) -> list[Any]:
+def dealing(folder: Path, attempt: int, slot: int, own: TaskShare, rows: list[Any]) -> list[Any]:
     """What an attempt that deals these out, nine at a time, yields to Spark."""
-    return list(Dealing(folder, attempt, slot, own, freely).deal([updates(TYPES, rows)], (0,), chunk_rows=9))
+    return list(ExchangeWriter(folder, attempt, slot, own, freely).deal([updates(TYPES, rows)], (0,), chunk_rows=9))
 
 
 def freely(size: int, what: str) -> None:
@@ -72,8 +72,8 @@ def test_a_loop_stays_in_one_task(tmp_path: Path) -> None:
     """Its iterations are of one place: the fragment has no other shape."""
     fragments = lowered(ENDLESS, tmp_path, e=E)
     for fragment in fragments.fragments:
-        if isinstance(fragment, Fragment) and any(isinstance(n, p.Settle) for n in nodes_of(fragment.stage)):
-            assert exchanged(fragment.stage, fragments.arrangements, at_once=True) is None
+        if isinstance(fragment, Fragment) and any(isinstance(n, p.LoopInTask) for n in nodes_of(fragment.stage)):
+            assert exchanged_plan(fragment.stage, fragments.arrangements, single_time=True) is None
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 5])
@@ -83,39 +83,39 @@ def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Pa
         batch
         for slot in (1, 0)
         for own in range(tasks)
-        for batch in dealing(tmp_path, 10 * slot + own, slot, Share(own, tasks), ROWS[own::tasks])
+        for batch in dealing(tmp_path, 10 * slot + own, slot, TaskShare(own, tasks), ROWS[own::tasks])
     ]
     arrived: Counter[object] = Counter()
-    homes: dict[object, set[int]] = {}
+    affinity: dict[object, set[int]] = {}
     for share in range(tasks):
         mine = [b.filter(pa.compute.equal(b.column(0), share)) for b in sent]
-        dealt = Dealt(mine, tmp_path)
+        dealt = ExchangeReader(mine, tmp_path)
         read = [dict(contents(dealt.read(slot, freely))) for slot in (0, 1)]
         dealt.finish()
         assert read[0] == read[1]
         arrived.update(read[0])
         for row, error, _ in read[0]:
-            homes.setdefault(error or row[0], set()).add(share)
-        again = Dealt(mine, tmp_path)
+            affinity.setdefault(error or row[0], set()).add(share)
+        again = ExchangeReader(mine, tmp_path)
         assert dict(contents(again.read(1, freely))) == read[0], "a task that is run again reads the same"
 
     assert arrived == contents([updates(TYPES, ROWS)])
-    assert all(len(tasks) == 1 for tasks in homes.values())
-    assert homes["boom"] == {0}
+    assert all(len(tasks) == 1 for tasks in affinity.values())
+    assert affinity["boom"] == {0}
 
 
 def test_what_is_dealt_out_takes_room_of_who_writes_it_and_of_who_reads_it(tmp_path: Path) -> None:
     """To the byte: with one less the task says what it was for, and what to do."""
-    dealt = dealing(tmp_path, 1, 0, Share(), ROWS)
+    dealt = dealing(tmp_path, 1, 0, TaskShare(), ROWS)
     size = sum(path.stat().st_size for path in tmp_path.glob("*.exchange"))
 
     def written(room: int) -> None:
         spend = BatchWriter(tmp_path, StepId("s"), bytes_left=room).spend
-        list(Dealing(tmp_path, 2, 0, Share(), spend).deal([updates(TYPES, ROWS)], (0,), chunk_rows=9))
+        list(ExchangeWriter(tmp_path, 2, 0, TaskShare(), spend).deal([updates(TYPES, ROWS)], (0,), chunk_rows=9))
 
     def read(room: int) -> None:
         spend = BatchWriter(tmp_path, StepId("s"), bytes_left=room).spend
-        assert contents(Dealt(dealt, tmp_path).read(0, spend)) == contents([updates(TYPES, ROWS)])
+        assert contents(ExchangeReader(dealt, tmp_path).read(0, spend)) == contents([updates(TYPES, ROWS)])
 
     for act in (written, read):
         act(size)
@@ -127,12 +127,12 @@ def test_a_full_disk_is_told_by_who_deals_out(tmp_path: Path) -> None:
     """As by whoever writes state."""
     (tmp_path / "slot0.1.exchange").symlink_to("/dev/full")
     with pytest.raises(DiskFull, match="give the replica more scratch"):
-        dealing(tmp_path, 1, 0, Share(), ROWS)
+        dealing(tmp_path, 1, 0, TaskShare(), ROWS)
 
 
 def test_a_stream_that_nobody_reads_is_not_lost_in_silence(tmp_path: Path) -> None:
     """A call that ends with rows left has a hole in it."""
-    dealt = Dealt(dealing(tmp_path, 1, 3, Share(), ROWS), tmp_path)
+    dealt = ExchangeReader(dealing(tmp_path, 1, 3, TaskShare(), ROWS), tmp_path)
     with pytest.raises(ValueError, match=r"slots \[3\]"):
         dealt.finish()
 
@@ -141,7 +141,7 @@ def test_only_a_complete_attempt_of_every_task_is_believed(tmp_path: Path) -> No
     """A task that was killed between two stages and repeated, a speculative copy, a task that never reported."""
 
     def report(stage: str, share: int, attempt: int) -> None:
-        Report(attempt, {}, (), {}).write(tmp_path, stage, share)
+        StageReport(attempt, {}, (), {}).write(tmp_path, stage, share)
 
     pipelines = (("read",), ("join", "keep"))
     for share in (0, 1):
@@ -151,12 +151,12 @@ def test_only_a_complete_attempt_of_every_task_is_believed(tmp_path: Path) -> No
         report("join", 0, attempt)
         report("keep", 0, attempt)
     with pytest.raises(StepFailed, match="join, keep"):
-        believed(tmp_path, pipelines, "the step", 2)
+        complete_report(tmp_path, pipelines, "the step", 2)
 
     report("keep", 1, 30)
     report("join", 1, 31)
     with pytest.raises(StepFailed, match="join, keep"):
-        believed(tmp_path, pipelines, "the step", 2)
+        complete_report(tmp_path, pipelines, "the step", 2)
 
     report("keep", 1, 31)
-    assert believed(tmp_path, pipelines, "the step", 2).attempt == 10
+    assert complete_report(tmp_path, pipelines, "the step", 2).attempt == 10

@@ -83,16 +83,16 @@ def test_where_room_is_scarce_hydrations_end_and_small_steps_go_on(tmp_path: Pat
         small, big = (of.build(of.describe(plan)) for plan in (GET_T, GET_U))
         made: Counter[Any] = Counter(run(of, small, MIDDLE))
 
-        of.store.tell_room(scarce=True, full=False)
+        of.store.set_scratch_space(scarce=True, full=False)
         fails_for_want_of_room(of, big)
-        of.store.tell_room(scarce=True, full=True)
+        of.store.set_scratch_space(scarce=True, full=True)
         with pytest.raises(StepFailed, match="give the replica more scratch"):
             run(of, small, END)
-        of.store.tell_room(scarce=True, full=False)
+        of.store.set_scratch_space(scarce=True, full=False)
         made.update(run(of, small, END))
         assert consolidated(made) == expected
 
-        of.store.tell_room(scarce=False, full=False)
+        of.store.set_scratch_space(scarce=False, full=False)
         assert contents(run(of, big, END), END) == contents(whole, END)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemark_replica.render.execution.executor_affinity import Executor, Homes, home_of
+from tidemark_replica.render.execution.executor_affinity import Executor, ExecutorAffinity, preferred_executor
 
 NAMES = [f"namespace/view{number}" for number in range(3000)]
 FIVE = [Executor(str(number)) for number in range(5)]
@@ -15,7 +15,7 @@ FIVE = [Executor(str(number)) for number in range(5)]
 
 def test_every_executor_has_its_share() -> None:
     """Of 3,000 dataflows, 600 each but for chance."""
-    at = Counter(home_of(name, FIVE) for name in NAMES)
+    at = Counter(preferred_executor(name, FIVE) for name in NAMES)
     assert set(at) == set(FIVE)
     assert all(500 < members < 700 for members in at.values()), at
 
@@ -25,7 +25,7 @@ def test_who_is_at_home_elsewhere_stays_when_an_executor_goes() -> None:
     gone, *left = FIVE
     moved: Counter[Executor | None] = Counter()
     for name in NAMES:
-        before, after = home_of(name, FIVE), home_of(name, left)
+        before, after = preferred_executor(name, FIVE), preferred_executor(name, left)
         if before == gone:
             moved[after] += 1
         else:
@@ -36,17 +36,17 @@ def test_who_is_at_home_elsewhere_stays_when_an_executor_goes() -> None:
 def test_one_that_comes_takes_from_the_others_and_nobody_else_moves() -> None:
     """In whatever order they are told."""
     *before, come = FIVE
-    after = {name: home_of(name, FIVE[::-1]) for name in NAMES}
-    assert all(home in (come, home_of(name, before)) for name, home in after.items())
+    after = {name: preferred_executor(name, FIVE[::-1]) for name in NAMES}
+    assert all(home in (come, preferred_executor(name, before)) for name, home in after.items())
     assert come in after.values()
 
 
 def test_without_executors_there_is_no_home() -> None:
     """As long as none has come."""
-    assert home_of("view", []) is None
+    assert preferred_executor("view", []) is None
 
 
 @pytest.mark.spark
 def test_in_the_drivers_own_process_nothing_has_a_home(spark: Any) -> None:
     """And nothing is asked at any step."""
-    assert Homes.of(spark) is None
+    assert ExecutorAffinity.of(spark) is None

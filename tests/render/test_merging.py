@@ -27,8 +27,8 @@ from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepFailed
-from tidemark_replica.render.execution.background_merges import Merging, carry_out, read_result, write_order
-from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.background_merges import BackgroundMerges, read_result, run_order, write_order
+from tidemark_replica.render.execution.runner import FragmentRun
 
 HISTORY = random_history(TU, 5, times=40)
 
@@ -59,7 +59,7 @@ class Beside:
     def job(self, order: Path) -> None:
         self.jobs += 1
         self.may_run.wait(BOUND)
-        carry_out(order)
+        run_order(order)
         if self.fails:
             raise RuntimeError("the task's process died after its work")
 
@@ -68,7 +68,7 @@ class Beside:
 def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
     """Merges run in this process."""
     made = Beside()
-    monkeypatch.setattr(Merging, "_job", lambda _, order: made.job(order))
+    monkeypatch.setattr(BackgroundMerges, "_job", lambda _, order: made.job(order))
     return made
 
 
@@ -84,7 +84,7 @@ def changes(of: World, dataflow: RenderedDataflow, times: Sequence[int], *, join
         made.update(delta(outcome, SINK))
         outcome.release()
         if joining:
-            dataflow._merging.join()
+            dataflow._background_merges.join()
     return made
 
 
@@ -108,8 +108,8 @@ def test_a_dataflow_merged_beside_its_steps_changes_as_it_should(of: World, besi
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
     assert stepped(of, dataflow) == plain(tmp_path)
     assert beside.jobs > 10
-    dataflow._merging.join()
-    dataflow._merging.settle()
+    dataflow._background_merges.join()
+    dataflow._background_merges.settle()
     assert on_disk(of) == live_files(of.store.arrangements())
     dataflow.drop()
     assert on_disk(of) == set()
@@ -124,18 +124,18 @@ def test_where_there_is_no_room_merges_make_some(of: World, beside: Beside, tmp_
     beside.may_run.clear()
     made = changes(of, dataflow, times)
     beside.may_run.set()
-    dataflow._merging.join()
-    dataflow._merging.settle()
+    dataflow._background_merges.join()
+    dataflow._background_merges.settle()
     before = of.store.bytes
 
-    of.store.tell_room(scarce=True, full=True)
+    of.store.set_scratch_space(scarce=True, full=True)
     for _ in range(10):
         with pytest.raises(StepFailed, match="hardly any scratch space"):
             of.step(dataflow, last + 1)
-        dataflow._merging.join()
+        dataflow._background_merges.join()
     assert of.store.bytes < before // 2
 
-    of.store.tell_room(scarce=False, full=False)
+    of.store.set_scratch_space(scarce=False, full=False)
     made.update(changes(of, dataflow, [last]))
     assert made == plain(tmp_path)
     dataflow.drop()
@@ -158,11 +158,11 @@ def test_only_merges_that_take_little_begin_where_there_is_little(
     changes(of, dataflow, HISTORY.times[:5], joining=True)
     begun, (scarce, full) = beside.jobs, marks
     assert begun
-    of.store.tell_room(scarce=scarce, full=full)
+    of.store.set_scratch_space(scarce=scarce, full=full)
     for time in HISTORY.times[5:10]:
         with suppress(StepFailed):
             of.step(dataflow, time + 1).release()
-        dataflow._merging.join()
+        dataflow._background_merges.join()
     assert (beside.jobs > begun) is (little > 1)
     dataflow.drop()
 
@@ -177,9 +177,9 @@ def test_a_merge_that_takes_long_holds_nobody_up(of: World, beside: Beside, tmp_
     assert busy
     assert busy <= live_files(of.store.arrangements())
     beside.may_run.set()
-    dataflow._merging.join()
+    dataflow._background_merges.join()
     of.store.sweep(())
-    dataflow._merging.settle()
+    dataflow._background_merges.settle()
     assert not of.store.busy
     assert on_disk(of) == live_files(of.store.arrangements())
     dataflow.drop()
@@ -190,7 +190,7 @@ class Halfway(InProcessRunner):
 
     happens: Callable[[], None] | None = None
 
-    def attempt(self, work: Work) -> None:
+    def attempt(self, work: FragmentRun) -> None:
         super().attempt(work)
         if work.prepared.fragment.name == "fragment0" and Halfway.happens is not None:
             Halfway.happens()
@@ -208,7 +208,7 @@ def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it
     def compact() -> None:
         nonlocal settled
         beside.may_run.set()
-        dataflow._merging.join()
+        dataflow._background_merges.join()
         beside.may_run.clear()
         settled += bool(of.store.busy)
         dataflow.compact(INDEX, Frontier.at(of.history.as_of))
@@ -220,7 +220,7 @@ def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it
         made.update(delta(outcome, SINK))
         outcome.release()
     beside.may_run.set()
-    dataflow._merging.join()
+    dataflow._background_merges.join()
     dataflow.drop()
     assert settled > 3
     monkeypatch.setattr(merge_policy, "STEP_ROWS", 1 << 30)
@@ -232,7 +232,7 @@ def test_crash_of_a_merge_loses_nothing(of: World, beside: Beside, tmp_path: Pat
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
     beside.fails = True
     assert stepped(of, dataflow) == plain(tmp_path)
-    dataflow._merging.settle()
+    dataflow._background_merges.settle()
     of.store.sweep(())
     assert on_disk(of) == live_files(of.store.arrangements())
     dataflow.drop()
@@ -252,7 +252,7 @@ def test_a_dropped_dataflow_ends_its_merge(of: World, beside: Beside, monkeypatc
         sparkContext = Context()
 
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
-    monkeypatch.setattr(dataflow._merging, "_session", Session())
+    monkeypatch.setattr(dataflow._background_merges, "_session", Session())
     beside.may_run.clear()
     stepped(of, dataflow, joining=False)
     dataflow.drop()
@@ -266,7 +266,7 @@ def test_merges_of_many_dataflows_wait_in_one_queue(of: World, beside: Beside, t
     dataflows = [of.build(of.describe(joined(counted(GET_T), counted(GET_U)))) for _ in range(6)]
     beside.may_run.clear()
     made = [changes(of, dataflow, HISTORY.times[:10]) for dataflow in dataflows]
-    assert [dataflow._merging._merge is not None for dataflow in dataflows] == [True] * 6
+    assert [dataflow._background_merges._merge is not None for dataflow in dataflows] == [True] * 6
     until(lambda: beside.jobs)
     assert [thread.name for thread in threading.enumerate()].count("merges") == 1
     assert beside.jobs == 1
@@ -277,7 +277,7 @@ def test_merges_of_many_dataflows_wait_in_one_queue(of: World, beside: Beside, t
     for dataflow, found in zip(dataflows, made, strict=False):
         found.update(changes(of, dataflow, HISTORY.times[10:], joining=True))
         assert found == plain(tmp_path / dataflow._folder.name)
-        dataflow._merging.settle()
+        dataflow._background_merges.settle()
     assert on_disk(of) == live_files(of.store.arrangements())
     for dataflow in dataflows:
         dataflow.drop()
@@ -292,11 +292,11 @@ def test_an_end_begins_no_merge_that_waits(of: World, beside: Beside) -> None:
         changes(of, dataflow, HISTORY.times[:10])
     until(lambda: beside.jobs)
     of.merges.close()
-    assert [dataflow._merging._turn.is_over for dataflow in dataflows] == [False, True, True]
+    assert [dataflow._background_merges._turn.is_over for dataflow in dataflows] == [False, True, True]
     changes(of, dataflows[1], HISTORY.times[10:])
     beside.may_run.set()
     for dataflow in dataflows:
-        dataflow._merging.join()
+        dataflow._background_merges.join()
         dataflow.drop()
     assert beside.jobs == 1
     assert on_disk(of) == set()
@@ -305,18 +305,18 @@ def test_an_end_begins_no_merge_that_waits(of: World, beside: Beside) -> None:
 @pytest.mark.spark
 def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it is in a replica: the result takes the place of what was merged. It begins after the steps."""
-    job, steps_are_done = Merging._job, threading.Event()
+    job, steps_are_done = BackgroundMerges._job, threading.Event()
 
-    def begins_late(merging: Merging, order: Path) -> None:
+    def begins_late(merging: BackgroundMerges, order: Path) -> None:
         assert steps_are_done.wait(BOUND)
         job(merging, order)
 
-    monkeypatch.setattr(Merging, "_job", begins_late)
+    monkeypatch.setattr(BackgroundMerges, "_job", begins_late)
     with world(spark, tmp_path, TU, HISTORY) as of:
         dataflow = of.build(of.describe(counted(GET_T)))
         for time in HISTORY.times[:3]:
             of.step(dataflow, time + 1).release()
-        merging = dataflow._merging
+        merging = dataflow._background_merges
         assert of.store.busy
         steps_are_done.set()
         merging.join()
@@ -335,7 +335,7 @@ def test_a_merge_keeps_nothing_open(tmp_path: Path) -> None:
     found = Merge(A, manifest.batches, 0)
     with store.merging(found, StepId("m1")) as pinned:
         write_order(tmp_path / "m1.json", store, pinned, found, StepId("m1"))
-        carry_out(tmp_path / "m1.json")
+        run_order(tmp_path / "m1.json")
     merged = read_result(tmp_path / "m1.json")
     assert merged is not None
     assert merged.rows == 4 * LARGE

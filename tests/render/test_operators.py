@@ -18,15 +18,15 @@ from tests.oracle.tables import TU
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import Plan
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.lowering import lower_dataflow
 from tidemark_replica.render.plan import pipeline as p
-from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.exchanged_plan import exchanged_plan
 from tidemark_replica.render.plan.fragments import Fragment, Fragments
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
 from tidemark_replica.render.task import timing
-from tidemark_replica.render.task.timing import Clock, Spent
-from tidemark_replica.render.telemetry.operator_costs import Operators
+from tidemark_replica.render.task.timing import OperatorClock, OperatorTimes
+from tidemark_replica.render.telemetry.operator_costs import OperatorCosts
 
 BY_HAND = [(case.name, case.plan, case.tables) for case in (*PLANS, *GROUPS, *WINDOWS) if case.plan is not None] + [
     (case.name, case.query, {"e": case.table}) for case in RECURSIONS if not isinstance(case.query, str)
@@ -35,10 +35,10 @@ BY_HAND = [(case.name, case.plan, case.tables) for case in (*PLANS, *GROUPS, *WI
 
 def lowered(
     folder: Path, plan: Plan, tables: Mapping[str, Table] = TU, *, arrow: bool = True
-) -> tuple[Fragments, Operators]:
+) -> tuple[Fragments, OperatorCosts]:
     with in_process(folder, tables, History(dict.fromkeys(tables, ()), 1, 1)) as made:
         fragments = lower_dataflow(made.describe(plan), {}, "token", arrow=arrow)
-    return fragments, Operators(fragments, {a: id for id, a in fragments.indexes.items()})
+    return fragments, OperatorCosts(fragments, {a: id for id, a in fragments.indexes.items()})
 
 
 def stages(frame: Frame) -> Iterator[StageFrame]:
@@ -54,16 +54,19 @@ def shapes(fragments: Fragments) -> Iterator[StageFrame]:
     for fragment in fragments.fragments:
         if isinstance(fragment, Fragment):
             yield fragment.stage
-            many = [exchanged(fragment.stage, fragments.arrangements, at_once=at_once) for at_once in (True, False)]
+            many = [
+                exchanged_plan(fragment.stage, fragments.arrangements, single_time=single_time)
+                for single_time in (True, False)
+            ]
             yield from (stage for stage in many if stage is not None)
 
 
-def times(shape: StageFrame, node: type = object) -> Spent:
+def times(shape: StageFrame, node: type = object) -> OperatorTimes:
     """A millisecond for every node of that type."""
-    return Spent({s.name: tuple(1000 * isinstance(n, node) for n in p.nodes_of(s.tree)) for s in stages(shape)})
+    return OperatorTimes({s.name: tuple(1000 * isinstance(n, node) for n in p.nodes_of(s.tree)) for s in stages(shape)})
 
 
-def named(operators: Operators, shape: StageFrame, spent: Spent) -> dict[str, int]:
+def named(operators: OperatorCosts, shape: StageFrame, spent: OperatorTimes) -> dict[str, int]:
     """Milliseconds."""
     counted_there = operators.counted(shape, spent)
     return {o.name: counted_there[at] // 1000 for at, o in enumerate(operators.operators) if counted_there[at]}
@@ -88,7 +91,7 @@ def test_whoever_asks_for_rows_pays_for_the_expressions_behind_them(tmp_path: Pa
     fragments, operators = lowered(tmp_path, counted(quotients(GET_T)), arrow=arrow)
     (fragment,) = fragments.fragments
     assert isinstance(fragment, Fragment)
-    expressions = p.Compute if arrow else p.Slot
+    expressions = p.Compute if arrow else p.JvmInput
     assert named(operators, fragment.stage, times(fragment.stage, expressions)) == {"reduce": 1}
     assert named(operators, fragment.stage, times(fragment.stage, p.Source)) == {"read t": 1}
     assert named(operators, fragment.stage, times(fragment.stage, p.Publish)) == {"index index": 1}
@@ -102,7 +105,7 @@ def test_in_several_tasks_an_operator_is_known_by_what_it_keeps(tmp_path: Path) 
     assert named(operators, many, times(many, p.Kernel)) == {"reduce": 2}
     assert set(named(operators, many, times(many))) == {"read t", "reduce", "index index"}
     (kept,) = operators.operators[1].arrangements
-    assert named(operators, many, Spent(merges={kept: 5000, ArrangementId("gone"): 1})) == {"reduce": 5}
+    assert named(operators, many, OperatorTimes(merges={kept: 5000, ArrangementId("gone"): 1})) == {"reduce": 5}
 
 
 @pytest.mark.parametrize("arrow", [True, False])
@@ -125,7 +128,7 @@ def test_what_ran_is_what_is_told(runner: type[InProcessRunner], tmp_path: Path)
     rows = {name: tuple(((n % 5, n, "x"), 0, 1) for n in range(400)) for name in TU}
     with in_process(tmp_path, TU, History(rows, 0, 1)) as made:
         description = made.describe(counted(joined(GET_T, GET_U)))
-        dataflow = made.build(description, runner=runner, exchanging=Exchanging(2, 1))
+        dataflow = made.build(description, runner=runner, exchange_policy=ExchangePolicy(2, 1))
         outcome = dataflow.run(dataflow.plan_step(Frontier.at(1), made.inputs(dataflow, 1)))
         assert {(o.records, o.microseconds) for o in dataflow.operators()} == {(0, 0)}
         dataflow.commit(outcome)
@@ -150,8 +153,8 @@ def test_the_clock_stands_still_for_whoever_waits(monkeypatch: pytest.MonkeyPatc
     now = [0.0]
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
     below = p.Constants("c", ())
-    above = p.Negated(below)
-    clock = Clock()
+    above = p.NegateDiffs(below)
+    clock = OperatorClock()
 
     def work(seconds: float) -> None:
         now[0] += seconds
@@ -169,6 +172,6 @@ def test_the_clock_stands_still_for_whoever_waits(monkeypatch: pytest.MonkeyPatc
     clock.turn(None)
     clock.merged(ArrangementId("a"), 0.5)
     spent = clock.spent("s")
-    assert spent == Spent({"s": (7_000_000, 10_000_000)}, {ArrangementId("a"): 500_000})
-    assert Spent.from_json(spent.to_json()) == spent
-    assert spent.and_(Spent({"s": (1, 1), "r": (3,)})).stages == {"s": (7_000_001, 10_000_001), "r": (3,)}
+    assert spent == OperatorTimes({"s": (7_000_000, 10_000_000)}, {ArrangementId("a"): 500_000})
+    assert OperatorTimes.from_json(spent.to_json()) == spent
+    assert spent.and_(OperatorTimes({"s": (1, 1), "r": (3,)})).stages == {"s": (7_000_001, 10_000_001), "r": (3,)}

@@ -14,7 +14,7 @@ from tests.oracle.plans import GET_T, counted, quotients
 from tests.oracle.tables import T
 from tests.oracle.world import consolidated, world
 from tidemark_replica.render.execution import runner, step_shape
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 
 pytestmark = pytest.mark.spark
@@ -49,7 +49,7 @@ def test_ten_steps_and_more_run_what_was_planned_once(
     monkeypatch.setattr(DataFrame, "mapInArrow", mapping)
 
     with world(spark, tmp_path, {"t": T}, HISTORY) as of, in_jobs() as jobs:
-        dataflow = of.build(of.describe(PLAN), arrow=False, exchanging=Exchanging(tasks, from_rows=0))
+        dataflow = of.build(of.describe(PLAN), arrow=False, exchange_policy=ExchangePolicy(tasks, from_rows=0))
         made = of.steps(dataflow, [HYDRATION])
         planned = len(stages)
         made.update(of.steps(dataflow, STEPS))

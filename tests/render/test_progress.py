@@ -14,15 +14,15 @@ from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
 from tidemark_protocol.frontier import Frontier
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.lowering import lower_dataflow
 from tidemark_replica.render.plan import pipeline
-from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.plan.exchanged_plan import exchanged_plan
 from tidemark_replica.render.plan.fragments import Fragment, Fragments
 from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, StageFrame
 from tidemark_replica.render.task import progress_counters
-from tidemark_replica.render.task.description import Report
-from tidemark_replica.render.task.progress_counters import Count, Counting, progress_name, read_counts
+from tidemark_replica.render.task.description import StageReport
+from tidemark_replica.render.task.progress_counters import OperatorCount, ProgressCounters, progress_name, read_counts
 from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
 
 TASKS = 2
@@ -45,7 +45,7 @@ def watched(tmp_path: Path) -> tuple[HydrationProgress, StageFrame, Path]:
     fragments = lowered(tmp_path / "home")
     (fragment,) = fragments.fragments
     assert isinstance(fragment, Fragment)
-    stage = exchanged(fragment.stage, fragments.arrangements, at_once=True)
+    stage = exchanged_plan(fragment.stage, fragments.arrangements, single_time=True)
     assert stage is not None
     indexes = {arrangement: id for id, arrangement in fragments.indexes.items()}
     progress = HydrationProgress(fragments.fragments, rows_of, indexes)
@@ -108,7 +108,7 @@ def test_behind_an_exchange_an_operator_is_as_far_as_what_was_sent(
 
     for sender in senders(stage).values():
         for share in range(TASKS):
-            Report(1, {}, (), {}).write(folder, sender.name, share)
+            StageReport(1, {}, (), {}).write(folder, sender.name, share)
     tell(folder, stage, 0, 400)
     found = percents(progress)
     assert (found["read t"], found["read u"]) == (100, 100)
@@ -134,8 +134,8 @@ def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch
     now = [0.0]
     monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
     source = pipeline.Constants("c", ())
-    tree = pipeline.Drain(pipeline.Negated(source))
-    counted_here = Counting(tmp_path, "stage1", 0, 7, tree)
+    tree = pipeline.Drain(pipeline.NegateDiffs(source))
+    counted_here = ProgressCounters(tmp_path, "stage1", 0, 7, tree)
     counted_here.of(source).rows += 5
     counted_here.tell()
     assert read_counts(tmp_path, "stage1", 0) is None
@@ -145,14 +145,14 @@ def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch
     counted_here.tell()
     counted_here.of(source).rows += 5
     counted_here.tell()
-    assert read_counts(tmp_path, "stage1", 0) == (Count(), Count(), Count(5, True))
+    assert read_counts(tmp_path, "stage1", 0) == (OperatorCount(), OperatorCount(), OperatorCount(5, True))
 
 
 def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is for people."""
     now = [0.0]
     monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
-    gone = Counting(tmp_path / "gone", "stage1", 0, 7, pipeline.Constants("c", ()))
+    gone = ProgressCounters(tmp_path / "gone", "stage1", 0, 7, pipeline.Constants("c", ()))
     now[0] = 1.0
     gone.tell()
     gone.finish()
@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monke
 
 def test_a_hydration_that_runs_is_followed_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Looked at after every task, it goes up and not back, and no operator is at its end before its tasks are."""
-    monkeypatch.setattr(progress_counters, "TELL_SECONDS", 0.0)
+    monkeypatch.setattr(progress_counters, "WRITE_SECONDS", 0.0)
     looks: list[Progress] = []
 
     class Watched(InTasks):
@@ -174,7 +174,7 @@ def test_a_hydration_that_runs_is_followed_to_its_end(tmp_path: Path, monkeypatc
     history = History(rows, 0, 1)
     with in_process(tmp_path, TU, history) as made:
         description = made.describe(counted(joined(GET_T, GET_U)))
-        dataflow = made.build(description, runner=Watched, exchanging=Exchanging(TASKS, 1))
+        dataflow = made.build(description, runner=Watched, exchange_policy=ExchangePolicy(TASKS, 1))
         assert dataflow.progress() is None
         dataflow.run(dataflow.plan_step(Frontier.at(1), made.inputs(dataflow, 1))).release()
         assert dataflow.progress() is None

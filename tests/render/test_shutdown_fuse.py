@@ -27,13 +27,13 @@ from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.render import StepCancelled
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.plan.pipeline import Pipeline
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import run_stage
 
 pytestmark = pytest.mark.spark
 
 
-def noting(notes: Path, name: str, tree: Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
+def noting(notes: Path, name: str, tree: Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Updates]:
     """`run_stage`, with a file that is there while a task is in it."""
     note = notes / str(os.getpid())
     note.touch()

@@ -12,15 +12,15 @@ from tests.arrangement.histories import contents, updates
 from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.render.plan import pipeline as p
-from tidemark_replica.render.task.description import Description
-from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.description import StepDescription
+from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots
 from tidemark_replica.render.task.stage import Stage
 from tidemark_replica.render.task.update_files import UpdatesFile
 
 TYPES = (pa.int64(),)
 ROWS = [((1,), 5, 1), ((None,), 5, 2), ("boom", 6, 1)]
 SOURCE = p.Constants("rows.arrow", TYPES)
-READ_AGAIN = p.Spooled("spool1", TYPES)
+READ_AGAIN = p.ReadSpool("spool1", TYPES)
 
 
 def stage(folder: Path) -> Stage:
@@ -29,9 +29,9 @@ def stage(folder: Path) -> Stage:
     steps.mkdir(parents=True)
     with UpdatesFile(folder, "rows.arrow", TYPES) as out:
         out.write(updates(list(TYPES), ROWS))
-    description = Description(StepId("s1"), 5, 8, 8, True, folder / "store")
+    description = StepDescription(StepId("s1"), 5, 8, 8, True, folder / "store")
     description.write(steps / "fragment.json")
-    return Stage(steps / "fragment.json", 7, Slots((), ()))
+    return Stage(steps / "fragment.json", 7, JvmInputSlots((), ()))
 
 
 def test_all_readers_get_the_same_updates(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_all_readers_get_the_same_updates(tmp_path: Path) -> None:
     attempt = stage(tmp_path)
     once = contents(attempt.evaluate(SOURCE))
 
-    thrice = contents(attempt.evaluate(p.Together((p.Spool("spool1", SOURCE, TYPES), READ_AGAIN, READ_AGAIN))))
+    thrice = contents(attempt.evaluate(p.Concat((p.Spool("spool1", SOURCE, TYPES), READ_AGAIN, READ_AGAIN))))
 
     assert once
     assert thrice == {key: 3 * n for key, n in once.items()}
@@ -48,9 +48,9 @@ def test_all_readers_get_the_same_updates(tmp_path: Path) -> None:
 def test_an_empty_stream_is_read_again_as_an_empty_one(tmp_path: Path) -> None:
     """A file without a chunk is a file."""
     attempt = stage(tmp_path)
-    empty = p.Spool("spool1", p.Together(()), TYPES)
+    empty = p.Spool("spool1", p.Concat(()), TYPES)
 
-    assert list(attempt.evaluate(p.Together((empty, READ_AGAIN)))) == []
+    assert list(attempt.evaluate(p.Concat((empty, READ_AGAIN)))) == []
 
 
 def test_a_spool_that_is_not_whole_yet_is_not_read(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tidemark_replica.render import OutOfMemory, StepFailed
-from tidemark_replica.render.execution.executor_affinity import Home
-from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.executor_affinity import DataflowAffinity
+from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.spark_runner import SparkRunner
-from tidemark_replica.render.execution.step_shape import Shape
+from tidemark_replica.render.execution.step_shape import FragmentShape
 
 pytestmark = pytest.mark.spark
 Batches = Iterator[pa.RecordBatch]
@@ -65,8 +65,8 @@ def test_a_worker_that_ended_is_told_by_how_it_ended(
     """Only one that says nothing is taken for one that was killed for its memory. Run as steps are."""
     plan = spark.range(10, numPartitions=1).mapInArrow(ends, "id long")._jdf.queryExecution().executedPlan()
     unused: Any = None
-    work = Work(unused, Path("description"), None, 0, at_once=False, what="step s")
-    runner = SparkRunner(spark, "t", unused, Home(None, "h"))
+    work = FragmentRun(unused, Path("description"), None, 0, single_time=False, label="step s")
+    runner = SparkRunner(spark, "t", unused, DataflowAffinity(None, "h"))
     with pytest.raises(kind, match=said) as raised:
-        runner._run(work, Shape(plan, unused, 1))
+        runner._run(work, FragmentShape(plan, unused, 1))
     assert type(raised.value) is kind

@@ -13,7 +13,7 @@ from tidemark_operator.controller.reports.status_validation import CHARACTERS
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.arrangement.spines.manifest import Manifest
-from tidemark_replica.render.telemetry.operator_costs import OperatorWork
+from tidemark_replica.render.telemetry.operator_costs import OperatorCost
 from tidemark_replica.telemetry.cost_status import (
     NAME_LENGTH_MAX,
     OPERATORS_MAX,
@@ -64,14 +64,14 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
 
 def test_what_the_replica_says_of_its_operators_is_what_the_controller_hears() -> None:
     """In milliseconds, and in the order of the plan."""
-    join, reduce = OperatorWork("join", "Join", 5, 2, 70, 1_999), OperatorWork("reduce" * 40, "Reduce", 1, 1, 9, 500)
+    join, reduce = OperatorCost("join", "Join", 5, 2, 70, 1_999), OperatorCost("reduce" * 40, "Reduce", 1, 1, 9, 500)
     heard = operators({"operators": listed([join, reduce])})
     assert heard == (Heard("join", "Join", 5, 2, 70, 1), Heard(("reduce" * 40)[:NAME_LENGTH_MAX], "Reduce", 1, 1, 9, 0))
 
 
 def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
     """The others together as one, so that sums stay what they are; and not more than is kept of what is said."""
-    many = [OperatorWork(f"{n} " * NAME_LENGTH_MAX, "Join", 1, 2, 3, 1000 * (n % 100)) for n in range(200)]
+    many = [OperatorCost(f"{n} " * NAME_LENGTH_MAX, "Join", 1, 2, 3, 1000 * (n % 100)) for n in range(200)]
     said = listed(many)
     heard = operators({"operators": said})
     assert len(heard) == OPERATORS_MAX

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.oracle.faults import Fault, FaultyStage
 from tidemark_replica.render.step_worker.__main__ import main
-from tidemark_replica.render.step_worker.worker_members import Members
-from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.step_worker.worker_members import MemberRunner
+from tidemark_replica.render.task.description import StageReport
 
 
 def command(fault: Fault) -> tuple[str, ...]:
@@ -21,7 +21,7 @@ def command(fault: Fault) -> tuple[str, ...]:
 class ReportingStage(FaultyStage):
     """A fault may also strike once the report is there, though not sent."""
 
-    def finish(self, name: str) -> Report:
+    def finish(self, name: str) -> StageReport:
         report = super().finish(name)
         self.fault.strike("after report")
         return report
@@ -30,4 +30,4 @@ class ReportingStage(FaultyStage):
 if __name__ == "__main__":
     folder, where, how, times, fd = sys.argv[1:]
     ReportingStage.fault = Fault(Path(folder), where, how, int(times))
-    main(Members(ReportingStage), int(fd))
+    main(MemberRunner(ReportingStage), int(fd))

@@ -18,8 +18,8 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.render.plan.pipeline import ArrangeKernel, Drain, Source
 from tidemark_replica.render.step_worker.pool import StepWorkers
-from tidemark_replica.render.step_worker.work_ticket import SentTree, StepWorkerError, Ticket
-from tidemark_replica.render.task.description import Description, Report
+from tidemark_replica.render.step_worker.work_ticket import PickledStage, StepWorkerError, WorkTicket
+from tidemark_replica.render.task.description import StageReport, StepDescription
 
 T, A = GlobalId("t"), ArrangementId("a")
 TREE = Drain(ArrangeKernel(A, Source(T, ("c",), (pa.int64(),))))
@@ -34,19 +34,19 @@ class Rows:
         (folder / "store" / A).mkdir(parents=True)
         self._part = _part(folder / "t", range(ROWS))
 
-    def ticket(self, *, key: str = "tree", tree: bytes | None = None, of: Sequence[object] = ()) -> Ticket:
+    def ticket(self, *, key: str = "tree", tree: bytes | None = None, of: Sequence[object] = ()) -> WorkTicket:
         """A step of its own; `of`: over other values."""
         self._steps += 1
         part = _part(self.folder / f"t{self._steps}", of) if of else self._part
         description = self._description(self._steps, part)
-        return Ticket(SentTree("stage", key, tree or pickle.dumps(TREE)), description)
+        return WorkTicket(PickledStage("stage", key, tree or pickle.dumps(TREE)), description)
 
     def _description(self, number: int, part: Part) -> Path:
         home = self.folder / f"s{number}"
         home.mkdir()
         manifest = Manifest.empty(A, Layout.of_rows((pa.int64(),), (0,)), 1)
         step, store = StepId(home.name), self.folder / "store"
-        described = Description(step, 1, 9, 9, False, store, {T: (part,)}, {A: manifest})
+        described = StepDescription(step, 1, 9, 9, False, store, {T: (part,)}, {A: manifest})
         described.write(home / "d.json")
         return home / "d.json"
 
@@ -59,17 +59,17 @@ def _part(folder: Path, values: Sequence[object]) -> Part:
     return Part(str(folder), staged.path, Time(1), Time(9), staged.rows, staged.size)
 
 
-def report(ticket: Ticket) -> Report:
+def report(ticket: WorkTicket) -> StageReport:
     """What the member said that it wrote, once it has ended."""
     return ticket.wait()
 
 
-def written(ticket: Ticket) -> int:
+def written(ticket: WorkTicket) -> int:
     """How many rows the member has arranged."""
     return sum(batch.rows for batch in report(ticket).written[A])
 
 
-def all_of(workers: StepWorkers, tickets: list[Ticket]) -> list[type[StepWorkerError] | None]:
+def all_of(workers: StepWorkers, tickets: list[WorkTicket]) -> list[type[StepWorkerError] | None]:
     """Run them at once, a thread each; how they ended."""
     ended: dict[int, type[StepWorkerError] | None] = {}
 

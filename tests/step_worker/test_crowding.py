@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_replica.render.step_worker.core_contention import WINDOW_SECONDS, Crowding
+from tidemark_replica.render.step_worker.core_contention import WINDOW_SECONDS, CoreContention
 
 WINDOWS = 5
 STEPS = 10
@@ -22,7 +22,7 @@ class Clock:
 def late(tickets: list[int], processes: int) -> bool:
     """Whether it was ever time, so many tickets being there from tenth to tenth of a window, again and again."""
     clock = Clock()
-    crowding, before, found = Crowding(clock), 0, False
+    crowding, before, found = CoreContention(clock), 0, False
     for tenth in range(WINDOWS * STEPS + 1):
         clock.now = tenth * WINDOW_SECONDS / STEPS
         now = tickets[tenth % len(tickets)]
@@ -55,7 +55,7 @@ def test_another_process_is_due_when_one_ticket_waits_on_average(
 def test_what_waits_for_a_process_to_begin_does_not_count() -> None:
     """Else the first steps of a replica would start two."""
     clock = Clock()
-    crowding = Crowding(clock)
+    crowding = CoreContention(clock)
     assert not crowding.look(1, 4)
     clock.now = WINDOW_SECONDS
     crowding.forget()

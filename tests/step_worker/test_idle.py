@@ -15,16 +15,16 @@ from tests.waiting import BOUND, until
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.render.plan.pipeline import Drain, IndexSource
 from tidemark_replica.render.step_worker.pool import StepWorkers
-from tidemark_replica.render.step_worker.work_ticket import SentTree, Ticket
-from tidemark_replica.render.task.description import Description
+from tidemark_replica.render.step_worker.work_ticket import PickledStage, WorkTicket
+from tidemark_replica.render.task.description import StepDescription
 
 SOON = """
 import sys
 from tidemark_replica.arrangement.batches import batch_cache
 from tidemark_replica.render.step_worker.__main__ import main
-from tidemark_replica.render.step_worker.worker_members import Members
+from tidemark_replica.render.step_worker.worker_members import MemberRunner
 batch_cache.LOOK_SECONDS = 0.05
-main(Members(), int(sys.argv[1]))
+main(MemberRunner(), int(sys.argv[1]))
 """
 
 
@@ -32,13 +32,13 @@ def test_an_idle_worker_lets_go_of_what_has_been_merged_away(tmp_path: Path) -> 
     """It has read a batch in a step, the last one that there is for it."""
     store, before = tmp_path / "store", children()
     manifest = arranged(store, 2, LARGE)
-    description = Description(StepId("s1"), 1, 2, 2, False, store, {}, {A: manifest})
+    description = StepDescription(StepId("s1"), 1, 2, 2, False, store, {}, {A: manifest})
     (tmp_path / "s1").mkdir()
     description.write(tmp_path / "s1" / "d.json")
     tree = pickle.dumps(Drain(IndexSource(A, (pa.int64(),))))
     workers = StepWorkers(command=(sys.executable, "-c", SOON), patience=BOUND)
     try:
-        assert all_of(workers, [Ticket(SentTree("stage", "tree", tree), tmp_path / "s1" / "d.json")]) == [None]
+        assert all_of(workers, [WorkTicket(PickledStage("stage", "tree", tree), tmp_path / "s1" / "d.json")]) == [None]
         (worker,) = children() - before
         assert is_mapped(store, worker)
         remove(store, manifest.batches)

@@ -12,9 +12,9 @@ import pytest
 
 from tests.step_worker.rows import TREE, Rows
 from tests.waiting import BOUND, until
-from tidemark_replica.render.execution.runner import Prepared, Work
+from tidemark_replica.render.execution.runner import FragmentRun, PreparedFragment
 from tidemark_replica.render.execution.spark_runner import SparkRunner
-from tidemark_replica.render.execution.worker_runner import LOST_MOST, LOST_SECONDS, WorkerRunner
+from tidemark_replica.render.execution.worker_runner import LOSS_SECONDS, MAX_LOSSES, WorkerRunner
 from tidemark_replica.render.plan.fragments import Fragment
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 from tidemark_replica.render.step_worker.pool import StepWorkers
@@ -31,7 +31,7 @@ class Spark:
     def __init__(self) -> None:
         self.ran = 0
 
-    def run(self, work: Work) -> None:
+    def run(self, work: FragmentRun) -> None:
         self.ran += 1
 
 
@@ -55,11 +55,11 @@ def test_losses_are_forgotten_after_a_while(strange: StepWorkers, tmp_path: Path
             runner.run(work(rows))
         return list(runner._lost)
 
-    assert LOST_MOST == 2
+    assert MAX_LOSSES == 2
     assert lost_at(0.0, 10.0) == [0.0, 10.0]
-    assert lost_at(20.0, LOST_SECONDS - 1) == [0.0, 10.0]
-    assert lost_at(LOST_SECONDS) == [10.0, LOST_SECONDS]
-    assert lost_at(LOST_SECONDS + 1) == [10.0, LOST_SECONDS]
+    assert lost_at(20.0, LOSS_SECONDS - 1) == [0.0, 10.0]
+    assert lost_at(LOSS_SECONDS) == [10.0, LOSS_SECONDS]
+    assert lost_at(LOSS_SECONDS + 1) == [10.0, LOSS_SECONDS]
     assert spark.ran == 6
 
 
@@ -89,7 +89,7 @@ def ran(workers: StepWorkers, rows: Rows) -> bool:
     return True
 
 
-def work(rows: Rows) -> Work:
+def work(rows: Rows) -> FragmentRun:
     description = Path(rows.ticket().member.description)
-    prepared: Any = Prepared(FRAGMENT, session=None)
-    return Work(prepared, description, rows=1, reads=1, at_once=True, what="a step")
+    prepared: Any = PreparedFragment(FRAGMENT, session=None)
+    return FragmentRun(prepared, description, rows=1, input_rows=1, single_time=True, label="a step")

@@ -28,10 +28,10 @@ from tidemark_replica.render.step_worker.work_ticket import (
     MemberFailed,
     NoWorker,
     StepWorkerError,
-    Ticket,
     WorkerLost,
+    WorkTicket,
 )
-from tidemark_replica.render.step_worker.worker_members import Members
+from tidemark_replica.render.step_worker.worker_members import MemberRunner
 
 # as many as a replica's threads run at a time
 FEW = 4
@@ -79,7 +79,7 @@ def faulty(rows: Rows, how: str, times: int = 1) -> tuple[StepWorkers, Fault]:
     return StepWorkers(command=command(fault), patience=BOUND), fault
 
 
-def begun(workers: StepWorkers, *tickets: Ticket) -> list[type[StepWorkerError] | None]:
+def begun(workers: StepWorkers, *tickets: WorkTicket) -> list[type[StepWorkerError] | None]:
     """Tickets on their way: the list has how they ended, once all have."""
     ended: list[type[StepWorkerError] | None] = []
     threading.Thread(target=lambda: ended.extend(all_of(workers, list(tickets)))).start()
@@ -208,8 +208,8 @@ def test_a_cancelled_member_ends_soon_running_or_not(rows: Rows) -> None:
 
 def test_a_tree_that_was_forgotten_is_sent_again(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
     """A process keeps so many trees; the driver need not know which."""
-    monkeypatch.setattr(worker_members, "TREES_MOST", 1)
-    process = Members()
+    monkeypatch.setattr(worker_members, "MAX_TREES", 1)
+    process = MemberRunner()
     first, second = rows.ticket(key="one").member, rows.ticket(key="two").member
     assert process.answer(first).error is None
     assert process.answer(second).error is None

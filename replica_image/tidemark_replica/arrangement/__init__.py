@@ -1,19 +1,35 @@
-"""Arrangements: indexed state that makes an update cost what the update is, not what the state is.
+"""Arrangements: collections indexed by a key, so that an update costs its own size and not the size of the state.
 
           delta ──> kernels/ ──────────────> output delta
                       │   ▲
            BatchWriter│   │Trace (probe, scan, rows_at)
                       ▼   │
-        batch files (immutable, sorted by key hash, memory-mapped)
+          batch files (immutable, sorted by key hash, memory-mapped)
                       ▲
-        Manifest: which files make up an arrangement up to which time
+          Manifest: the batches of an arrangement, its since and its upper
                       ▲
-        ArrangementStore: which manifests are alive, so which files may go
+          ArrangementStore: the current manifests and the pins, hence the files in use
 
-Reading order: `updates` (what a stream of updates looks like), `nested`, `columns`, `hashing`, `ordering`,
-`grouping` (SQL equality and order on whole columns), `layout`, `consolidate`, `batch`, `batch_cache`, `manifest`,
-`spine` (how batches are merged), `trace` (reading), `step` (what a kernel is given), `store`, then `kernels/`.
+The forms of a row, from a stream to the state:
 
-Everything here is Arrow and NumPy: no Spark, no network, and but for what lets go of deleted batches, no clock. Only
-`batch`, `batch_cache`, `step` and `store` touch files.
+    Updates      a record batch of c0 ... cn-1, __time, __diff, __error             `rows/updates.py`
+    file rows    __hash, c0 ... cn-1, __time, __error or __slot, __diff or __sums   `rows/layout.py`
+    Segment      file rows in memory, sorted by hash                                `batches/batch.py`
+    batch        segments in one immutable file, which a BatchRef names             `batches/batch.py`
+    spine        the batches of one bucket, oldest first, their sizes doubling      `spines/spine.py`
+    manifest     the spines of an arrangement: one version of it                    `spines/manifest.py`
+
+Reading order:
+
+1. `rows/`: `updates`, `columns`, `nested_columns`, `hashing`, `ordering`, `grouping` (SQL's equality and order on whole
+   columns), `layout`, `consolidate`, `value_order`, `task_share`.
+2. `batches/`: `batch`, `batch_cache`, `small_batches`, `key_lookup`, `row_ranges`, `value_ranges`, `file_deleter`.
+3. `spines/`: `manifest`, `spine` (merging), `merge_policy`, `trace` (reading), `first_rows_reader`.
+4. `step` (what a kernel is given), `step_runs`, `store`; then `kernels/`.
+
+`numbers/` holds exact sums. Everything here is Arrow and NumPy: no Spark and no network. Only `batches/`, `step` and
+`store` touch files.
+
+The design follows the arrangements of differential dataflow (McSherry et al., Shared Arrangements, PVLDB 2020). A spine
+is a log-structured merge tree.
 """

@@ -10,7 +10,7 @@
     ├── UnknownArrangement     the store holds no such arrangement
     ├── DiskLimitExceeded      the scratch space allowed to arrangements is used up
     ├── DiskFull               the disk has no room left
-    └── StepGone               the step was cancelled, or its dataflow dropped, while a task still works on it
+    └── StepAbandoned               the step was cancelled, or its dataflow dropped, while a task still works on it
 
 Errors *of the data* (a negative multiplicity, an overflowing sum) are not here: they are rows with `__error` set.
 """
@@ -56,5 +56,5 @@ class DiskFull(ArrangementError):
     """There is no room left on the disk for what a step writes."""
 
 
-class StepGone(ArrangementError):
+class StepAbandoned(ArrangementError):
     """Nobody waits for the step any more: the task ends."""

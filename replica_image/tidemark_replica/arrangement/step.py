@@ -17,10 +17,10 @@ from typing import Any, NewType
 
 from tidemark_replica.arrangement.batches.batch import BatchRef, Span, is_small, write_batch, write_small_batch
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
-from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepGone, UnknownArrangement
+from tidemark_replica.arrangement.errors import DiskLimitExceeded, StepAbandoned, UnknownArrangement
 from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.layout import Layout
-from tidemark_replica.arrangement.rows.task_share import WHOLE, Share
+from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE, TaskShare
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import SMALL_ROWS, Merge, coalesce, merge_segments
 from tidemark_replica.arrangement.spines.trace import Trace
@@ -39,11 +39,11 @@ HYDRATION_CHUNKS = 4
 class BatchWriter:
     """Writes one attempt's batches; `written` lists, by arrangement, the refs to be committed.
 
-    `wanted`: a file that is there for as long as anybody waits for the step. A task can outlive its job: once the file
-    is gone, it raises StepGone at its next batch and leaves none behind.
+    `alive_file`: a file that is there for as long as anybody waits for the step. A task can outlive its job: once the
+    file is gone, it raises StepAbandoned at its next batch and leaves none behind.
 
     `bytes_left`: what may be written; None: any amount. Where there is a limit, the files SCARCE and FULL in the
-    directory say how much is left of scratch as a whole, now. `takes_much`: from its first byte on. `makes_room`: it
+    directory say how much is left of scratch as a whole, now. `large`: from its first byte on. `frees_space`: it
     takes little, and leaves more: it may always.
     """
 
@@ -53,41 +53,41 @@ class BatchWriter:
         step: StepId,
         *,
         bytes_left: int | None = None,
-        wanted: Path | None = None,
-        takes_much: bool = False,
-        makes_room: bool = False,
+        alive_file: Path | None = None,
+        large: bool = False,
+        frees_space: bool = False,
     ) -> None:
-        self._directory, self._step, self._wanted = directory, step, wanted
+        self._directory, self._step, self._wanted = directory, step, alive_file
         self.name = f"{step}-{uuid.uuid4().hex[:12]}"
         self._files = 0
-        self._bytes_left, self._takes_much, self._makes_room, self._spent = bytes_left, takes_much, makes_room, 0
+        self._bytes_left, self._takes_much, self._makes_room, self._spent = bytes_left, large, frees_space, 0
         self.written: dict[ArrangementId, list[BatchRef]] = {}
 
     @property
-    def is_wanted(self) -> bool:
+    def is_step_alive(self) -> bool:
         """Whether somebody still waits for the step."""
         return self._wanted is None or os.path.exists(self._wanted)
 
-    def while_wanted(self, parts: Iterable[Any]) -> Iterator[Any]:
-        """The parts of something long, as long as somebody waits for it; raises StepGone from then on, and
+    def while_step_alive(self, parts: Iterable[Any]) -> Iterator[Any]:
+        """The parts of something long, as long as somebody waits for it; raises StepAbandoned from then on, and
         DiskLimitExceeded once there is no room for it."""
         for part in parts:
-            if not self.is_wanted:
-                raise StepGone(f"nobody waits for {self.name} any more")
-            self.check_room()
+            if not self.is_step_alive:
+                raise StepAbandoned(f"nobody waits for {self.name} any more")
+            self.check_space()
             yield part
 
-    def apart(self) -> "BatchWriter":
+    def detached(self) -> "BatchWriter":
         """A writer of the same step whose batches are not committed with it."""
         left, much = self._bytes_left, self._takes_much
-        return BatchWriter(self._directory, self._step, bytes_left=left, wanted=self._wanted, takes_much=much)
+        return BatchWriter(self._directory, self._step, bytes_left=left, alive_file=self._wanted, large=much)
 
     def write_scratch(
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
     ) -> BatchRef | None:
         """Write a batch for this step's own use, until it is adopted; None when there are no rows."""
         file = self._next_file(arrangement)
-        fitting = self._fitting(arrangement, self.while_wanted(segments))
+        fitting = self._fitting(arrangement, self.while_step_alive(segments))
         return self._kept(write_batch(self._directory, file, layout, bucket, span, fitting), file)
 
     def write_run(self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
@@ -117,9 +117,9 @@ class BatchWriter:
 
     def _kept(self, ref: BatchRef | None, file: str) -> BatchRef | None:
         """What has been written, if it is wanted and may stay."""
-        if not self.is_wanted:
+        if not self.is_step_alive:
             (self._directory / file).unlink(missing_ok=True)
-            raise StepGone(f"nobody waits for {self.name} any more")
+            raise StepAbandoned(f"nobody waits for {self.name} any more")
         if ref is not None:
             try:
                 self.spend(ref.bytes, f"arrangement {file.partition('/')[0]}")
@@ -130,14 +130,14 @@ class BatchWriter:
 
     def spend(self, size: int, what: str) -> None:
         """So much room is taken, until the step ends at least; raises DiskLimitExceeded where there is less."""
-        self.check_room()
+        self.check_space()
         if self._bytes_left is not None:
             self._bytes_left -= size
             self._spent += size
             if self._bytes_left < 0:
                 raise _too_much(what, size)
 
-    def check_room(self) -> None:
+    def check_space(self) -> None:
         """Raises DiskLimitExceeded where all of scratch together has no room left, whoever has taken it: what takes
         much of it ends first, so that others can go on."""
         if self._bytes_left is None or self._makes_room:
@@ -170,7 +170,7 @@ def _too_much(what: str, size: int) -> DiskLimitExceeded:
 def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -> BatchRef | None:
     """Carry out a planned merge; None when everything cancelled. `spine.apply` puts the result in place."""
     runs = [segment for ref in task.batches for segment in cache.segments(ref, layout)]
-    merged = coalesce(writer.while_wanted(merge_segments(runs, layout, task.since)))
+    merged = coalesce(writer.while_step_alive(merge_segments(runs, layout, task.since)))
     if sum(ref.rows for ref in task.batches) >= SMALL_ROWS:
         return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
     rows = list(merged)
@@ -194,7 +194,7 @@ class StepContext:
     manifests: Mapping[ArrangementId, Manifest]
     cache: BatchCache
     writer: BatchWriter
-    share: Share = WHOLE
+    share: TaskShare = WHOLE_SHARE
     """The range of hashes that this task's input was exchanged to."""
     chunk_rows: int = CHUNK_ROWS
     until: int | None = None

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO
 
 from tidemark_replica.arrangement.batches.batch import BatchRef
-from tidemark_replica.arrangement.batches.file_deleter import Deleting, Removal
+from tidemark_replica.arrangement.batches.file_deleter import FileDeleter, Removal
 from tidemark_replica.arrangement.errors import DiskLimitExceeded, StaleManifest, UnknownArrangement
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import Merge
@@ -50,7 +50,7 @@ class ArrangementStore:
     def __init__(self, root: Path, *, limit_bytes: int | None = None, waits_for_disk: bool = True) -> None:
         """`waits_for_disk`: whether what is to go has gone when a method returns, and not soon afterwards."""
         self._limit = limit_bytes
-        self._deleting = None if waits_for_disk else Deleting()
+        self._deleting = None if waits_for_disk else FileDeleter()
         self._mutex = threading.Lock()
         self._current: dict[ArrangementId, Manifest] = {}
         self._users: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class ArrangementStore:
         return None if self._limit is None else max(self._limit - self.bytes, 0)
 
     @property
-    def merged_at_most(self) -> int | None:
+    def merge_bytes_limit(self) -> int | None:
         """Bytes that a merge beside steps may read, as there is room; None: any number."""
         left = self.bytes_left
         if left is None:
@@ -87,7 +87,7 @@ class ArrangementStore:
             return LITTLE_BYTES
         return MUCH_BYTES if self._scarce else None
 
-    def tell_room(self, *, scarce: bool, full: bool) -> None:
+    def set_scratch_space(self, *, scarce: bool, full: bool) -> None:
         """How much is left of scratch as a whole, of which these files are a part: steps under way, and merges, end
         where there is too little for them (`BatchWriter.check_room`). Raises OSError."""
         self._scarce, self._full = scarce, full
@@ -129,16 +129,16 @@ class ArrangementStore:
             for _, new in moves:
                 self._use(new)
                 self._current[new.arrangement] = new
-            nobodys = self._drop(old for old, _ in moves)
-        self._delete(nobodys)
+            unused = self._drop(old for old, _ in moves)
+        self._delete(unused)
 
     def remove(self, arrangement: ArrangementId) -> None:
         """Forget an arrangement; its files go when the last pin does."""
         with self._mutex:
             manifest = self._get(arrangement)
             del self._current[arrangement]
-            nobodys = self._drop([manifest])
-        self._delete(nobodys)
+            unused = self._drop([manifest])
+        self._delete(unused)
 
     @contextmanager
     def pin(self, *arrangements: ArrangementId) -> Iterator[dict[ArrangementId, Manifest]]:
@@ -151,8 +151,8 @@ class ArrangementStore:
             yield pinned
         finally:
             with self._mutex:
-                nobodys = self._drop(pinned.values())
-            self._delete(nobodys)
+                unused = self._drop(pinned.values())
+            self._delete(unused)
 
     @contextmanager
     def merging(self, merge: Merge, step: StepId) -> Iterator[Manifest]:
@@ -178,8 +178,8 @@ class ArrangementStore:
     def discard(self, batches: Iterable[BatchRef]) -> None:
         """Delete those of a committed step's files that nobody uses: what it wrote and merged away itself."""
         with self._mutex:
-            nobodys = [batch.file for batch in batches if batch.file not in self._users]
-        self._delete(nobodys)
+            unused = [batch.file for batch in batches if batch.file not in self._users]
+        self._delete(unused)
 
     def sweep(self, running: Collection[StepId], of: str = "") -> int:
         """Delete files that nobody uses and no running step may be writing; says how many.
@@ -198,7 +198,7 @@ class ArrangementStore:
         """Take away forgotten arrangements' folders whose names begin so; one that is read goes with its files."""
         self._clear(self.directory.glob(f"{of}*/"))
 
-    def soon(self, removal: Removal) -> None:
+    def remove_later(self, removal: Removal) -> None:
         """Have the caller's own files removed as the store's are: now, or soon, beside everything else; or never, where
         the process ends before. From any thread."""
         if self._deleting is None:
@@ -248,18 +248,18 @@ class ArrangementStore:
 
     def _drop(self, manifests: Iterable[Manifest]) -> list[str]:
         """The files that are nobody's now, and never will be again: no manifest can name them any more."""
-        nobodys = []
+        unused = []
         for batch in chain.from_iterable(manifest.batches for manifest in manifests):
             self._users[batch.file] -= 1
             if self._users[batch.file] == 0:
                 del self._users[batch.file]
                 self._total -= batch.bytes
-                nobodys.append(batch.file)
-        return nobodys
+                unused.append(batch.file)
+        return unused
 
     def _delete(self, files: Sequence[str]) -> None:
         if files:
-            self.soon(partial(self._delete_now, files))
+            self.remove_later(partial(self._delete_now, files))
 
     def _delete_now(self, files: Sequence[str]) -> None:
         """A busy disk holds up whoever deletes, and nobody else."""

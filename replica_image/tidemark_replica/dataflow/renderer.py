@@ -19,7 +19,7 @@ from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
-from tidemark_replica.render.execution.executor_affinity import Homes
+from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
 from tidemark_replica.render.execution.merge_queue import MergeQueue
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.spark.session import SparkHolder
@@ -63,7 +63,7 @@ class Renderer:
                 merges=self._merges,
                 arrow=self._arrow,
                 workers=self._workers,
-                homes=self._homes,
+                affinity=self._homes,
             )
         except (PlanNotAllowed, NotRendered) as error:
             raise DataflowRefused(str(error)) from error
@@ -72,9 +72,9 @@ class Renderer:
         return rendered
 
     @cached_property
-    def _homes(self) -> Homes | None:
+    def _homes(self) -> ExecutorAffinity | None:
         """The executors on which steps run again, once Spark has started."""
-        return Homes.of(self._spark.get())
+        return ExecutorAffinity.of(self._spark.get())
 
     def arrangements(self) -> tuple[Manifest, ...]:
         """The manifests of all dataflows; callable from any thread."""
@@ -82,7 +82,7 @@ class Renderer:
 
     def set_scratch_space(self, scarce: bool, full: bool) -> None:
         """Whether free space in scratch is scarce, and whether it is exhausted; callable from any thread."""
-        self._store.tell_room(scarce=scarce, full=full)
+        self._store.set_scratch_space(scarce=scarce, full=full)
 
     def find(self, id: GlobalId) -> IndexTrace | None:
         """The index, while its dataflow is installed."""
@@ -100,7 +100,7 @@ class Renderer:
 
     def remove_later(self, removal: Callable[[], None]) -> None:
         """Runs `removal` in the background; callable from any thread."""
-        self._store.soon(removal)
+        self._store.remove_later(removal)
 
     def sweep(self) -> int:
         """Removes files of failed and cancelled steps; called only while no step runs. Returns the number of files."""

@@ -36,7 +36,7 @@ from tidemark_replica.arrangement.spines.trace import file_updates
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
-from tidemark_replica.kernels.kernel_input import checked
+from tidemark_replica.kernels.kernel_input import checked_chunks
 
 RANGE_ROWS = 1 << 16
 LAST_MILLISECOND = (2**63 - 1) // 1000
@@ -79,7 +79,7 @@ def changes(context: StepContext, spec: ChangesSpec, updates: Iterable[Updates])
 def net_updates(context: StepContext, spec: ChangesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     """The step's updates, oks and errs, those of one row at one time put together."""
     runs = StepRuns(context, spec.scratch)
-    for chunk in checked(context, updates, spec.types):
+    for chunk in checked_chunks(context, updates, spec.types):
         consolidated = consolidate(chunk)
         if consolidated.num_rows:
             runs.add(sorted_rows(consolidated, spec.layout))

@@ -43,13 +43,13 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 from tidemark_replica.kernels.changes import ChangesSpec, is_change, net_updates
-from tidemark_replica.kernels.kernel_input import checked
+from tidemark_replica.kernels.kernel_input import checked_chunks
 
 RANGE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class AtChangesSpec:
+class ContinualTaskSpec:
     """How the watched input's changes are found, the view's columns, and the arrangement that holds the view."""
 
     watched: ChangesSpec
@@ -61,13 +61,13 @@ class AtChangesSpec:
         return Layout.of_rows(self.types, range(len(self.types)))
 
 
-def at_changes(
-    context: StepContext, spec: AtChangesSpec, watched: Iterable[Updates], view: Iterable[Updates]
+def continual_task(
+    context: StepContext, spec: ContinualTaskSpec, watched: Iterable[Updates], view: Iterable[Updates]
 ) -> Iterator[Updates]:
     """The view's contents at each change; reads `watched` to its end first."""
     at = change_times(context, spec.watched, watched)
     runs = StepRuns(context, spec.state)
-    for chunk in checked(context, view, spec.types):
+    for chunk in checked_chunks(context, view, spec.types):
         consolidated = consolidate(chunk)
         if consolidated.num_rows:
             runs.add(sorted_rows(consolidated, spec.layout))
@@ -85,7 +85,7 @@ def change_times(context: StepContext, spec: ChangesSpec, watched: Iterable[Upda
     return np.unique(np.concatenate(found))
 
 
-def _contents(context: StepContext, spec: AtChangesSpec, runs: StepRuns, at: Ints) -> Iterator[Updates]:
+def _contents(context: StepContext, spec: ContinualTaskSpec, runs: StepRuns, at: Ints) -> Iterator[Updates]:
     """What was arranged before, and what the step adds, a range of rows after the other."""
     segments = [*context.trace(spec.state).segments(), *runs.segments()]
     for parts in ranges(segments, spec.layout, RANGE_ROWS):

@@ -42,14 +42,15 @@ CHUNK_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class FlatMapSpec:
-    """The function over the input's columns `arguments`; its values follow the columns `kept`.
+    """The function over the input's columns `arguments`; its values follow the columns `copied_columns`.
 
-    A type in `kept` stands for a column that nobody reads: it is NULL. `iterated`: the input's last column comes last.
+    A type in `copied_columns` stands for a column that nobody reads: it is NULL. `iterated`: the input's last column
+    comes last.
     """
 
     function: str
     arguments: tuple[int, ...]
-    kept: tuple[int | pa.DataType, ...]
+    copied_columns: tuple[int | pa.DataType, ...]
     produced: pa.DataType
     with_position: bool
     outer: bool
@@ -88,7 +89,7 @@ def flat_map(context: StepContext, spec: FlatMapSpec, updates: Iterable[Updates]
 
 
 def _output_types(batch: Updates, spec: FlatMapSpec) -> list[pa.DataType]:
-    types = [k if isinstance(k, pa.DataType) else batch.column(k).type for k in spec.kept]
+    types = [k if isinstance(k, pa.DataType) else batch.column(k).type for k in spec.copied_columns]
     types += [pa.int32()] * spec.with_position
     return [*types, spec.produced, *[batch.column(batch.num_columns - 4).type] * spec.iterated]
 
@@ -110,7 +111,7 @@ def _expanded(context: StepContext, spec: FlatMapSpec, oks: Updates, values: Val
             failed |= those
         counts = np.where(failed, 0, np.maximum(counts, 1))
     columns = row_columns(oks)
-    copied = [columns[k] for k in spec.kept if isinstance(k, int)] + columns[-1:] * spec.iterated
+    copied = [columns[k] for k in spec.copied_columns if isinstance(k, int)] + columns[-1:] * spec.iterated
     for rows, places in chunks(counts, row_bytes(copied, len(counts)), context.chunk_rows):
         yield _chunk(spec, oks, columns, values, rows, places)
 
@@ -118,7 +119,10 @@ def _expanded(context: StepContext, spec: FlatMapSpec, oks: Updates, values: Val
 def _chunk(
     spec: FlatMapSpec, oks: Updates, columns: Sequence[Array], values: Values, rows: Ints, places: Ints
 ) -> Updates:
-    made = [pa.nulls(len(rows), k) if isinstance(k, pa.DataType) else take([columns[k]], rows)[0] for k in spec.kept]
+    made = [
+        pa.nulls(len(rows), k) if isinstance(k, pa.DataType) else take([columns[k]], rows)[0]
+        for k in spec.copied_columns
+    ]
     if spec.with_position:
         made.append(pa.array(places, pa.int32(), mask=places >= values.counts[rows]))
     made.append(values.take(rows, places))

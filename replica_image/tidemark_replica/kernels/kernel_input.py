@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.rows.updates import (
 from tidemark_replica.arrangement.step import StepContext
 
 
-def take_in(
+def consume_oks(
     context: StepContext,
     updates: Iterable[Updates],
     types: Sequence[pa.DataType],
@@ -24,28 +24,28 @@ def take_in(
     keep: Callable[[Updates], None],
 ) -> Iterator[Updates]:
     """Give the ok rows of each chunk to `keep`; yields the errs rows, as rows of the output."""
-    for oks, errs in chunks(context, updates, types):
+    for oks, errs in ok_and_err_chunks(context, updates, types):
         if errs.num_rows:
             yield as_error_rows(errs, output_types)
         if oks.num_rows:
             keep(oks)
 
 
-def settled(context: StepContext, oks: Updates) -> Updates:
+def net_oks(context: StepContext, oks: Updates) -> Updates:
     """Ok rows that are to be kept: at a hydration, where all times are one, without those that were taken back."""
     if context.is_hydration and oks.num_rows and int(diffs(oks).min()) < 0:
         return consolidate(oks)
     return oks
 
 
-def chunks(
+def ok_and_err_chunks(
     context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType], rows: int | None = None
 ) -> Iterator[tuple[Updates, Updates]]:
     """(oks, errs) of the input, chunk by chunk (of so many `rows`); one of them may be empty."""
-    yield from map(split_errors, checked(context, updates, types, rows))
+    yield from map(split_errors, checked_chunks(context, updates, types, rows))
 
 
-def checked(
+def checked_chunks(
     context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType], rows: int | None = None
 ) -> Iterator[Updates]:
     """The input, chunk by chunk, as it should be."""

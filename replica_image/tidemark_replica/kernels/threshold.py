@@ -24,10 +24,10 @@ from tidemark_replica.arrangement.rows.updates import Array, Updates, make_updat
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
-from tidemark_replica.kernels.kernel_input import take_in
-from tidemark_replica.kernels.reduce.accumulate import Shape, accumulate
-from tidemark_replica.kernels.reduce.accumulator_output import States
-from tidemark_replica.kernels.reduce.accumulator_states import follow
+from tidemark_replica.kernels.kernel_input import consume_oks
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout, accumulate
+from tidemark_replica.kernels.reduce.accumulator_output import AccumulatorStates
+from tidemark_replica.kernels.reduce.accumulator_states import accumulator_states
 
 RANGE_ROWS = 1 << 16
 """How many rows of counts are looked at at a time."""
@@ -41,13 +41,13 @@ class ThresholdSpec:
     types: tuple[pa.DataType, ...]
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> AccumulatorLayout:
         return counts_of(self.types)
 
 
-def counts_of(types: tuple[pa.DataType, ...]) -> Shape:
+def counts_of(types: tuple[pa.DataType, ...]) -> AccumulatorLayout:
     """How the state is kept: a count per distinct row."""
-    return Shape(types, tuple(range(len(types))), ())
+    return AccumulatorLayout(types, tuple(range(len(types))), ())
 
 
 def threshold(context: StepContext, spec: ThresholdSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
@@ -55,15 +55,15 @@ def threshold(context: StepContext, spec: ThresholdSpec, updates: Iterable[Updat
     if context.manifest(spec.state).layout != spec.shape.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this threshold")
     runs = StepRuns(context, spec.state)
-    yield from take_in(context, updates, spec.types, spec.types, lambda oks: runs.add(accumulate(oks, spec.shape)))
+    yield from consume_oks(context, updates, spec.types, spec.types, lambda oks: runs.add(accumulate(oks, spec.shape)))
     for rows in runs.consolidated(RANGE_ROWS):
-        changed = _changes(*follow(rows, spec.shape, context.trace(spec.state)))
+        changed = _changes(*accumulator_states(rows, spec.shape, context.trace(spec.state)))
         if changed.num_rows:
             yield changed
     runs.commit()
 
 
-def _changes(states: States, rows: list[Array]) -> Updates:
+def _changes(states: AccumulatorStates, rows: list[Array]) -> Updates:
     """From each state of a row to the next, by how much its positive part changes."""
     positive = np.maximum(states.sums[0], 0)
     after = np.flatnonzero(~states.is_old)

@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 
-def freeze_in_spark_worker(arguments: list[str] | None = None) -> bool:
+def freeze_imports_in_spark_worker(arguments: list[str] | None = None) -> bool:
     """Freeze what is imported by now, if this process is one of Spark's Python workers; says whether it was."""
     started_as = " ".join(sys.orig_argv if arguments is None else arguments)
     if "pyspark.daemon" not in started_as and "pyspark.worker" not in started_as:
         return False
-    freeze()
+    freeze_imports()
     return True
 
 
-def freeze() -> None:
+def freeze_imports() -> None:
     """What has been imported by now stays, and is not looked at again."""
     pa.array(np.zeros(1, np.int64))
     gc.collect()

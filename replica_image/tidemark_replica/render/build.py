@@ -15,13 +15,13 @@ from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
-from tidemark_replica.render.execution.background_merges import Merging
-from tidemark_replica.render.execution.executor_affinity import Home, Homes
+from tidemark_replica.render.execution.background_merges import BackgroundMerges
+from tidemark_replica.render.execution.executor_affinity import DataflowAffinity, ExecutorAffinity
 from tidemark_replica.render.execution.merge_queue import MergeQueue
-from tidemark_replica.render.execution.runner import Prepared, PreparedLoop, Runner
+from tidemark_replica.render.execution.runner import PreparedFragment, PreparedLoop, Runner
 from tidemark_replica.render.execution.spark_runner import SparkRunner
-from tidemark_replica.render.execution.step_shape import Exchanging, Shapes
-from tidemark_replica.render.execution.worker_runner import ROWS_MOST, WorkerRunner
+from tidemark_replica.render.execution.step_shape import ExchangePolicy, FragmentShapes
+from tidemark_replica.render.execution.worker_runner import MAX_ROWS, WorkerRunner
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lowering import lower_dataflow
 from tidemark_replica.render.plan.fragments import Fragment, Fragments, ImportedIndex, LoopFragment
@@ -38,16 +38,16 @@ def build(
     merges: MergeQueue,
     arrow: bool = True,
     workers: StepWorkers | None = None,
-    rows_most: float = ROWS_MOST,
-    exchanging: Exchanging | None = None,
-    homes: Homes | None = None,
+    rows_most: float = MAX_ROWS,
+    exchange_policy: ExchangePolicy | None = None,
+    affinity: ExecutorAffinity | None = None,
 ) -> RenderedDataflow:
     """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
 
     `indexes` are the imported ones, by the import's id; `merges` is where large ones wait; `arrow` False leaves every
     expression to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at
-    most `rows_most` updates; without them every step is Spark jobs. `exchanging` says when those have several tasks, by
-    default as many as Spark has cores for; `homes` where those that have one task prefer to be.
+    most `rows_most` updates; without them every step is Spark jobs. `exchange_policy` says when those have several
+    tasks, by default as many as Spark has cores for; `affinity` where those that have one task prefer to be.
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
@@ -55,14 +55,16 @@ def build(
     fragments = lower_dataflow(description, arranged, folder.name, arrow=arrow)
     prepared = [_prepared(session, f) for f in fragments.fragments]
     layouts = {**fragments.arrangements, **{i.arrangement: i.layout for i in arranged.values()}}
-    exchanging = exchanging or Exchanging(session.sparkContext.defaultParallelism)
-    home = Home(homes, description.name)
-    spark = SparkRunner(session, f"tidemark-{folder.name}", Shapes(session, layouts, exchanging), home)
+    exchange_policy = exchange_policy or ExchangePolicy(session.sparkContext.defaultParallelism)
+    home = DataflowAffinity(affinity, description.name)
+    spark = SparkRunner(session, f"tidemark-{folder.name}", FragmentShapes(session, layouts, exchange_policy), home)
     runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
-    merging = Merging(session, store, folder, merges)
+    background_merges = BackgroundMerges(session, store, folder, merges)
     folder.mkdir(parents=True)  # only now, when nothing can be refused any more
     _write_constants(fragments, folder)
-    return RenderedDataflow(description, fragments, prepared, imported, store, runner, merging, folder, exchanging)
+    return RenderedDataflow(
+        description, fragments, prepared, imported, store, runner, background_merges, folder, exchange_policy
+    )
 
 
 def _with_workers(
@@ -72,15 +74,15 @@ def _with_workers(
     return WorkerRunner(spark, workers, name, parts, rows_most=rows_most)
 
 
-def _prepared(session: Any, fragment: Fragment | LoopFragment) -> Prepared | PreparedLoop:
+def _prepared(session: Any, fragment: Fragment | LoopFragment) -> PreparedFragment | PreparedLoop:
     if isinstance(fragment, LoopFragment):
         return PreparedLoop(fragment, tuple(_planned(session, part) for part in fragment.body))
     return _planned(session, fragment)
 
 
-def _planned(session: Any, fragment: Fragment) -> Prepared:
+def _planned(session: Any, fragment: Fragment) -> PreparedFragment:
     """What has expressions for Catalyst is planned, and maybe refused, now; one Python call is what it is."""
-    made = Prepared(fragment, session)
+    made = PreparedFragment(fragment, session)
     if fragment.stage.inputs:
         made.plan  # noqa: B018
     return made

@@ -1,4 +1,9 @@
-"""Constant collections as updates."""
+"""Constants: collections that the plan itself holds.
+
+    out[t] = the constant's rows, or its one error, for all t
+
+State: none. Cost: the rows, once, at hydration.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from tidemark_replica.values.literals import literal_value
 
 
 def constant_updates(constant: Constant) -> Updates:
-    """The rows, or the one error, at time 0."""
+    """The constant as updates at time 0. A reader moves them to the as_of."""
     types = arrow_types(constant.schema)
     if constant.error is not None:
         columns = [pa.nulls(1, t) for t in types]

@@ -21,7 +21,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
-from tidemark_replica.arrangement.batches.full_disk import full_disk_is_told
+from tidemark_replica.arrangement.batches.full_disk import raising_disk_full
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.rows.updates import update_schema
 from tidemark_replica.arrangement.spines.manifest import Manifest
@@ -29,15 +29,15 @@ from tidemark_replica.arrangement.spines.spine import apply
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render.errors import StepFailed
-from tidemark_replica.render.execution.background_merges import Merging
-from tidemark_replica.render.execution.runner import Prepared, PreparedLoop, Runner
+from tidemark_replica.render.execution.background_merges import BackgroundMerges
+from tidemark_replica.render.execution.runner import PreparedFragment, PreparedLoop, Runner
 from tidemark_replica.render.execution.step_run import StepRun, rows_at_most
-from tidemark_replica.render.execution.step_shape import Exchanging
+from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lowering import sink_file
 from tidemark_replica.render.plan.fragments import Fragments
 from tidemark_replica.render.stepped_dataflow import SinkDelta, Step, StepOutcome
-from tidemark_replica.render.telemetry.operator_costs import Operators, OperatorWork
+from tidemark_replica.render.telemetry.operator_costs import OperatorCost, OperatorCosts
 from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
 
 SWEEP_SECONDS = 60.0
@@ -52,18 +52,18 @@ class RenderedDataflow:
         self,
         description: DataflowDescription,
         fragments: Fragments,
-        prepared: Sequence[Prepared | PreparedLoop],
+        prepared: Sequence[PreparedFragment | PreparedLoop],
         imported: Mapping[GlobalId, IndexTrace],
         store: ArrangementStore,
         runner: Runner,
-        merging: Merging,
+        background_merges: BackgroundMerges,
         folder: Path,
-        exchanging: Exchanging,
+        exchange_policy: ExchangePolicy,
     ) -> None:
         self.description = description
         self._fragments, self._prepared, self._imported = fragments, tuple(prepared), dict(imported)
-        self._store, self._runner, self._merging, self._folder = store, runner, merging, folder
-        self._exchanging = exchanging
+        self._store, self._runner, self._background_merges, self._folder = store, runner, background_merges, folder
+        self._exchange_policy = exchange_policy
         self._cache = BatchCache(store.directory)  # of a run's thread alone, and there is one at a time
         self._frontier = Frontier.at(description.as_of)
         self._hydrated, self._steps = False, 0
@@ -77,8 +77,8 @@ class RenderedDataflow:
         self._by_arrangement = {index.arrangement: index for index in self._indexes.values()}
         imports = {index.arrangement: id for id, index in imported.items()}
         self._ids = imports | {arrangement: id for id, arrangement in fragments.indexes.items()}
-        self._operators = Operators(fragments, self._ids)
-        self._watched = tuple({a for each in self._prepared for a in each.watched})
+        self._operators = OperatorCosts(fragments, self._ids)
+        self._watched = tuple({a for each in self._prepared for a in each.watched_arrangements})
         self._holds = [index.hold(description.as_of) for index in imported.values()]
 
     @property
@@ -93,7 +93,7 @@ class RenderedDataflow:
         """What it keeps now: of its own operators and indexes, not of those that it imports."""
         return [self._store.current(arrangement) for arrangement in self._fragments.arrangements]
 
-    def operators(self) -> list[OperatorWork]:
+    def operators(self) -> list[OperatorCost]:
         """What each operator keeps now, and how long it has worked."""
         return self._operators.work(self.arrangements())
 
@@ -139,7 +139,7 @@ class RenderedDataflow:
         try:
             names = (*self._fragments.arrangements, *(i.arrangement for i in self._imported.values()))
             busy = self._store.busy  # before pinning: a merge may be settled at any time, none begins during a step
-            with self._store.pin(*names) as pinned, full_disk_is_told(folder):
+            with self._store.pin(*names) as pinned, raising_disk_full(folder):
                 folder.mkdir(parents=True)
                 done = StepRun(step, run, folder, self._runner, self._store, pinned, busy, self._cache, self._operators)
                 if step.hydrates:
@@ -191,7 +191,7 @@ class RenderedDataflow:
             index = self._indexes[export]
             index.allow_compaction(since)
             self._store.commit(index.manifest, index.compacted(index.manifest))
-        self._merging.settle()
+        self._background_merges.settle()
 
     def cancel(self) -> None:
         self._runner.cancel()
@@ -199,17 +199,17 @@ class RenderedDataflow:
     def drop(self) -> None:
         """Its files go when the disk comes to it; what it has not come to when the process dies, at the next start."""
         self._runner.close()
-        self._merging.close()
+        self._background_merges.close()
         for hold in self._holds:
             hold.release()
         for arrangement in self._fragments.arrangements:
             self._store.remove(arrangement)
-        self._store.soon(partial(_remove_rest, self._folder, self._store))
+        self._store.remove_later(partial(_remove_rest, self._folder, self._store))
 
     def _merge(self) -> None:
         """Between two steps."""
-        self._merging.settle()
-        self._merging.begin(self._fragments.arrangements)
+        self._background_merges.settle()
+        self._background_merges.begin(self._fragments.arrangements)
 
     def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
         """Up to where to step. A large hydration ends with the as_of if a delta join takes part: so it is shared by all
@@ -217,7 +217,7 @@ class RenderedDataflow:
         """
         rows = sum(rows_at_most(part) for parts in inputs.values() for part in parts)
         rows += sum(index.manifest.rows for index in self._imported.values())
-        if self._hydrated or not self._exchanging.is_large(rows) or not self._fragments.has_delta_joins:
+        if self._hydrated or not self._exchange_policy.is_large(rows) or not self._fragments.has_delta_joins:
             return upper
         return min(upper, Frontier.at(self.description.as_of + 1))
 

@@ -1,6 +1,6 @@
-"""Exported indexes: read by peeks and by other dataflows of the replica, each holding back what it still needs.
+"""Exported indexes: arrangements that peeks and other dataflows of the replica read.
 
-since = min(what the controller allows, every importer's hold, upper - 1)
+since = min(the time that the controller allows, every hold, upper - 1)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.store import ArrangementStore
 
 
 class IndexTrace:
-    """An index: its arrangement in the store, and who reads it. Safe to use from several threads."""
+    """An index: its arrangement in the store, and the holds of its readers. Methods may be called from any thread."""
 
     def __init__(
         self, id: GlobalId, store: ArrangementStore, arrangement: ArrangementId, columns: Sequence[Column]
@@ -29,7 +29,7 @@ class IndexTrace:
 
     @property
     def manifest(self) -> Manifest:
-        """The newest version. Pin it (`store.pin`) to read it."""
+        """The newest manifest. A reader pins it (`store.pin`)."""
         return self.store.current(self.arrangement)
 
     @property
@@ -41,19 +41,19 @@ class IndexTrace:
         return Frontier.decode(self.manifest.upper)
 
     def allow_compaction(self, since: Frontier) -> None:
-        """The controller does not read before `since` any more; an earlier one than before changes nothing."""
+        """Let times before `since` be compacted. A `since` below the present one changes nothing."""
         with self._mutex:
             self._allowed = max(self._allowed, since.encode())
 
     def hold(self, time: int) -> Hold:
-        """Keep the index readable from `time` on, until the hold is advanced or released."""
+        """Keep the index readable from `time` on until the hold is advanced or released."""
         with self._mutex:
             hold = Hold(self)
             self._holds[hold] = time
             return hold
 
     def compacted(self, manifest: Manifest) -> Manifest:
-        """The manifest with the since that everybody allows."""
+        """The manifest with the since that the controller and all holds allow."""
         with self._mutex:
             since = min([self._allowed, manifest.upper - 1, *self._holds.values()])
         return manifest.allow_compaction(since)
@@ -67,15 +67,15 @@ class IndexTrace:
 
 
 class Hold:
-    """One reader's claim on an index."""
+    """A reader's hold on an index."""
 
     def __init__(self, index: IndexTrace) -> None:
         self._index = index
 
     def advance(self, time: int) -> None:
-        """Times before `time` are not needed any more."""
+        """Give up the times before `time`."""
         self._index._move(self, time)
 
     def release(self) -> None:
-        """Nothing is needed any more; harmless when repeated."""
+        """Give up the hold. May be repeated."""
         self._index._move(self, None)

@@ -36,12 +36,12 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.render.constants import constant_updates
-from tidemark_replica.render.continual_task import at_each_change, lower_changes
+from tidemark_replica.render.continual_task import lower_changes, lower_continual_task
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.flat_map import lower_flat_map
 from tidemark_replica.render.join import lower_join
-from tidemark_replica.render.plan.fragments import Fragments, ImportedIndex, Scope, count_uses, imported_flow, uses
-from tidemark_replica.render.plan.lowering_stream import Flow, Flows, arrow_types
+from tidemark_replica.render.plan.fragments import Fragments, ImportedIndex, Scope, count_uses, imported_stream, uses
+from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import ArrangeKernel, Constants, Pipeline, Publish, Types
 from tidemark_replica.render.recursion import lower_let_rec
 from tidemark_replica.render.reduce import lower_reduce
@@ -55,7 +55,7 @@ def lower_dataflow(
     description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str, *, arrow: bool = True
 ) -> Fragments:
     """The dataflow as fragments; raises NotRendered for what has no operator here."""
-    scope = Scope(description, imported, token, Flows(arrow=arrow))
+    scope = Scope(description, imported, token, StreamBuilder(arrow=arrow))
     try:
         return _lower(scope)
     except UnsupportedType as cause:
@@ -71,25 +71,25 @@ def _lower(scope: Scope) -> Fragments:
         if counts[built.id] == 1 and built.id not in exported:
             scope.inlined[built.id] = built.plan
         elif counts[built.id] or built.id in exported:
-            flow = lower(scope, built.plan)
-            tree = scope.publish(built.id, flow, flow.tree) if counts[built.id] else flow.tree
-            scope.finish(flow, _exports(scope, built.id, flow, tree, indexes, sinks))
+            stream = lower(scope, built.plan)
+            tree = scope.publish(built.id, stream, stream.tree) if counts[built.id] else stream.tree
+            scope.finish(stream, _exports(scope, built.id, stream, tree, indexes, sinks))
     for id in sorted(exported & set(description.import_ids)):
-        flow = imported_flow(scope, id)
-        scope.finish(flow, _exports(scope, id, flow, flow.tree, indexes, sinks))
+        stream = imported_stream(scope, id)
+        scope.finish(stream, _exports(scope, id, stream, stream.tree, indexes, sinks))
     return Fragments(tuple(scope.fragments), scope.arrangements, indexes, sinks, scope.constants)
 
 
 def _exports(
     scope: Scope,
     id: GlobalId,
-    flow: Flow,
+    stream: Stream,
     tree: Pipeline,
     indexes: dict[GlobalId, ArrangementId],
     sinks: dict[GlobalId, Types],
 ) -> Pipeline:
     """What the exports of a collection add at the end of its fragment."""
-    types = arrow_types(flow.schema)
+    types = arrow_types(stream.schema)
     for index in scope.description.index_exports:
         if index.on == id:
             indexes[index.id] = scope.new_arrangement("index", Layout.of_rows(types, index.key))
@@ -98,7 +98,7 @@ def _exports(
         if sink.on == id:
             sinks[sink.id] = types
             if isinstance(sink.sink, ContinualTaskSink):
-                tree = at_each_change(scope, sink.sink, tree, types)
+                tree = lower_continual_task(scope, sink.sink, tree, types)
             tree = Publish(sink_file(position), tree, types)
     return tree
 
@@ -108,29 +108,29 @@ def sink_file(position: int) -> str:
     return f"sink{position}"
 
 
-def lower(scope: Scope, plan: Plan) -> Flow:
+def lower(scope: Scope, plan: Plan) -> Stream:
     """The stream that a plan yields."""
-    rule: Callable[[Scope, Any], Flow] | None = _RULES.get(type(plan))
+    rule: Callable[[Scope, Any], Stream] | None = _RULES.get(type(plan))
     if rule is None:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for {type(plan).__name__}")
     return rule(scope, plan)
 
 
-def _constant(scope: Scope, plan: Constant) -> Flow:
+def _constant(scope: Scope, plan: Constant) -> Stream:
     name = f"constant{len(scope.constants)}.arrow"
     scope.constants[name] = constant_updates(plan)
-    return Flow(Constants(name, arrow_types(plan.schema)), plan.schema)
+    return Stream(Constants(name, arrow_types(plan.schema)), plan.schema)
 
 
-def _get(scope: Scope, plan: Get) -> Flow:
+def _get(scope: Scope, plan: Get) -> Stream:
     if plan.id in scope.shared:
-        return Flow(scope.shared[plan.id].tree, plan.schema)
+        return Stream(scope.shared[plan.id].tree, plan.schema)
     if plan.id in scope.inlined:
-        return Flow(lower(scope, scope.inlined[plan.id]).tree, plan.schema)
-    return Flow(imported_flow(scope, GlobalId(plan.id)).tree, plan.schema)
+        return Stream(lower(scope, scope.inlined[plan.id]).tree, plan.schema)
+    return Stream(imported_stream(scope, GlobalId(plan.id)).tree, plan.schema)
 
 
-def _let(scope: Scope, plan: Let) -> Flow:
+def _let(scope: Scope, plan: Let) -> Stream:
     used = sum(1 for name in uses(plan.body) if name == plan.id)
     with scope.binding(plan.id):
         if used == 1:
@@ -140,67 +140,67 @@ def _let(scope: Scope, plan: Let) -> Flow:
         return lower(scope, plan.body)
 
 
-def _let_rec(scope: Scope, plan: LetRec) -> Flow:
+def _let_rec(scope: Scope, plan: LetRec) -> Stream:
     with scope.binding(*(b.id for b in plan.bindings)):
         lower_let_rec(scope, plan, lower)
         return lower(scope, plan.body)
 
 
 def _share(scope: Scope, name: LocalId, value: Plan) -> None:
-    flow = lower(scope, value)
-    scope.finish(flow, scope.publish(name, flow, flow.tree))
+    stream = lower(scope, value)
+    scope.finish(stream, scope.publish(name, stream, stream.tree))
 
 
-def _mfp(scope: Scope, plan: Mfp) -> Flow:
+def _mfp(scope: Scope, plan: Mfp) -> Stream:
     return apply_mfp(scope, lower(scope, plan.input), plan.mfp)
 
 
-def apply_mfp(scope: Scope, flow: Flow, mfp: MapFilterProject) -> Flow:
+def apply_mfp(scope: Scope, stream: Stream, mfp: MapFilterProject) -> Stream:
     """A MapFilterProject on a stream."""
-    return lower_temporal(scope, flow, mfp) if mfp.lower or mfp.upper else scope.flows.mfp(flow, mfp)
+    return lower_temporal(scope, stream, mfp) if mfp.lower or mfp.upper else scope.streams.mfp(stream, mfp)
 
 
-def _flat_map(scope: Scope, plan: FlatMap) -> Flow:
+def _flat_map(scope: Scope, plan: FlatMap) -> Stream:
     return lower_flat_map(scope, plan, lower(scope, plan.input), apply_mfp)
 
 
-def _negate(scope: Scope, plan: Negate) -> Flow:
-    return scope.flows.negate(lower(scope, plan.input))
+def _negate(scope: Scope, plan: Negate) -> Stream:
+    return scope.streams.negate(lower(scope, plan.input))
 
 
-def _threshold(scope: Scope, plan: Threshold) -> Flow:
+def _threshold(scope: Scope, plan: Threshold) -> Stream:
     return lower_threshold(scope, lower(scope, plan.input))
 
 
-def _top_k(scope: Scope, plan: TopK) -> Flow:
+def _top_k(scope: Scope, plan: TopK) -> Stream:
     return lower_top_k(scope, plan, lower(scope, plan.input))
 
 
-def _union(scope: Scope, plan: Union) -> Flow:
-    return scope.flows.union([lower(scope, i) for i in plan.inputs], plan.schema)
+def _union(scope: Scope, plan: Union) -> Stream:
+    return scope.streams.union([lower(scope, i) for i in plan.inputs], plan.schema)
 
 
-def _arrange_by(scope: Scope, plan: ArrangeBy) -> Flow:
+def _arrange_by(scope: Scope, plan: ArrangeBy) -> Stream:
     return lower(scope, plan.input)
 
 
-def _changes(scope: Scope, plan: Changes) -> Flow:
+def _changes(scope: Scope, plan: Changes) -> Stream:
     return lower_changes(scope, plan, lower(scope, plan.input))
 
 
-def _join(scope: Scope, plan: Join) -> Flow:
+def _join(scope: Scope, plan: Join) -> Stream:
     return lower_join(scope, plan, lambda below: lower(scope, below))
 
 
-def _window(scope: Scope, plan: Window) -> Flow:
+def _window(scope: Scope, plan: Window) -> Stream:
     return lower_window(scope, plan, lower(scope, plan.input))
 
 
-def _reduce(scope: Scope, plan: Reduce) -> Flow:
+def _reduce(scope: Scope, plan: Reduce) -> Stream:
     return lower_reduce(scope, plan, lower(scope, plan.input))
 
 
-_RULES: dict[type, Callable[[Scope, Any], Flow]] = {
+_RULES: dict[type, Callable[[Scope, Any], Stream]] = {
     Constant: _constant,
     Get: _get,
     Let: _let,

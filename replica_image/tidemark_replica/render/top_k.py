@@ -1,16 +1,19 @@
-"""TopK: of each group the rows at places offset to offset + limit.
+"""TopK: of each group the rows at positions offset to offset + limit.
 
-    out[t] = of each group of in[t], sorted by `order` and then by the whole row, the places offset to offset + limit
+    out[t] = for each group of in[t]: sort by `order`, then by the whole row; take positions offset to offset + limit
 
     SELECT * FROM t ORDER BY b LIMIT 2        group (): (a, 1) (b, 4) | (c, 4) (d, 7) ...
 
-heads            the default: state is the input, sorted by value; a step reads about offset + limit rows of each batch
-tournament       groups split by hash into parts, whose first rows meet in larger parts, and so on: agrees with heads
-monotonic_top1,  for an input that only grows: of each group the first rows are all the state
-monotonic_top_k
+| plan             | state                                          | cost of an update, per touched group          |
+|------------------|------------------------------------------------|-----------------------------------------------|
+| (default)        | the input, sorted by value                     | about offset + limit rows of each batch       |
+| tournament       | the input by parts of a group, and their firsts| the size of one part per stage                |
+| monotonic_top1,  | offset + limit rows per group                  | the delta; only for an input that only grows  |
+| monotonic_top_k  |                                                |                                               |
 
-Without a limit the output is all rows but the first `offset`. A limit of 0 needs no state. Errors of the input pass
-through; a negative multiplicity before the last place is one more (`ranking/top_k.py`).
+All plans give the same rows. Without a limit the output is all rows but the first `offset`. A limit of 0 needs no
+state. Errors of the input pass through. A negative multiplicity before the last position is an error
+(`ranking/top_k.py`).
 """
 
 from __future__ import annotations
@@ -21,41 +24,44 @@ from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import MapFilterProject, TopK
 from tidemark_protocol.types import BOOLEAN
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import State, stage_ranking
+from tidemark_replica.kernels.ranking.state import RankingStateSpec, stage_ranking
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.plan.fragments import Scope
-from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import Kernel
 
 _MOST = 2**62
-"""More rows than a kernel counts (it fails the step before): as a limit, none."""
+"""A limit above this is no limit: a kernel fails the step before it counts so many rows."""
 
 
-def lower_top_k(scope: Scope, plan: TopK, flow: Flow) -> Flow:
-    """The stream of the first rows."""
+def lower_top_k(scope: Scope, plan: TopK, stream: Stream) -> Stream:
+    """Lower a TopK to a kernel over its input. Raises NotRendered for a limit that is not a literal."""
     limit, offset = _limit(scope, plan), min(plan.offset, _MOST)
     if limit == 0:
-        nothing = MapFilterProject(flow.schema, (), (Literal("false", BOOLEAN),))
-        return scope.flows.mfp(flow, nothing)
+        nothing = MapFilterProject(stream.schema, (), (Literal("false", BOOLEAN),))
+        return scope.streams.mfp(stream, nothing)
     if limit is None and offset == 0:
-        return flow
-    types = arrow_types(flow.schema)
+        return stream
+    types = arrow_types(stream.schema)
     if limit is None:
         ranking, complement = Ranking(types, plan.group_key, plan.order, 0, offset), True
     else:
         ranking, complement = Ranking(types, plan.group_key, plan.order, offset, offset + limit), False
     growing = plan.plan.kind in ("monotonic_top1", "monotonic_top_k")
     state = ranking_state(scope, "topk", ranking, growing, plan.plan.must_consolidate, plan.plan.buckets)
-    return Flow(Kernel(TopKSpec(state, ranking, complement), flow.tree), flow.schema)
+    return Stream(Kernel(TopKSpec(state, ranking, complement), stream.tree), stream.schema)
 
 
 def ranking_state(
-    scope: Scope, kind: str, ranking: Ranking, grows: bool, must_consolidate: bool, buckets: Sequence[int]
-) -> State:
-    """Room for a ranking; `buckets`: the stages of a tournament before its last."""
+    scope: Scope, kind: str, ranking: Ranking, monotonic: bool, must_consolidate: bool, buckets: Sequence[int]
+) -> RankingStateSpec:
+    """Allocate the arrangements of a ranking's state.
+
+    `buckets`: into how many parts each stage of a tournament before the last splits a group; empty: no tournament.
+    """
     stages = [(scope.new_arrangement(f"{kind}-stage", stage_ranking(ranking).layout), parts) for parts in buckets]
-    return State(scope.new_arrangement(kind, ranking.layout), grows, must_consolidate, tuple(stages))
+    return RankingStateSpec(scope.new_arrangement(kind, ranking.layout), monotonic, must_consolidate, tuple(stages))
 
 
 def _limit(scope: Scope, plan: TopK) -> int | None:

@@ -1,9 +1,11 @@
-"""Window: each row of the input, and beside it a column per call over its partition.
+"""Window: each row of the input, with one more column per call over the row's partition.
 
-rows ──arranged by the partition's columns, partitions evaluated again──> rows ++ calls
+    out[t] = for each partition of in[t]: row ++ call_1(partition, row) ++ call_2(partition, row) ...
 
-The arrangement and the cost are those of `groups/reevaluated_groups.py`: a partition is evaluated whole, at every time
-at which one of its rows changes. Errors: a call that fails takes the place of its partition's rows.
+    SELECT a, b, sum(b) OVER (PARTITION BY a ORDER BY b) FROM t
+
+State: the input, arranged by the partition's columns. Cost of an update: each partition that it touches is evaluated
+whole, once per touched time (`groups/reevaluated_groups.py`). A call that fails makes the whole partition one error.
 """
 
 from __future__ import annotations
@@ -12,26 +14,26 @@ from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import OrderKey, Window, WindowCall, WindowFrame
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.ordering import Order
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
 from tidemark_replica.kernels.window.calls import Call
 from tidemark_replica.kernels.window.frames import Bound, Distance, Frame
 from tidemark_replica.kernels.window.window import WindowFunction
 from tidemark_replica.render.plan.fragments import Scope
-from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.values.arrow_types import arrow_type
 
 _UNITS = {"interval year to month": "months", "interval day to second": "micros"}
 
 
-def lower_window(scope: Scope, plan: Window, flow: Flow) -> Flow:
-    """The stream of the rows with their calls."""
-    types = arrow_types(flow.schema)
+def lower_window(scope: Scope, plan: Window, stream: Stream) -> Stream:
+    """Lower a Window to the kernel that reevaluates whole groups."""
+    types = arrow_types(stream.schema)
     layout = Layout.of_rows(types, plan.partition)
     order = tuple(Order(o.column, o.descending, o.nulls_last) for o in plan.order)
     function = WindowFunction(types, order, tuple(_call(c, plan) for c in plan.calls))
-    spec = GroupsSpec(scope.new_arrangement("window", layout), layout, function)
-    return Flow(Kernel(spec, flow.tree), plan.schema)
+    spec = ReevaluatedGroupsSpec(scope.new_arrangement("window", layout), layout, function)
+    return Stream(Kernel(spec, stream.tree), plan.schema)
 
 
 def _call(call: WindowCall, plan: Window) -> Call:

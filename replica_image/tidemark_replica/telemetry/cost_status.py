@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Response, Status
 from tidemark_replica.arrangement.spines.manifest import Manifest
-from tidemark_replica.render.telemetry.operator_costs import OperatorWork
+from tidemark_replica.render.telemetry.operator_costs import OperatorCost
 
 REPORT_SECONDS = 10.0
 OPERATORS_MAX = 64
@@ -44,7 +44,7 @@ class CostStatus:
         self._longest = max(self._longest, seconds)
 
     def report(
-        self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorWork]] = tuple
+        self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorCost]] = tuple
     ) -> None:
         """If it is time to."""
         now = self._clock()
@@ -77,9 +77,9 @@ def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
     }
 
 
-def listed(operators: Sequence[OperatorWork]) -> str:
+def listed(operators: Sequence[OperatorCost]) -> str:
     """In their order, as JSON; beyond OPERATORS_MAX what worked least comes last, as one."""
-    shown, others = operators, tuple[OperatorWork, ...]()
+    shown, others = operators, tuple[OperatorCost, ...]()
     if len(operators) > OPERATORS_MAX:
         longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: OPERATORS_MAX - 1]
         shown = [operators[at] for at in sorted(longest)]
@@ -90,7 +90,7 @@ def listed(operators: Sequence[OperatorWork]) -> str:
     return json.dumps(rows)
 
 
-def _measured(operators: Sequence[OperatorWork]) -> list[int]:
+def _measured(operators: Sequence[OperatorCost]) -> list[int]:
     measures = ([o.records, o.batches, o.bytes, o.microseconds] for o in operators)
     *kept, microseconds = map(sum, zip(*measures, strict=True))
     return [*kept, microseconds // 1000]

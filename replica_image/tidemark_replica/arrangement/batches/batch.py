@@ -1,11 +1,12 @@
-"""Immutable batch files: uncompressed Arrow IPC, sorted by key hash, memory-mapped when read.
+"""Batch files: immutable, uncompressed Arrow IPC, sorted by key hash, memory-mapped when read.
 
     <name>.arrow   record batch 0 | record batch 1 | ... | footer       a *segment* per record batch
                    hashes ascend through the whole file; a key of very many rows may go on in the next segment
 
-A file is written under a temporary name and renamed, or if it is small at once; it is never changed and only ever
-unlinked: a mapping outlives its file, but a file cut short under a mapping would kill the process. Nobody looks for a
-file before a BatchRef names it, which is made when all of it is there. It is scratch, so nothing is synced to disk.
+A large file is written under a temporary name and renamed; a small one is written at once. A file is never changed. It
+is only unlinked: a mapping outlives its file, but truncating a mapped file would kill the process. No reader looks for
+a file before a BatchRef names it, and a BatchRef is made when the file is complete. Batches are scratch, so nothing is
+synced to disk.
 """
 
 import mmap
@@ -19,17 +20,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.batches.full_disk import full_disk_is_told
-from tidemark_replica.arrangement.batches.small_batches import KEPT_BYTES
+from tidemark_replica.arrangement.batches.full_disk import raising_disk_full
 from tidemark_replica.arrangement.errors import BatchUnreadable
 from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.arrangement.rows.hashing import ERRS_HASH
 from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
 from tidemark_replica.arrangement.rows.updates import Hashes, bytes_at_most
 
+SMALL_BYTES = 1 << 16
+"""A batch of at most so many bytes is small: the process that wrote it keeps it open."""
+
 
 class BatchRef(NamedTuple):
-    """A batch as manifests name it. A tuple, since a step tells of every batch it may read: JSON takes it as it is."""
+    """A batch as manifests name it. A tuple, so that JSON takes it as it is."""
 
     file: str
     """Relative to the store's directory."""
@@ -86,8 +89,8 @@ class Span:
 
 
 def is_small(rows: Any) -> bool:
-    """Whether a batch is one to be kept open."""
-    return bool(rows.get_total_buffer_size() <= KEPT_BYTES)
+    """Whether a batch with these rows is small."""
+    return bool(rows.get_total_buffer_size() <= SMALL_BYTES)
 
 
 def write_batch(
@@ -99,7 +102,7 @@ def write_batch(
     written = _Written()
     try:
         writing = pa.RecordBatchFileWriter
-        with full_disk_is_told(directory), _created(temporary) as sink, writing(sink, layout.schema) as writer:
+        with raising_disk_full(directory), _created(temporary) as sink, writing(sink, layout.schema) as writer:
             for segment in segments:
                 if segment.num_rows:
                     writer.write_batch(segment)
@@ -123,7 +126,7 @@ def write_small_batch(directory: Path, file: str, layout: Layout, bucket: int, s
     written, data, path = _Written(), memory.getvalue(), f"{directory}/{file}"
     written.add(rows, layout)
     try:
-        with full_disk_is_told(directory), _created(path) as sink:
+        with raising_disk_full(directory), _created(path) as sink:
             sink.write(data)
     except BaseException:
         _remove(path)

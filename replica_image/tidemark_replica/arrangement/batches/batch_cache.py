@@ -56,7 +56,7 @@ class BatchCache:
             self._add(ref.file, segments)
             return segments
 
-    def together(self, refs: Sequence[BatchRef], layout: Layout) -> tuple[Segment, ...]:
+    def combined(self, refs: Sequence[BatchRef], layout: Layout) -> tuple[Segment, ...]:
         """The segments of neighbours; several are small (`small_batches`), and come as one."""
         if len(refs) == 1:
             return self.segments(refs[0], layout)
@@ -66,7 +66,7 @@ class BatchCache:
             return Segment.of(rows.take(pa.array(order)))
 
         with self._mutex:
-            return (self._small.together(refs, lambda ref: self.segments(ref, layout), in_order),)
+            return (self._small.combined(refs, lambda ref: self.segments(ref, layout), in_order),)
 
     def keep(self, ref: BatchRef, rows: Any) -> tuple[Segment, ...] | None:
         """What this process has just written as `ref`, one segment: if it is small it need not be opened any more."""
@@ -77,7 +77,7 @@ class BatchCache:
             self._add(ref.file, segments)
         return segments
 
-    def let_go_of_deleted(self) -> None:
+    def close_deleted(self) -> None:
         """Nobody waits meanwhile: files are looked for, and mappings end, beside the lock."""
         with self._mutex:
             known = {*self._open, *self._small.files()}
@@ -96,7 +96,7 @@ class BatchCache:
             self._looked_after = _LOOKING.after(self)
 
 
-class _Looking:
+class _DeletedFileWatch:
     """The thread, from the first batch on that is opened here; it keeps no cache alive."""
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class _Looking:
         with self._lock:
             caches = list(self._caches)
         for cache in caches:
-            cache.let_go_of_deleted()
+            cache.close_deleted()
 
 
-_LOOKING = _Looking()
+_LOOKING = _DeletedFileWatch()

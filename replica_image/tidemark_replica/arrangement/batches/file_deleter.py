@@ -14,7 +14,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
 LOG = logging.getLogger(__name__)
-REMOVALS_MOST = 65_536
+MAX_WAITING = 65_536
 """That may wait. A step leaves one or two."""
 LINGER_SECONDS = 10.0
 THREAD = "delete files of state"
@@ -22,7 +22,7 @@ THREAD = "delete files of state"
 Removal = Callable[[], None]
 
 
-class Deleting:
+class FileDeleter:
     """The thread is there for as long as something waits, and a little longer, as the next step will have something."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Deleting:
     def add(self, removal: Removal) -> None:
         """Returns at once."""
         with self._lock:
-            if self._closed or self._waiting.qsize() >= REMOVALS_MOST:
+            if self._closed or self._waiting.qsize() >= MAX_WAITING:
                 return
             self._waiting.put(removal)
             if not self._runs:

@@ -9,7 +9,7 @@ from tidemark_replica.arrangement.errors import DiskFull
 
 
 @contextmanager
-def full_disk_is_told(folder: Path) -> Iterator[None]:
+def raising_disk_full(folder: Path) -> Iterator[None]:
     """Raise DiskFull where a file in the folder cannot be written for want of room."""
     try:
         yield

@@ -18,7 +18,7 @@ from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.rows.columns import canonical_rows, is_bytes, take
 from tidemark_replica.arrangement.rows.grouping import group_rows, order_by_hash, repeated
 from tidemark_replica.arrangement.rows.hashing import hash_rows
-from tidemark_replica.arrangement.rows.layout import Layout, file_hashes, sums_column, sums_in
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes, sums_column, sums_of_column
 from tidemark_replica.arrangement.rows.nested_columns import is_nested
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints, Updates, diffs, make_updates, times
 from tidemark_replica.arrangement.rows.value_order import file_order
@@ -53,7 +53,7 @@ def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
     *columns, last = rows.columns
     order = order_by_hash(file_hashes(rows))
     columns = take(columns, order)
-    weights = (sums_in(last) if layout.accumulators else np.asarray(last.to_numpy()))[order]
+    weights = (sums_of_column(last) if layout.accumulators else np.asarray(last.to_numpy()))[order]
     kept, sums = _sum_neighbours(columns, weights, layout)
     if len(kept) < len(order):
         columns, sums = take(columns, kept), sums[kept]

@@ -145,7 +145,7 @@ def sums_column(sums: Ints) -> Array:
     return pa.Array.from_buffers(sums_type(width), rows, [None, pa.py_buffer(np.ascontiguousarray(sums))])
 
 
-def sums_in(column: Array) -> Ints:
+def sums_of_column(column: Array) -> Ints:
     """A column's accumulators, a row each; a view."""
     size = column.type.byte_width
     if len(column) == 0:

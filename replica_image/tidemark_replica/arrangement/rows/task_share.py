@@ -18,7 +18,7 @@ from tidemark_replica.arrangement.rows.updates import Hashes, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class TaskShare:
     """Which of `of` equal ranges of hashes a task has."""
 
     index: int = 0
@@ -26,7 +26,7 @@ class Share:
 
     def has(self, hash: int) -> bool:
         """Whether a hash is of this share."""
-        return int(shares(np.array([hash], np.uint64), self.of)[0]) == self.index
+        return int(share_indices(np.array([hash], np.uint64), self.of)[0]) == self.index
 
     def bounds(self, hashes: Hashes) -> tuple[int, int]:
         """Where, among hashes that ascend, the share's begin and end."""
@@ -34,10 +34,10 @@ class Share:
         return edges[self.index], edges[self.index + 1]
 
 
-WHOLE = Share()
+WHOLE_SHARE = TaskShare()
 """One task has everything."""
 
 
-def shares(hashes: Hashes, of: int) -> Ints:
+def share_indices(hashes: Hashes, of: int) -> Ints:
     """The index of the share that each hash is of."""
     return bucket_of(hashes, of)

@@ -5,7 +5,7 @@
     segment 2   a: 8
                                              1 2 2 3   are the first rows of group a, for certain
 
-`rank` sorts the heads of all runs into entries: distinct rows, best first, whatever their times. `settle` reads on,
+`rank` sorts the heads of all runs into entries: distinct rows, best first, whatever their times. `read_until` reads on,
 each time four times as far, in the groups that need more. So what it costs is what is read of each run, not the group.
 
 How things were before the step is said by the arrangement's runs alone: however much the step itself adds, that is
@@ -35,15 +35,15 @@ _CUT, _CUT_STEP = np.int8(1), np.int8(2)
 
 
 @dataclass(frozen=True, slots=True)
-class Certain:
+class ReadExtent:
     """For every group the entry before which none of its updates is missing, and whether none is missing at all."""
 
     horizon: Ints
-    whole: Bools
+    complete: Bools
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedRows:
     """The first rows of groups as entries, ascending by group and then by value."""
 
     columns: list[Array]
@@ -56,13 +56,13 @@ class Ranked:
     """For each update of an entry that entry, its time and its diff."""
     times: Ints
     diffs: Ints
-    before: Certain
+    before: ReadExtent
     """As far as the arrangement goes, without the step."""
-    now: Certain
+    with_step: ReadExtent
 
     @property
     def groups(self) -> int:
-        return len(self.now.whole)
+        return len(self.with_step.complete)
 
     def rows(self, entries: Ints) -> list[Array]:
         """The columns of these entries."""
@@ -80,7 +80,7 @@ class _Run:
     ends: Ints
 
 
-class Heads:
+class FirstRowsReader:
     """Groups, and where their rows are in value-ordered segments."""
 
     def __init__(self, keys: Keys, before: Iterable[Segment], step: Iterable[Segment], layout: Layout) -> None:
@@ -89,7 +89,7 @@ class Heads:
         self._runs = [_Run(s, False, *_locate(keys, s, layout)) for s in before]
         self._runs += [_Run(s, True, *_locate(keys, s, layout)) for s in step]
 
-    def read(self, counts: Ints) -> Ranked:
+    def read(self, counts: Ints) -> RankedRows:
         """Of each group the first `counts` updates of every run."""
         parts, groups, ends = [self._layout.empty], [np.empty(0, np.int64)], [np.empty(0, np.int8)]
         for run in self._runs:
@@ -105,19 +105,19 @@ class Heads:
         self.rows_read += rows.num_rows
         return rank(rows, np.concatenate(groups), self._layout, self.groups, np.concatenate(ends))
 
-    def settle(self, count: int, enough: Callable[[Ranked], Bools]) -> Ranked:
+    def read_until(self, count: int, enough: Callable[[RankedRows], Bools]) -> RankedRows:
         """Read every group until `enough` of it is here; at first `count` updates of every run."""
         counts = np.full(self.groups, count)
         ranked, pending = self.read(counts), counts > 0
-        whole = True
+        complete = True
         while (pending := pending & ~enough(ranked)).any():
             counts[pending] *= GROWTH
-            whole = bool(pending.all())
+            complete = bool(pending.all())
             ranked = self.read(np.where(pending, counts, 0))
-        return ranked if whole else self.read(counts)
+        return ranked if complete else self.read(counts)
 
 
-def rank(rows: Any, group: Ints, layout: Layout, groups: int, cut: NDArray[np.int8] | None = None) -> Ranked:
+def rank(rows: Any, group: Ints, layout: Layout, groups: int, cut: NDArray[np.int8] | None = None) -> RankedRows:
     """File rows of groups as entries; `cut` says after which of them a run was cut short."""
     columns = rows.columns[1 : layout.time]
     ordered = sort_rows(group.view(np.uint64), row_keys(columns, layout.order or (), layout.key))
@@ -126,20 +126,20 @@ def rank(rows: Any, group: Ints, layout: Layout, groups: int, cut: NDArray[np.in
     diffs = np.asarray(rows.column(layout.weights[0]).to_numpy())[order]
     first = order[ordered.begins]
     cuts = np.zeros(len(order), np.int8) if cut is None else cut[order]
-    before = _certain(cuts == _CUT, entry, group[order], groups)
-    now = _certain(cuts != 0, entry, group[order], groups)
-    return Ranked(columns, first, group[first], entry, times, diffs, before, now)
+    before = _read_extent(cuts == _CUT, entry, group[order], groups)
+    with_step = _read_extent(cuts != 0, entry, group[order], groups)
+    return RankedRows(columns, first, group[first], entry, times, diffs, before, with_step)
 
 
-def _certain(cut: Bools, entry: Ints, group: Ints, groups: int) -> Certain:
-    horizon, whole = np.full(groups, len(entry)), np.ones(groups, np.bool_)
+def _read_extent(cut: Bools, entry: Ints, group: Ints, groups: int) -> ReadExtent:
+    horizon, complete = np.full(groups, len(entry)), np.ones(groups, np.bool_)
     last = np.flatnonzero(cut)
     np.minimum.at(horizon, group[last], entry[last])
-    whole[group[last]] = False
-    return Certain(horizon, whole)
+    complete[group[last]] = False
+    return ReadExtent(horizon, complete)
 
 
-def touched(segments: Sequence[Segment], layout: Layout, groups: int) -> Iterator[Keys]:
+def touched_keys(segments: Sequence[Segment], layout: Layout, groups: int) -> Iterator[Keys]:
     """The keys that occur in the segments, at most `groups` at a time."""
     for parts in hash_ranges(segments, RANGE_ROWS):
         pieces = [_keys(p.slice(at, RANGE_ROWS), layout) for p in parts for at in range(0, p.num_rows, RANGE_ROWS)]

@@ -21,22 +21,22 @@ STEP_ROWS = 1 << 13
 """How many rows of all arrangements a stage merges at the end of a step, beside eight for each row that it wrote."""
 ROWS_PER_ROW = 8
 
-BATCHES_MOST = 64
+MAX_BATCHES = 64
 """A bucket of more batches is merged at any price."""
 
 
-def in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) -> list[Merge]:
+def merges_in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) -> list[Merge]:
     """The merges for the end of a step that wrote so many rows; `busy` files are being merged elsewhere."""
     budget = STEP_ROWS + ROWS_PER_ROW * written
     chosen: list[Merge] = []
     for merge in sorted(_fitting(manifests, busy, budget), key=_urgency):
         budget -= rows_of(merge)
-        if budget >= 0 or not chosen or len(merge.batches) > BATCHES_MOST:
+        if budget >= 0 or not chosen or len(merge.batches) > MAX_BATCHES:
             chosen.append(merge)
     return chosen
 
 
-def beside(manifest: Manifest, most_bytes: int | None = None) -> Merge | None:
+def background_merge(manifest: Manifest, most_bytes: int | None = None) -> Merge | None:
     """The first merge that is too large for a step, of those that read no more than `most_bytes`."""
     if manifest.rows <= STEP_ROWS:
         return None
@@ -58,7 +58,7 @@ def _fitting(manifests: Iterable[Manifest], busy: Collection[str], budget: int) 
     for manifest in manifests:
         for merge in plan_merges(_idle(manifest, busy)):
             tail = _newest(merge.batches, budget)
-            if len(tail) == len(merge.batches) or len(merge.batches) > BATCHES_MOST:
+            if len(tail) == len(merge.batches) or len(merge.batches) > MAX_BATCHES:
                 yield merge
             elif len(tail) >= FAN_IN:
                 yield replace(merge, batches=tail)

@@ -17,12 +17,12 @@ import pyarrow as pa
 from tidemark_replica.arrangement.batches.batch import BatchRef, Segment
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.batches.key_lookup import SLICE_ROWS, Hits, Keys, probe
-from tidemark_replica.arrangement.batches.small_batches import runs_of_small
+from tidemark_replica.arrangement.batches.small_batches import small_runs
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.rows.consolidate import consolidate, consolidate_sorted
 from tidemark_replica.arrangement.rows.hashing import ERRS_HASH, bucket_of
 from tidemark_replica.arrangement.rows.layout import Layout
-from tidemark_replica.arrangement.rows.task_share import WHOLE, Share
+from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE, TaskShare
 from tidemark_replica.arrangement.rows.updates import Array, Ints, Updates, diffs, errors, make_updates, row_columns
 from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.spine import RANGE_ROWS, ranges
@@ -44,8 +44,8 @@ class Trace:
 
     def segments_of(self, keys: Keys) -> Iterator[Segment]:
         """The segments of the buckets that the keys lie in."""
-        for refs in runs_of_small(self._near(keys)):
-            yield from self._cache.together(refs, self.layout)
+        for refs in small_runs(self._near(keys)):
+            yield from self._cache.combined(refs, self.layout)
 
     def probe(
         self,
@@ -56,21 +56,21 @@ class Trace:
         slice_rows: int = SLICE_ROWS,
     ) -> Iterator[Hits]:
         """Stored rows of these keys with times below `before`; opens only the buckets that the keys lie in."""
-        for refs in runs_of_small(ref for ref in self._near(keys) if not _too_late(ref, before)):
+        for refs in small_runs(ref for ref in self._near(keys) if not _too_late(ref, before)):
             needs_filter = before if before is not None and any(ref.last_time >= before for ref in refs) else None
-            segments = self._cache.together(refs, self.layout)
+            segments = self._cache.combined(refs, self.layout)
             yield from probe(keys, segments, self.layout, columns=columns, before=needs_filter, slice_rows=slice_rows)
 
     def sizes(self, keys: Keys) -> Ints:
         """For every key how many rows are stored with its hash: at least those of the key, in all versions."""
         total = np.zeros(len(keys.hashes), np.int64)
-        for refs in runs_of_small(self._near(keys)):
-            for segment in self._cache.together(refs, self.layout):
+        for refs in small_runs(self._near(keys)):
+            for segment in self._cache.combined(refs, self.layout):
                 total += np.searchsorted(segment.hashes, keys.hashes, "right")
                 total -= np.searchsorted(segment.hashes, keys.hashes, "left")
         return total
 
-    def scan(self, lower: int, upper: int, share: Share = WHOLE) -> Iterator[Updates]:
+    def scan(self, lower: int, upper: int, share: TaskShare = WHOLE_SHARE) -> Iterator[Updates]:
         """The share's updates with lower <= time < upper, as they are stored; needs since < lower.
 
         So a new reader takes `rows_at(as_of)` first, then scans from as_of + 1 on.
@@ -92,7 +92,7 @@ class Trace:
                 for rows in _slices(segment.rows, np.flatnonzero((times >= lower) & (times < upper))):
                     yield self._updates(rows)
 
-    def rows_at(self, as_of: int, share: Share = WHOLE, *, range_rows: int = RANGE_ROWS) -> Iterator[Updates]:
+    def rows_at(self, as_of: int, share: TaskShare = WHOLE_SHARE, *, range_rows: int = RANGE_ROWS) -> Iterator[Updates]:
         """The share's contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
         self.manifest.check_readable(as_of)
         for bucket in range(self.manifest.buckets):
@@ -129,8 +129,8 @@ class Trace:
         return [b for b in self.manifest.batches if b.bucket in buckets]
 
     def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
-        together = pa.concat_batches(rows) if rows else self.layout.empty
-        updates = self._updates(together)
+        combined = pa.concat_batches(rows) if rows else self.layout.empty
+        updates = self._updates(combined)
         at = np.full(updates.num_rows, as_of, np.int64)
         return consolidate(make_updates(row_columns(updates), at, diffs(updates), errors(updates)))
 
@@ -146,7 +146,7 @@ def file_updates(rows: Any, layout: Layout) -> Updates:
     return make_updates(columns[1 : layout.time], times, weights, columns[layout.tag])
 
 
-def _of_share(segments: Iterable[Segment], share: Share) -> Iterator[Segment]:
+def _of_share(segments: Iterable[Segment], share: TaskShare) -> Iterator[Segment]:
     for segment in segments:
         begin, end = share.bounds(segment.hashes)
         if end > begin:

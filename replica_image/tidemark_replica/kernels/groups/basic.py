@@ -28,8 +28,8 @@ from tidemark_replica.arrangement.rows.columns import fixed, take, validity
 from tidemark_replica.arrangement.rows.ordering import Order, changes, order_rows, sort_words
 from tidemark_replica.arrangement.rows.updates import Array, Ints
 from tidemark_replica.kernels.groups import bitwise_and_shape
-from tidemark_replica.kernels.groups.group_versions import TooMuchAtOnce, Versions, value_bytes
-from tidemark_replica.kernels.groups.reevaluated_groups import Produced
+from tidemark_replica.kernels.groups.group_versions import GroupVersions, VersionsTooLarge, value_bytes
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupOutput
 
 MAX_BYTES = 1 << 26
 """How large the text or array of one group may become: a larger one is an error of the data."""
@@ -68,20 +68,20 @@ class BasicFunction:
     def output_types(self) -> list[pa.DataType]:
         return [*(self.types[k] for k in self.key), *(a.type for a in self.aggregates)]
 
-    def __call__(self, versions: Versions) -> Produced:
+    def __call__(self, versions: GroupVersions) -> GroupOutput:
         some_row = np.append(versions.row, 0)[versions.starts]
         some_row[versions.lengths == 0] = 0
         keys = take([versions.columns[k] for k in self.key], some_row)
         values = [evaluate(versions, aggregate) for aggregate in self.aggregates]
-        return Produced(np.arange(versions.size), [*keys, *values], np.ones(versions.size, np.int64))
+        return GroupOutput(np.arange(versions.size), [*keys, *values], np.ones(versions.size, np.int64))
 
 
-def evaluate(versions: Versions, aggregate: BasicAggregate) -> Array:
+def evaluate(versions: GroupVersions, aggregate: BasicAggregate) -> Array:
     """The aggregate of every version; rows that its order does not tell apart stay in the order of the entries."""
     return FUNCTIONS[aggregate.function](_taking(versions, aggregate), aggregate)
 
 
-def _taking(versions: Versions, aggregate: BasicAggregate) -> Versions:
+def _taking(versions: GroupVersions, aggregate: BasicAggregate) -> GroupVersions:
     """The entries that take part, in the aggregate's order within each version."""
     columns = versions.columns
     able = np.ones(len(columns[0]), np.bool_)
@@ -106,11 +106,11 @@ def _order(aggregate: BasicAggregate) -> tuple[Order, ...]:
     return (Order(aggregate.argument),)
 
 
-def _reordered(versions: Versions, order: Ints) -> Versions:
+def _reordered(versions: GroupVersions, order: Ints) -> GroupVersions:
     return replace(versions, row=versions.row[order], version=versions.version[order], count=versions.count[order])
 
 
-def _distinct(taking: Versions, argument: Array) -> Versions:
+def _distinct(taking: GroupVersions, argument: Array) -> GroupVersions:
     """Each value once, where it comes first."""
     words = [taking.version, *(w[taking.row] for w in sort_words(argument))]
     order = order_rows(words, len(taking.row))
@@ -120,40 +120,40 @@ def _distinct(taking: Versions, argument: Array) -> Versions:
     return replace(once, count=np.ones_like(once.count))
 
 
-def _first(taking: Versions, aggregate: BasicAggregate) -> Array:
+def _first(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     return _at(taking, aggregate, taking.starts)
 
 
-def _at(taking: Versions, aggregate: BasicAggregate, entries: Ints) -> Array:
+def _at(taking: GroupVersions, aggregate: BasicAggregate, entries: Ints) -> Array:
     """The argument's value at an entry of each version; NULL for versions without entries."""
     empty = taking.lengths == 0
     rows = np.append(taking.row, 0)[np.where(empty, 0, entries)]
     return taking.columns[aggregate.argument].take(pa.array(rows, mask=empty))
 
 
-def _string_agg(taking: Versions, aggregate: BasicAggregate) -> Array:
+def _string_agg(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     separator = str(aggregate.parameters[0])
     lists = _lists(taking, aggregate, len(separator.encode()), pa.list_(pa.string()))
     return pc.if_else(pc.greater(pc.list_value_length(lists), 0), pc.binary_join(lists, separator), None)
 
 
-def _array_agg(taking: Versions, aggregate: BasicAggregate) -> Array:
+def _array_agg(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     return _lists(taking, aggregate, _ELEMENT_BYTES, aggregate.type)
 
 
-def _lists(taking: Versions, aggregate: BasicAggregate, extra: int, t: pa.DataType) -> Array:
+def _lists(taking: GroupVersions, aggregate: BasicAggregate, extra: int, t: pa.DataType) -> Array:
     """Each version's values, as often as they are there, and each with `extra` bytes in the result."""
     column = taking.columns[aggregate.argument]
     sizes = (value_bytes(column) + extra)[taking.row] * taking.count
     of_version = np.bincount(taking.version, sizes, minlength=taking.size)
     if (of_version > MAX_BYTES).any() or of_version.sum() > 4 * MAX_BYTES:
-        raise TooMuchAtOnce(aggregate.expression)
+        raise VersionsTooLarge(aggregate.expression)
     copies = np.repeat(taking.row, taking.count)
     ends = np.append(0, np.cumsum(taking.sum(taking.count)))
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), column.take(pa.array(copies)), type=t)
 
 
-def _mode(taking: Versions, aggregate: BasicAggregate) -> Array:
+def _mode(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     """Entries ascend by the order; those of one value are put together, at the place of the first."""
     words = [taking.version, *(w[taking.row] for w in sort_words(taking.columns[aggregate.argument]))]
     order = order_rows(words, len(taking.row))
@@ -166,7 +166,7 @@ def _mode(taking: Versions, aggregate: BasicAggregate) -> Array:
     return _at(taking, aggregate, np.append(first[best], 0)[chosen])
 
 
-def _percentile_cont(taking: Versions, aggregate: BasicAggregate) -> Array:
+def _percentile_cont(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     counts, values = taking.sum(taking.count), _doubles(taking, aggregate)
     position = np.maximum(counts - 1, 0) * float(aggregate.parameters[0])
     below, above = np.floor(position), np.ceil(position)
@@ -177,20 +177,20 @@ def _percentile_cont(taking: Versions, aggregate: BasicAggregate) -> Array:
     return _double_array(np.where(same, low, between), counts)
 
 
-def _percentile_disc(taking: Versions, aggregate: BasicAggregate) -> Array:
+def _percentile_disc(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     counts = taking.sum(taking.count)
     position = np.ceil(counts * float(aggregate.parameters[0])).astype(np.int64) - 1
     return _double_array(_doubles(taking, aggregate)[_entry(taking, np.maximum(position, 0))], counts)
 
 
-def _entry(taking: Versions, position: Ints) -> Ints:
+def _entry(taking: GroupVersions, position: Ints) -> Ints:
     """In every version the entry that holds the row at a position, counted from 0."""
     total = np.cumsum(taking.count)
     before = np.append(0, total)[taking.starts]
     return np.searchsorted(total, before + position, "right")
 
 
-def _doubles(taking: Versions, aggregate: BasicAggregate) -> np.ndarray:
+def _doubles(taking: GroupVersions, aggregate: BasicAggregate) -> np.ndarray:
     """The entries' values, and one more for versions without any."""
     return np.append(fixed(taking.columns[aggregate.argument])[taking.row], 0.0)
 
@@ -199,16 +199,16 @@ def _double_array(values: np.ndarray, counts: Ints) -> Array:
     return pa.array(values, mask=counts == 0)
 
 
-def _bits(taking: Versions, aggregate: BasicAggregate) -> Array:
-    return bitwise_and_shape.bits(aggregate.function, taking, taking.columns[aggregate.argument], aggregate.type)
+def _bits(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
+    return bitwise_and_shape.bitwise(aggregate.function, taking, taking.columns[aggregate.argument], aggregate.type)
 
 
-def _shape(taking: Versions, aggregate: BasicAggregate) -> Array:
-    return bitwise_and_shape.shape(aggregate.function, taking, taking.columns[aggregate.argument])
+def _shape(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
+    return bitwise_and_shape.distribution_shape(aggregate.function, taking, taking.columns[aggregate.argument])
 
 
 _OF_VALUES = frozenset({"mode", "percentile_cont", "percentile_disc", "skewness", "kurtosis"})
-FUNCTIONS: dict[str, Callable[[Versions, BasicAggregate], Array]] = {
+FUNCTIONS: dict[str, Callable[[GroupVersions, BasicAggregate], Array]] = {
     "first": _first,
     "string_agg": _string_agg,
     "array_agg": _array_agg,

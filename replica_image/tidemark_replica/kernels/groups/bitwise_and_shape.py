@@ -17,12 +17,12 @@ from tidemark_replica.arrangement.numbers.floats import Doubles
 from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.arrangement.rows.ordering import changes
 from tidemark_replica.arrangement.rows.updates import Array
-from tidemark_replica.kernels.groups.group_versions import Versions
+from tidemark_replica.kernels.groups.group_versions import GroupVersions
 
 _BITS: dict[str, np.ufunc] = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or, "bit_xor": np.bitwise_xor}
 
 
-def bits(function: str, taking: Versions, column: Array, of: pa.DataType) -> Array:
+def bitwise(function: str, taking: GroupVersions, column: Array, of: pa.DataType) -> Array:
     """Of the integers of every version; NULL where it has none."""
     values = fixed(column)[taking.row]
     if function == "bit_xor":
@@ -34,7 +34,7 @@ def bits(function: str, taking: Versions, column: Array, of: pa.DataType) -> Arr
     return pa.array(result, of, mask=~there)
 
 
-def shape(function: str, taking: Versions, column: Array) -> Array:
+def distribution_shape(function: str, taking: GroupVersions, column: Array) -> Array:
     """Of the doubles of every version; NULL where it has none, or only equal ones."""
     entries: Doubles = np.asarray(fixed(column)[taking.row], np.float64)
     begins = np.flatnonzero(changes([taking.version, entries.view(np.int64)], len(entries)))

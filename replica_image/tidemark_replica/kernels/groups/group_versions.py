@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 30
 """How much text (or nested data) a function may make of the versions that it is given, per column."""
 
 
-class TooMuchAtOnce(Exception):
+class VersionsTooLarge(Exception):
     """What would be made of these versions fits neither an Arrow array nor memory: perhaps of fewer it does."""
 
     def __init__(self, expression: str) -> None:
@@ -43,13 +43,13 @@ def value_bytes(column: Array) -> Doubles:
 
 
 def check_size(column: Array, rows: Ints, expression: str) -> None:
-    """Raise TooMuchAtOnce if so many copies of a column's values are too large together."""
+    """Raise VersionsTooLarge if so many copies of a column's values are too large together."""
     if float(value_bytes(column)[rows].sum()) > MAX_BYTES:
-        raise TooMuchAtOnce(expression)
+        raise VersionsTooLarge(expression)
 
 
 @dataclass(frozen=True)
-class Versions:
+class GroupVersions:
     """The versions of some groups: each group's are neighbours, oldest first."""
 
     columns: list[Array]
@@ -81,16 +81,16 @@ class Versions:
         total = np.concatenate([[0], np.cumsum(values)])
         return np.asarray(total[self.starts + self.lengths] - total[self.starts])
 
-    def where(self, chosen: Bools) -> "Versions":
+    def where(self, chosen: Bools) -> "GroupVersions":
         """Only some of the entries."""
         if chosen.all():
             return self
-        return Versions(self.columns, self.group, self.row[chosen], self.version[chosen], self.count[chosen])
+        return GroupVersions(self.columns, self.group, self.row[chosen], self.version[chosen], self.count[chosen])
 
 
-def versions_of(
+def group_versions(
     columns: Sequence[Array], group: Ints, version: Ints, diffs: Ints, group_of_version: Ints
-) -> tuple[Versions, Bools]:
+) -> tuple[GroupVersions, Bools]:
     """The versions that updates make, and which of them hold a negative multiplicity (those come without entries).
 
     An update belongs to the version it appears in and, as part of the contents, to all later ones of its group.
@@ -106,7 +106,7 @@ def versions_of(
     negative = np.zeros(len(group_of_version), np.bool_)
     negative[at[count < 0]] = True
     kept = count > 0 if not negative.any() else (count > 0) & ~negative[at]
-    found = Versions(take(distinct, order), group_of_version, row[kept], at[kept], count[kept])
+    found = GroupVersions(take(distinct, order), group_of_version, row[kept], at[kept], count[kept])
     return found, negative
 
 

@@ -34,9 +34,9 @@ from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
-from tidemark_replica.kernels.groups.group_versions import TooMuchAtOnce, Versions, versions_of
-from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, Piece, Touched, pieces
-from tidemark_replica.kernels.kernel_input import take_in
+from tidemark_replica.kernels.groups.group_versions import GroupVersions, VersionsTooLarge, group_versions
+from tidemark_replica.kernels.groups.touched_groups import RANGE_ENTRIES, Piece, TouchedGroups, pieces
+from tidemark_replica.kernels.kernel_input import consume_oks
 from tidemark_replica.kernels.reduce.accumulator_output import first_failure
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
 
@@ -51,7 +51,7 @@ _ROWS = "count(*)"
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class GroupOutput:
     """What a function makes of versions: rows, each of a version, and where which error takes their place."""
 
     version: Ints
@@ -68,15 +68,15 @@ class GroupFunction(Protocol):
     def output_types(self) -> Sequence[pa.DataType]:
         """The types of the rows it makes."""
 
-    def __call__(self, versions: Versions) -> Produced:
+    def __call__(self, versions: GroupVersions) -> GroupOutput:
         """The rows of every version; what it says of versions without entries counts with `always` only.
 
-        Raises TooMuchAtOnce if it should better be asked about fewer versions; of a single one, that is its error.
+        Raises VersionsTooLarge if it should better be asked about fewer versions; of a single one, that is its error.
         """
 
 
 @dataclass(frozen=True)
-class GroupsSpec:
+class ReevaluatedGroupsSpec:
     """What to compute, and the arrangement (of rows, by the group's key) that holds the groups."""
 
     state: ArrangementId
@@ -85,13 +85,15 @@ class GroupsSpec:
     always: bool = False
 
 
-def reevaluate(context: StepContext, spec: GroupsSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+def reevaluate_groups(
+    context: StepContext, spec: ReevaluatedGroupsSpec, updates: Iterable[Updates]
+) -> Iterator[Updates]:
     """Apply the function to every group."""
     if context.manifest(spec.state).layout != spec.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the groups of this operator")
     runs = StepRuns(context, spec.state)
     arranged = partial(_arrange, runs, spec.layout)
-    yield from take_in(context, updates, spec.layout.types, spec.function.output_types, arranged)
+    yield from consume_oks(context, updates, spec.layout.types, spec.function.output_types, arranged)
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
     runs.commit()
@@ -103,31 +105,31 @@ def _arrange(runs: StepRuns, layout: Layout, oks: Updates) -> None:
         runs.add(sorted_rows(rows, layout))
 
 
-def _evaluated(context: StepContext, spec: GroupsSpec, runs: StepRuns) -> Iterator[Updates]:
+def _evaluated(context: StepContext, spec: ReevaluatedGroupsSpec, runs: StepRuns) -> Iterator[Updates]:
     trace = context.trace(spec.state)
     appears = spec.always and context.is_hydration and context.has_the_only_group
     ranges = runs.consolidated(RANGE_ROWS)
     if appears:
         ranges = iter([pa.concat_batches([spec.layout.empty, *ranges])])
     for rows in ranges:
-        touched = Touched.of(rows, spec.layout, context.lower if appears else None)
+        touched = TouchedGroups.of(rows, spec.layout, context.lower if appears else None)
         for piece in pieces(touched, trace, RANGE_ENTRIES):
             yield from _in_parts(context, spec, piece, trace)
 
 
-def _in_parts(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:
+def _in_parts(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:
     """A piece's changes; if it turns out to be too large, half by half."""
     try:
         yield _changes(context, spec, piece, trace)
-    except TooMuchAtOnce:
+    except VersionsTooLarge:
         for half in piece.halves():
             yield from _in_parts(context, spec, half, trace)
 
 
-def _changes(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace) -> Updates:
+def _changes(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, trace: Trace) -> Updates:
     """What a piece's groups show otherwise than before, time by time."""
     columns, group, version, diffs = _contents(piece, trace)
-    versions, negative = versions_of(columns, group, version, diffs, piece.group_of_version)
+    versions, negative = group_versions(columns, group, version, diffs, piece.group_of_version)
     produced = _produced(spec.function, versions, piece)
     exists = np.full(versions.size, True) if spec.always else (versions.lengths > 0) | negative
     if context.is_hydration and piece.begins_with_state:
@@ -149,35 +151,35 @@ def _changes(context: StepContext, spec: GroupsSpec, piece: Piece, trace: Trace)
     )
 
 
-def _produced(function: GroupFunction, versions: Versions, piece: Piece) -> Produced:
+def _produced(function: GroupFunction, versions: GroupVersions, piece: Piece) -> GroupOutput:
     try:
         return function(versions)
-    except TooMuchAtOnce:
+    except VersionsTooLarge:
         if piece.halves():
             raise
         return _one_by_one(function, versions)
 
 
-def _one_by_one(function: GroupFunction, versions: Versions) -> Produced:
+def _one_by_one(function: GroupFunction, versions: GroupVersions) -> GroupOutput:
     """What the function makes of each version on its own; where that is too much, an error."""
-    made: list[Produced] = []
+    made: list[GroupOutput] = []
     failures: list[tuple[str, str, Bools]] = []
     for number in range(versions.size):
         this = np.arange(versions.size) == number
         try:
             one = function(versions.where(this[versions.version]))
-        except TooMuchAtOnce as cause:
+        except VersionsTooLarge as cause:
             failures.append((TOO_LARGE, cause.expression, this))
             continue
         rows = np.flatnonzero(one.version == number)
-        made.append(Produced(one.version[rows], take(one.columns, rows), one.diffs[rows]))
+        made.append(GroupOutput(one.version[rows], take(one.columns, rows), one.diffs[rows]))
         failures += [(code, expression, where & this) for code, expression, where in one.failures]
     if not made:
         nothing = np.empty(0, np.int64)
-        return Produced(nothing, [pa.array([], t) for t in function.output_types], nothing, tuple(failures))
+        return GroupOutput(nothing, [pa.array([], t) for t in function.output_types], nothing, tuple(failures))
     columns = [pa.concat_arrays(same) for same in zip(*(m.columns for m in made), strict=True)]
     version, diffs = (np.concatenate(same) for same in ([m.version for m in made], [m.diffs for m in made]))
-    return Produced(version, columns, diffs, tuple(failures))
+    return GroupOutput(version, columns, diffs, tuple(failures))
 
 
 def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
@@ -193,7 +195,7 @@ def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints
         groups.append(hits.delta)
         versions.append(piece.first_versions[hits.delta])
     if piece.halves() and sum(p.nbytes for p in parts) * len(piece.is_first) > PIECE_BYTES * count:
-        raise TooMuchAtOnce(_ROWS)
+        raise VersionsTooLarge(_ROWS)
     *columns, diffs = (pa.concat_arrays(same) for same in zip(*(p.columns for p in parts), strict=True))
     return columns, np.concatenate(groups), np.concatenate(versions), np.asarray(diffs.to_numpy())
 

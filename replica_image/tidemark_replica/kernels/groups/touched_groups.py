@@ -21,14 +21,14 @@ from tidemark_replica.arrangement.rows.hashing import key_hashes
 from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Hashes, Ints
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.kernels.reduce.accumulate import Cells
+from tidemark_replica.kernels.reduce.accumulate import GroupTimes
 
 RANGE_ENTRIES = 1 << 18
 """How many rows times versions a piece may have, unless a single group needs more."""
 
 
 @dataclass(frozen=True)
-class Touched:
+class TouchedGroups:
     """The groups in a delta (rows of a file's schema, ascending by hash) and the times at which they change."""
 
     rows: Any
@@ -36,7 +36,7 @@ class Touched:
     hashes: Hashes
     """Of every group."""
     keys: list[Array]
-    cells: Cells
+    cells: GroupTimes
     """(group, touched time), ascending."""
     order: Ints
     """The delta's rows, group by group."""
@@ -46,7 +46,7 @@ class Touched:
     """Likewise in `cells`."""
 
     @staticmethod
-    def of(rows: Any, layout: Layout, appears: int | None = None) -> "Touched":
+    def of(rows: Any, layout: Layout, appears: int | None = None) -> "TouchedGroups":
         """`appears`: the only group (there is no key) is touched at that time, also without a row."""
         columns = [rows.column(1 + k) for k in layout.key]
         groups = group_rows(file_hashes(rows), columns)
@@ -54,17 +54,19 @@ class Touched:
         hashes = file_hashes(rows)[groups.first]
         if appears is not None:
             ids, times, count, hashes = np.append(ids, 0), np.append(times, appears), 1, key_hashes([], 1)
-        cells = Cells.of(ids, count, times)
+        cells = GroupTimes.of(ids, count, times)
         starts = np.append(np.searchsorted(ids[groups.order], np.arange(count)), rows.num_rows)
         first_cells = np.searchsorted(cells.group, np.arange(count + 1))
-        return Touched(rows, layout, hashes, take(columns, groups.first), cells, groups.order, starts, first_cells)
+        return TouchedGroups(
+            rows, layout, hashes, take(columns, groups.first), cells, groups.order, starts, first_cells
+        )
 
 
 @dataclass(frozen=True)
 class Piece:
     """Neighbouring groups over all their touched times, or one group over some of them."""
 
-    touched: Touched
+    touched: TouchedGroups
     groups: slice
     cells: slice
 
@@ -145,7 +147,7 @@ class Piece:
         return result
 
 
-def pieces(touched: Touched, trace: Trace, entries: int) -> Iterator[Piece]:
+def pieces(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[Piece]:
     """The touched groups in pieces of about so many entries."""
     stored = trace.sizes(Keys.sorted(touched.hashes, touched.keys))
     rows = stored + np.diff(touched.starts)

@@ -36,7 +36,7 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 from tidemark_replica.kernels.joins.half_join import HalfJoin, Lookup
-from tidemark_replica.kernels.kernel_input import settled
+from tidemark_replica.kernels.kernel_input import net_oks
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class _DeltaJoin:
         for _, chunk in rechunk(((None, u) for u in stream), self._context.run_rows, check):
             oks, errs = split_errors(chunk)
             errors = as_error_rows(errs, self._spec.types) if errs.num_rows else None
-            yield settled(self._context, canonical_rows(oks)), errors
+            yield net_oks(self._context, canonical_rows(oks)), errors
 
     def _arrange(self, read: DeltaInput, oks: Updates) -> None:
         for arrangement in read.arrangements if oks.num_rows else ():

@@ -20,11 +20,11 @@ from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 from tidemark_replica.kernels.joins.half_join import HalfJoin, Lookup
-from tidemark_replica.kernels.kernel_input import chunks, settled
+from tidemark_replica.kernels.kernel_input import net_oks, ok_and_err_chunks
 
 
 @dataclass(frozen=True)
-class KeepSpec:
+class ArrangeInputSpec:
     """An input of a delta join, and an arrangement of it that the join keeps."""
 
     arrangement: ArrangementId
@@ -41,13 +41,13 @@ class HalfJoinSpec:
     lookup: Lookup
     stream_types: tuple[pa.DataType, ...]
     output_types: tuple[pa.DataType, ...]
-    kept: KeepSpec | None
+    arranged_input: ArrangeInputSpec | None
     """What is looked up, unless that is a shared index."""
     errors: bool
     """Whether the errs rows of a shared index come out here."""
 
 
-def keep(context: StepContext, spec: KeepSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+def arrange_input(context: StepContext, spec: ArrangeInputSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     """Arrange the input's ok rows; what comes out are errs rows."""
     runs = StepRuns(context, spec.arrangement)
     yield from _arranged(context, spec, updates, runs)
@@ -59,14 +59,14 @@ def half_join(
 ) -> Iterator[Updates]:
     """The stream's updates with what they meet; `met` is read to its end first."""
     runs: dict[ArrangementId, StepRuns] = {}
-    if spec.kept is not None:
-        runs[spec.kept.arrangement] = own = StepRuns(context, spec.kept.arrangement)
-        yield from _arranged(context, spec.kept, met, own)
+    if spec.arranged_input is not None:
+        runs[spec.arranged_input.arrangement] = own = StepRuns(context, spec.arranged_input.arrangement)
+        yield from _arranged(context, spec.arranged_input, met, own)
     elif spec.errors and context.share.index == 0:
         errs = context.trace(spec.lookup.arrangement).errors_at(context.lower)
         yield as_error_rows(errs, spec.output_types)
     join = HalfJoin(context, 0, spec.lookup, runs)
-    for oks, errs in chunks(context, stream, spec.stream_types):
+    for oks, errs in ok_and_err_chunks(context, stream, spec.stream_types):
         if errs.num_rows:
             yield as_error_rows(errs, spec.output_types)
         joined = join.feed([oks] if oks.num_rows else [])
@@ -75,11 +75,13 @@ def half_join(
         each.commit()
 
 
-def _arranged(context: StepContext, spec: KeepSpec, updates: Iterable[Updates], runs: StepRuns) -> Iterator[Updates]:
+def _arranged(
+    context: StepContext, spec: ArrangeInputSpec, updates: Iterable[Updates], runs: StepRuns
+) -> Iterator[Updates]:
     layout = context.manifest(spec.arrangement).layout
-    for oks, errs in chunks(context, updates, spec.types, context.run_rows):
+    for oks, errs in ok_and_err_chunks(context, updates, spec.types, context.run_rows):
         if errs.num_rows and spec.errors:
             yield as_error_rows(errs, spec.output_types)
-        kept = settled(context, oks)
-        if kept.num_rows:
-            runs.add(sorted_rows(kept, layout))
+        net = net_oks(context, oks)
+        if net.num_rows:
+            runs.add(sorted_rows(net, layout))

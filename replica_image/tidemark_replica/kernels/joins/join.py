@@ -44,7 +44,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
-from tidemark_replica.kernels.kernel_input import settled
+from tidemark_replica.kernels.kernel_input import net_oks
 
 
 class Side(Enum):
@@ -63,7 +63,7 @@ class JoinInput:
     """One input of the stage, arranged by its join key."""
 
     arrangement: ArrangementId
-    kept: tuple[int, ...]
+    output_columns: tuple[int, ...]
     """Which of its columns the output has."""
     shared: bool = False
     """The arrangement is maintained elsewhere and complete up to the step's limit; the stage only reads it."""
@@ -105,8 +105,8 @@ class _Stage:
         for side in Side:
             if spec.input(side).shared:
                 check_shared(context, spec.input(side).arrangement)
-        kept = [(side, c) for side in Side for c in spec.input(side).kept]
-        self._types = [self._layouts[side].types[c] for side, c in kept]
+        output = [(side, c) for side in Side for c in spec.input(side).output_columns]
+        self._types = [self._layouts[side].types[c] for side, c in output]
 
     def check(self, side: Side, updates: Updates) -> None:
         """Refuse a batch that is not this side's, or not this step's."""
@@ -117,7 +117,7 @@ class _Stage:
         oks, errs = split_errors(chunk)
         if errs.num_rows:
             yield as_error_rows(errs, self._types)
-        oks = settled(self._context, oks)
+        oks = net_oks(self._context, oks)
         if oks.num_rows == 0:
             return
         rows = sorted_rows(canonical_rows(oks), self._layouts[side])
@@ -159,7 +159,7 @@ class _Stage:
     def _fetched(self, side: Side) -> list[int]:
         """Positions, in the side's files, of the kept columns, the time and the diff."""
         layout = self._layouts[side]
-        return [*(1 + c for c in self._spec.input(side).kept), layout.time, layout.weights[0]]
+        return [*(1 + c for c in self._spec.input(side).output_columns), layout.time, layout.weights[0]]
 
     def _joined(self, side: Side, rows: Any, hits: Hits) -> Updates:
         own = take([rows.column(i) for i in self._fetched(side)], hits.delta)

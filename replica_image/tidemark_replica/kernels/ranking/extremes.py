@@ -39,21 +39,21 @@ from tidemark_replica.arrangement.rows.updates import (
     row_columns,
     times,
 )
-from tidemark_replica.arrangement.spines.first_rows_reader import Ranked, touched
+from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows, touched_keys
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.kernels.kernel_input import take_in
-from tidemark_replica.kernels.ranking.first_rows import groups_at_once, heads_of
-from tidemark_replica.kernels.ranking.rank_positions import Places, any_in_group, moments_of, places
+from tidemark_replica.kernels.kernel_input import consume_oks
+from tidemark_replica.kernels.ranking.first_rows import groups_per_read, read_first_rows
+from tidemark_replica.kernels.ranking.rank_positions import RankPositions, any_in_group, rank_positions, touched_times
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import Kept, State, keep
-from tidemark_replica.kernels.reduce.accumulator_output import Shown, Succession, changes, first_failure
+from tidemark_replica.kernels.ranking.state import RankingState, RankingStateSpec, open_state
+from tidemark_replica.kernels.reduce.accumulator_output import StateOutput, StateVersions, first_failure, output_changes
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
 
 _ROWS = "count(*)"
 
 
 @dataclass(frozen=True)
-class Value:
+class SortedValue:
     """What is sorted by: a column, in rows where the boolean column `filter` is true, from one end or the other."""
 
     argument: int
@@ -65,12 +65,12 @@ class Value:
 class Extreme:
     """One min or max; `expression`: its SQL text, which error rows show."""
 
-    value: Value
+    value: SortedValue
     expression: str
 
 
 @dataclass(frozen=True)
-class Extremes:
+class ExtremesShape:
     """Which extremes of which groups of a stream with columns of these types."""
 
     types: tuple[pa.DataType, ...]
@@ -78,11 +78,11 @@ class Extremes:
     extremes: tuple[Extreme, ...]
 
     @cached_property
-    def values(self) -> tuple[Value, ...]:
+    def values(self) -> tuple[SortedValue, ...]:
         """What must be kept sorted: each needs a state."""
         return tuple(dict.fromkeys(e.value for e in self.extremes))
 
-    def ranking(self, value: Value) -> Ranking:
+    def ranking(self, value: SortedValue) -> Ranking:
         """The first row of each group, of rows of key and value."""
         width = len(self.key)
         order = OrderKey(width, descending=value.greatest, nulls_last=True)
@@ -101,31 +101,31 @@ class Extremes:
 class ExtremesSpec:
     """What to compute, and a state for each of `of.values`."""
 
-    of: Extremes
-    states: tuple[State, ...]
+    of: ExtremesShape
+    states: tuple[RankingStateSpec, ...]
 
 
 def extremes(context: StepContext, spec: ExtremesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     """The changes of key ++ extremes."""
     of = spec.of
-    kept = [keep(context, s, of.ranking(v)) for s, v in zip(spec.states, of.values, strict=True)]
+    states = [open_state(context, s, of.ranking(v)) for s, v in zip(spec.states, of.values, strict=True)]
 
     def add(oks: Updates) -> None:
-        for each, value in zip(kept, of.values, strict=True):
+        for each, value in zip(states, of.values, strict=True):
             each.add(_keys_and_values(oks, of, value))
 
-    yield from take_in(context, updates, of.types, of.output_types, add)
-    for each in kept:
+    yield from consume_oks(context, updates, of.types, of.output_types, add)
+    for each in states:
         for errs in each.finish():
             yield as_error_rows(errs, of.output_types)
-    changed = ((None, each) for each in _changes(context, spec, kept))
+    changed = ((None, each) for each in _changes(context, spec, states))
     for _, packed in rechunk(changed, context.chunk_rows):
         yield packed
-    for each in kept:
+    for each in states:
         each.commit()
 
 
-def _keys_and_values(oks: Updates, of: Extremes, value: Value) -> Updates:
+def _keys_and_values(oks: Updates, of: ExtremesShape, value: SortedValue) -> Updates:
     columns = row_columns(oks)
     chosen = columns[value.argument]
     if value.filter is not None:
@@ -133,39 +133,39 @@ def _keys_and_values(oks: Updates, of: Extremes, value: Value) -> Updates:
     return make_updates([*(columns[k] for k in of.key), chosen], times(oks), diffs(oks))
 
 
-def _changes(context: StepContext, spec: ExtremesSpec, kept: Sequence[Kept]) -> Iterator[Updates]:
+def _changes(context: StepContext, spec: ExtremesSpec, states: Sequence[RankingState]) -> Iterator[Updates]:
     rankings = [spec.of.ranking(v) for v in spec.of.values]
-    steps = [each.segments() for each in kept]
+    steps = [each.segments() for each in states]
     everything = [segment for step in steps for segment in step]
     arranged = sum(len(context.manifest(s.arrangement).batches) for s in spec.states)
-    groups = touched(everything, rankings[0].layout, groups_at_once(everything, arranged, 1))
+    groups = touched_keys(everything, rankings[0].layout, groups_per_read(everything, arranged, 1))
     if not spec.of.key and context.is_hydration and context.has_the_only_group:
         groups = iter([Keys.sorted(key_hashes([], 1), [])])
     for keys in groups:
         ranked = [
-            heads_of(context, state.arrangement, step, ranking, keys)
+            read_first_rows(context, state.arrangement, step, ranking, keys)
             for state, step, ranking in zip(spec.states, steps, rankings, strict=True)
         ]
-        for each, first in zip(kept, ranked, strict=True):
-            each.found(first)
+        for each, first in zip(states, ranked, strict=True):
+            each.accept(first)
         yield from _of_groups(context, spec.of, ranked, keys)
 
 
 @dataclass(frozen=True, slots=True)
-class _Firsts:
+class _FirstEntries:
     """For groups and moments, a row and a column each: the first entry, -1 for none; what is wrong before it."""
 
-    ranked: Ranked
+    ranked: RankedRows
     entry: Ints
     negative: Bools
 
     @staticmethod
-    def of(ranked: Ranked, at: Places) -> "_Firsts":
+    def of(ranked: RankedRows, at: RankPositions) -> "_FirstEntries":
         entry = np.full((ranked.groups, at.multiplicity.shape[1]), -1)
         here, moment = np.nonzero((at.multiplicity > 0) & (at.before == 0))
         entry[ranked.group[here], moment] = here
         wrong = (at.multiplicity < 0) & (at.before == 0)
-        return _Firsts(ranked, entry, any_in_group(wrong, ranked.group, ranked.groups))
+        return _FirstEntries(ranked, entry, any_in_group(wrong, ranked.group, ranked.groups))
 
     def values(self) -> Array:
         """The values, group after group, NULL where there is no entry."""
@@ -174,12 +174,12 @@ class _Firsts:
         return self.ranked.columns[-1].take(pa.array(rows, mask=entry < 0))
 
 
-def _of_groups(context: StepContext, of: Extremes, ranked: Sequence[Ranked], keys: Keys) -> Iterator[Updates]:
-    moments = np.unique(np.concatenate([moments_of(r, context.lower) for r in ranked]))
+def _of_groups(context: StepContext, of: ExtremesShape, ranked: Sequence[RankedRows], keys: Keys) -> Iterator[Updates]:
+    times = np.unique(np.concatenate([touched_times(r, context.lower) for r in ranked]))
     begins = context.is_hydration
-    for at in zip(*(places(r, moments) for r in ranked), strict=True):
-        firsts = [_Firsts.of(r, p) for r, p in zip(ranked, at, strict=True)]
-        states = _succession(at[0].moments, len(keys.hashes))
+    for at in zip(*(rank_positions(r, times) for r in ranked), strict=True):
+        firsts = [_FirstEntries.of(r, p) for r, p in zip(ranked, at, strict=True)]
+        states = _succession(at[0].times, len(keys.hashes))
         exists = firsts[0].entry.ravel() >= 0
         failures = [(NEGATIVE, e.expression, firsts[of.values.index(e.value)].negative.ravel()) for e in of.extremes]
         failures += [(NEGATIVE, _ROWS, (f.entry.ravel() >= 0) != exists) for f in firsts[1:]]
@@ -187,16 +187,18 @@ def _of_groups(context: StepContext, of: Extremes, ranked: Sequence[Ranked], key
         if not of.key:
             exists = exists | ~(states.is_old & begins)
         values = [f.values() for f in firsts]
-        shown = Shown(exists & (error == 0), error, errors, [values[of.values.index(e.value)] for e in of.extremes])
-        yield changes(states, shown, keys.columns, of.output_types)
+        shown = StateOutput(
+            exists & (error == 0), error, errors, [values[of.values.index(e.value)] for e in of.extremes]
+        )
+        yield output_changes(states, shown, keys.columns, of.output_types)
         begins = False
 
 
-def _succession(moments: Ints, groups: int) -> Succession:
+def _succession(times: Ints, groups: int) -> StateVersions:
     """Group after group: as it was before the moments, and at each of them."""
-    columns = 1 + len(moments)
-    return Succession(
+    columns = 1 + len(times)
+    return StateVersions(
         np.repeat(np.arange(groups), columns),
-        np.tile(np.append(0, moments), groups),
+        np.tile(np.append(0, times), groups),
         np.tile(np.arange(columns) == 0, groups),
     )

@@ -11,54 +11,63 @@ import pyarrow as pa
 from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.batches.key_lookup import Keys
 from tidemark_replica.arrangement.rows.updates import Updates, make_updates, rows_that_fit
-from tidemark_replica.arrangement.spines.first_rows_reader import Heads, Ranked
+from tidemark_replica.arrangement.spines.first_rows_reader import FirstRowsReader, RankedRows
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.kernels.ranking.rank_positions import Places, any_in_group, moments_of, places, settled, steps
+from tidemark_replica.kernels.ranking.rank_positions import (
+    RankPositions,
+    any_in_group,
+    differences,
+    is_certain,
+    rank_positions,
+    touched_times,
+)
 from tidemark_replica.kernels.ranking.ranking import Ranking
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
 from tidemark_replica.values.error_text import error_text
 
-HEAD_ROWS = 1 << 16
+READ_ROWS = 1 << 16
 """About how many rows of heads are looked at at a time; at least one group's."""
 
-FEW_ROWS = 128
+LEAST_READ_ROWS = 128
 """So many rows of every run are read at once, in whatever groups."""
 
 _EXPRESSION = "top-k"
 
 
-def groups_at_once(step: Sequence[Segment], arranged: int, end: int) -> int:
+def groups_per_read(step: Sequence[Segment], arranged: int, end: int) -> int:
     """How many groups of the step to look at side by side, at least one; `arranged`: how many other runs there are."""
     rows, size = sum(s.rows.num_rows for s in step), sum(s.rows.nbytes for s in step)
-    return max(1, rows_that_fit(rows, size, HEAD_ROWS) // ((len(step) + arranged + 1) * (end + 1)))
+    return max(1, rows_that_fit(rows, size, READ_ROWS) // ((len(step) + arranged + 1) * (end + 1)))
 
 
-def heads_of(
+def read_first_rows(
     context: StepContext, state: ArrangementId, step: Sequence[Segment], ranking: Ranking, keys: Keys
-) -> Ranked:
+) -> RankedRows:
     """These groups down to the ranking's last place, at every time of the step."""
-    heads = Heads(keys, context.trace(state).segments_of(keys), step, ranking.layout)
-    count = max(ranking.end + 1, FEW_ROWS // max(heads.groups, 1))  # to read on costs more than to read some more
-    return heads.settle(count, lambda ranked: settled(ranked, context.lower, ranking.end))
+    heads = FirstRowsReader(keys, context.trace(state).segments_of(keys), step, ranking.layout)
+    count = max(
+        ranking.end + 1, LEAST_READ_ROWS // max(heads.groups, 1)
+    )  # to read on costs more than to read some more
+    return heads.read_until(count, lambda ranked: is_certain(ranked, context.lower, ranking.end))
 
 
-def changes(ranked: Ranked, ranking: Ranking, lower: int) -> Iterator[Updates]:
+def first_rows_changes(ranked: RankedRows, ranking: Ranking, lower: int) -> Iterator[Updates]:
     """From one time to the next, by how much it changes how often each row is shown."""
-    for at in places(ranked, moments_of(ranked, lower)):
-        entry, moment = np.nonzero(change := steps(at.shown(ranking.offset, ranking.end)))
+    for at in rank_positions(ranked, touched_times(ranked, lower)):
+        entry, moment = np.nonzero(change := differences(at.visible(ranking.offset, ranking.end)))
         if len(entry):
-            yield make_updates(ranked.rows(entry), at.moments[moment], change[entry, moment])
+            yield make_updates(ranked.rows(entry), at.times[moment], change[entry, moment])
         yield from _errors(ranked, ranking, at)
 
 
-def _errors(ranked: Ranked, ranking: Ranking, at: Places) -> Iterator[Updates]:
+def _errors(ranked: RankedRows, ranking: Ranking, at: RankPositions) -> Iterator[Updates]:
     """An errs row for every group while one of its first rows has a negative multiplicity."""
     negative = (at.multiplicity < 0) & (at.before < ranking.end)
     if not negative.any():
         return
-    change = steps(any_in_group(negative, ranked.group, ranked.groups).astype(np.int64))
+    change = differences(any_in_group(negative, ranked.group, ranked.groups).astype(np.int64))
     group, moment = np.nonzero(change)
     texts = pa.array([error_text(NEGATIVE, _EXPRESSION)] * len(group), pa.string())
     nulls = [pa.nulls(len(group), t) for t in ranking.types]
-    yield make_updates(nulls, at.moments[moment], change[group, moment], texts)
+    yield make_updates(nulls, at.times[moment], change[group, moment], texts)

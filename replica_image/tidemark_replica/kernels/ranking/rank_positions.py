@@ -16,17 +16,17 @@ import numpy as np
 
 from tidemark_replica.arrangement.errors import DiffOverflow
 from tidemark_replica.arrangement.rows.updates import Bools, Ints
-from tidemark_replica.arrangement.spines.first_rows_reader import Certain, Ranked
+from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows, ReadExtent
 
-MOMENTS = 16
+TIMES_AT_ONCE = 16
 """How many times are looked at side by side."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Rows are entries; column 0 is before the first of `moments`, then comes a column for each."""
+class RankPositions:
+    """Rows are entries; column 0 is before the first of `times`, then comes a column for each."""
 
-    moments: Ints
+    times: Ints
     multiplicity: Ints
     upto: Ints
     """How many places are taken by the group's entries up to this one, itself included."""
@@ -36,33 +36,33 @@ class Places:
         """How many places are taken by the group's entries before this one."""
         return self.upto - np.maximum(self.multiplicity, 0)
 
-    def shown(self, offset: int, end: int) -> Ints:
+    def visible(self, offset: int, end: int) -> Ints:
         """How often each entry stands at a place from `offset` (counted from 0) on, and before `end`."""
         return np.clip(self.upto, offset, end) - np.clip(self.before, offset, end)
 
 
-def moments_of(ranked: Ranked, lower: int) -> Ints:
+def touched_times(ranked: RankedRows, lower: int) -> Ints:
     """The step's first time, and every later one at which an entry changes."""
     return np.unique(np.append(ranked.times[ranked.times > lower], lower))
 
 
-def places(ranked: Ranked, moments: Ints) -> Iterator[Places]:
+def rank_positions(ranked: RankedRows, times: Ints) -> Iterator[RankPositions]:
     """The places at all moments, some of them at a time; all but the first begin where the one before ended."""
-    for at in range(0, len(moments), MOMENTS):
-        yield _places(ranked, moments[at : at + MOMENTS])
+    for at in range(0, len(times), TIMES_AT_ONCE):
+        yield _rank_positions(ranked, times[at : at + TIMES_AT_ONCE])
 
 
-def settled(ranked: Ranked, lower: int, end: int) -> Bools:
+def is_certain(ranked: RankedRows, lower: int, end: int) -> Bools:
     """For every group, whether it is certain at every time who stands at the places before `end`."""
     result = np.ones(ranked.groups, np.bool_)
-    for i, at in enumerate(places(ranked, moments_of(ranked, lower))):
-        result &= ranked.now.whole | (_taken(at.upto[:, 1:], ranked, ranked.now) >= end).all(axis=1)
+    for i, at in enumerate(rank_positions(ranked, touched_times(ranked, lower))):
+        result &= ranked.with_step.complete | (_taken(at.upto[:, 1:], ranked, ranked.with_step) >= end).all(axis=1)
         if i == 0:
-            result &= ranked.before.whole | (_taken(at.upto[:, :1], ranked, ranked.before) >= end).all(axis=1)
+            result &= ranked.before.complete | (_taken(at.upto[:, :1], ranked, ranked.before) >= end).all(axis=1)
     return result
 
 
-def _taken(upto: Ints, ranked: Ranked, certain: Certain) -> Ints:
+def _taken(upto: Ints, ranked: RankedRows, certain: ReadExtent) -> Ints:
     """For every group the places taken by the entries before its horizon."""
     groups = np.arange(ranked.groups)
     ends = np.minimum(certain.horizon, np.searchsorted(ranked.group, groups, "right"))
@@ -77,7 +77,7 @@ def _group_begins(group: Ints) -> Ints:
     return np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
 
 
-def steps(values: Ints) -> Ints:
+def differences(values: Ints) -> Ints:
     """From each column to the next, by how much it changes."""
     return values[:, 1:] - values[:, :-1]
 
@@ -91,17 +91,17 @@ def any_in_group(mask: Bools, group: Ints, groups: int) -> Bools:
     return result
 
 
-def _places(ranked: Ranked, moments: Ints) -> Places:
+def _rank_positions(ranked: RankedRows, times: Ints) -> RankPositions:
     entries = len(ranked.group)
-    column = np.where(ranked.times < moments[0], 0, np.searchsorted(moments, ranked.times) + 1)
-    now = np.flatnonzero(column <= len(moments))
+    column = np.where(ranked.times < times[0], 0, np.searchsorted(times, ranked.times) + 1)
+    with_step = np.flatnonzero(column <= len(times))
     if float(np.abs(ranked.diffs.astype(np.float64)).sum()) >= 2.0**62:
         raise DiffOverflow("the multiplicities of the rows of some groups add up to more than 62 bits")
-    multiplicity = np.zeros((entries, len(moments) + 1), np.int64)
-    np.add.at(multiplicity, (ranked.entry[now], column[now]), ranked.diffs[now])
+    multiplicity = np.zeros((entries, len(times) + 1), np.int64)
+    np.add.at(multiplicity, (ranked.entry[with_step], column[with_step]), ranked.diffs[with_step])
     np.cumsum(multiplicity, axis=1, out=multiplicity)
     upto = np.cumsum(np.maximum(multiplicity, 0), axis=0)
     begins = _group_begins(ranked.group)
-    base = np.zeros((len(begins), len(moments) + 1), np.int64)
+    base = np.zeros((len(begins), len(times) + 1), np.int64)
     base[1:] = upto[begins[1:] - 1]
-    return Places(moments, multiplicity, upto - np.repeat(base, np.diff(np.append(begins, entries)), axis=0))
+    return RankPositions(times, multiplicity, upto - np.repeat(base, np.diff(np.append(begins, entries)), axis=0))

@@ -36,7 +36,7 @@ class Ranking:
         return Layout.by_value(self.types, self.key, self.order)
 
 
-def by_value(oks: Updates, layout: Layout) -> Any:
+def value_ordered_rows(oks: Updates, layout: Layout) -> Any:
     """Ok updates as rows of a value-ordered file, consolidated."""
     columns = [canonical(c) for c in row_columns(oks)]
     hashes = key_hashes(layout.key_columns(columns), oks.num_rows)

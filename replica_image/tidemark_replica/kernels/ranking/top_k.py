@@ -3,7 +3,7 @@
     group a     1 4 6 9 ...  (millions)          limit 2:   +(a, 1) +(a, 4)
     step at 5   -(a, 4)                                     5 -(a, 4) +(a, 6)
 
-State: the whole collection, once, sorted by value within each group (`kept` has two other ways). Cost: of each
+State: the whole collection, once, sorted by value within each group (`state` has two other ways). Cost: of each
 touched group the first offset + limit rows of every batch, O(log n) of them, and of the step's own; more only where
 retractions have thinned them out. A group's size does not matter, not even at hydration.
 
@@ -29,47 +29,47 @@ from tidemark_replica.arrangement.rows.updates import (
     split_errors,
     times,
 )
-from tidemark_replica.arrangement.spines.first_rows_reader import touched
+from tidemark_replica.arrangement.spines.first_rows_reader import touched_keys
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.kernels.kernel_input import chunks
-from tidemark_replica.kernels.ranking.first_rows import changes, groups_at_once, heads_of
+from tidemark_replica.kernels.kernel_input import ok_and_err_chunks
+from tidemark_replica.kernels.ranking.first_rows import first_rows_changes, groups_per_read, read_first_rows
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import Kept, State, keep
+from tidemark_replica.kernels.ranking.state import RankingState, RankingStateSpec, open_state
 
 
 @dataclass(frozen=True)
 class TopKSpec:
     """`complement`: all rows but those of the ranking."""
 
-    state: State
+    state: RankingStateSpec
     ranking: Ranking
     complement: bool = False
 
 
 def top_k(context: StepContext, spec: TopKSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     """The changes of the rows at the ranking's places."""
-    kept = keep(context, spec.state, spec.ranking)
-    for oks, errs in chunks(context, updates, spec.ranking.types):
+    state = open_state(context, spec.state, spec.ranking)
+    for oks, errs in ok_and_err_chunks(context, updates, spec.ranking.types):
         if errs.num_rows:
             yield errs
         if oks.num_rows:
-            kept.add(oks)
+            state.add(oks)
         if oks.num_rows and spec.complement:
             yield consolidate(oks)
-    yield from kept.finish()
-    changed = ((None, each) for each in _changes(context, spec, kept))
+    yield from state.finish()
+    changed = ((None, each) for each in _changes(context, spec, state))
     for _, packed in rechunk(changed, context.chunk_rows):
         yield _without(packed) if spec.complement else packed
-    kept.commit()
+    state.commit()
 
 
-def _changes(context: StepContext, spec: TopKSpec, kept: Kept) -> Iterator[Updates]:
-    step, ranking, state = kept.segments(), spec.ranking, spec.state.arrangement
-    arranged = len(context.manifest(state).batches)
-    for keys in touched(step, ranking.layout, groups_at_once(step, arranged, ranking.end)):
-        ranked = heads_of(context, state, step, ranking, keys)
-        kept.found(ranked)
-        yield from changes(ranked, ranking, context.lower)
+def _changes(context: StepContext, spec: TopKSpec, state: RankingState) -> Iterator[Updates]:
+    step, ranking, arrangement = state.segments(), spec.ranking, spec.state.arrangement
+    arranged = len(context.manifest(arrangement).batches)
+    for keys in touched_keys(step, ranking.layout, groups_per_read(step, arranged, ranking.end)):
+        ranked = read_first_rows(context, arrangement, step, ranking, keys)
+        state.accept(ranked)
+        yield from first_rows_changes(ranked, ranking, context.lower)
 
 
 def _without(changed: Updates) -> Updates:

@@ -24,7 +24,7 @@ from tidemark_replica.arrangement.rows.columns import take
 from tidemark_replica.arrangement.rows.consolidate import consolidate
 from tidemark_replica.arrangement.rows.grouping import group_rows
 from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
-from tidemark_replica.arrangement.rows.task_share import WHOLE
+from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE
 from tidemark_replica.arrangement.rows.updates import (
     Ints,
     Updates,
@@ -53,7 +53,7 @@ Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 
 @dataclass(frozen=True)
-class IteratedSpec:
+class IterateSpec:
     """A kernel's spec, and in the place of its own state (`inner_layouts`) an arrangement of its input."""
 
     state: ArrangementId
@@ -69,7 +69,7 @@ class IteratedSpec:
         return Layout.of_rows((*self.types, pa.int64()), self.key)
 
 
-def iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates], run: Run) -> Iterator[Updates]:
+def iterate(context: StepContext, spec: IterateSpec, updates: Iterable[Updates], run: Run) -> Iterator[Updates]:
     """The inner kernel's output, the iteration its last column; `run` is the inner kernel."""
     runs = StepRuns(context, spec.state)
     inner = _Inner(context, spec, run)
@@ -84,7 +84,7 @@ def iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates]
     runs.commit()
 
 
-def _evaluated(context: StepContext, spec: IteratedSpec, runs: StepRuns, inner: "_Inner") -> Iterator[Updates]:
+def _evaluated(context: StepContext, spec: IterateSpec, runs: StepRuns, inner: "_Inner") -> Iterator[Updates]:
     ranges = runs.consolidated(RANGE_ROWS)
     if context.is_hydration:  # an aggregate without a key has a row also for an empty input
         empty = pa.RecordBatch.from_pylist([], schema=spec.layout.schema)
@@ -97,7 +97,7 @@ def _evaluated(context: StepContext, spec: IteratedSpec, runs: StepRuns, inner: 
             yield changed
 
 
-def _contents(context: StepContext, spec: IteratedSpec, rows: Any) -> tuple[Updates, Updates]:
+def _contents(context: StepContext, spec: IterateSpec, rows: Any) -> tuple[Updates, Updates]:
     """All that the groups in `rows` (a round's, ascending by hash) hold, before the round and with it."""
     layout = spec.layout
     columns = [rows.column(1 + k) for k in layout.key]
@@ -117,7 +117,7 @@ def _as_updates(rows: Any, layout: Layout) -> Updates:
 class _Inner:
     """The inner kernel, on an empty state each time it runs; what it writes on the way goes at once."""
 
-    def __init__(self, context: StepContext, spec: IteratedSpec, run: Run) -> None:
+    def __init__(self, context: StepContext, spec: IterateSpec, run: Run) -> None:
         self._context, self._spec, self._run = context, spec, run
         self._manifests = {a: Manifest.empty(a, layout, 0) for a, layout in spec.inner_layouts}
 
@@ -137,8 +137,8 @@ class _Inner:
 
     def _over(self, updates: Updates) -> Iterator[Updates]:
         context = self._context
-        writer = context.writer.apart()
-        inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, share=WHOLE)
+        writer = context.writer.detached()
+        inner = replace(context, lower=0, upper=END, until=None, is_hydration=True, share=WHOLE_SHARE)
         inner = replace(inner, manifests=self._manifests, writer=writer)
         yield from self._run(inner, self._spec.inner, [updates])
         for refs in writer.written.values():

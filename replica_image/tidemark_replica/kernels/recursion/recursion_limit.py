@@ -30,7 +30,7 @@ RANGE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class AtLimitSpec:
+class RecursionLimitSpec:
     """The input's columns, of which the last is the iteration, and the last iteration that is allowed."""
 
     state: ArrangementId
@@ -44,7 +44,7 @@ class AtLimitSpec:
         return Layout.of_rows(self.types, range(len(self.types)))
 
 
-def at_limit(context: StepContext, spec: AtLimitSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+def recursion_limit(context: StepContext, spec: RecursionLimitSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     """The input, and an error for every row that is there from the last iteration on, or later."""
     runs = StepRuns(context, spec.state)
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
@@ -58,7 +58,7 @@ def at_limit(context: StepContext, spec: AtLimitSpec, updates: Iterable[Updates]
     runs.commit()
 
 
-def _errors(context: StepContext, spec: AtLimitSpec, rows: Any) -> Updates:
+def _errors(context: StepContext, spec: RecursionLimitSpec, rows: Any) -> Updates:
     """An error comes with a row's first multiplicity that is not zero, and goes with its last."""
     layout = spec.layout
     columns = [rows.column(1 + k) for k in layout.key]

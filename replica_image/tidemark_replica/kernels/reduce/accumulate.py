@@ -29,7 +29,7 @@ SLOT_OF_POSITION_0 = 32
 
 
 @dataclass(frozen=True)
-class Shape:
+class AccumulatorLayout:
     """Which aggregates over which columns, and where their accumulators stand in a row of state."""
 
     types: tuple[pa.DataType, ...]
@@ -80,7 +80,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class GroupTimes:
     """Rows assigned to (group, time) pairs, ascending by group, then time."""
 
     of_row: Ints
@@ -88,12 +88,12 @@ class Cells:
     time: Ints
 
     @staticmethod
-    def of(groups: Ints, group_count: int, times: Ints) -> "Cells":
+    def of(groups: Ints, group_count: int, times: Ints) -> "GroupTimes":
         if len(times) and (times == times[0]).all():
-            return Cells(groups, np.arange(group_count), np.full(group_count, times[0]))
+            return GroupTimes(groups, np.arange(group_count), np.full(group_count, times[0]))
         distinct, which = np.unique(times, return_inverse=True)
         cells, of_row = np.unique(groups * len(distinct) + which, return_inverse=True)
-        return Cells(of_row, cells // len(distinct), distinct[cells % len(distinct)])
+        return GroupTimes(of_row, cells // len(distinct), distinct[cells % len(distinct)])
 
     def runs(self) -> tuple[Ints, Ints]:
         """Row numbers with those of one cell side by side, and where each cell begins among them."""
@@ -101,7 +101,7 @@ class Cells:
         return order, np.searchsorted(self.of_row[order], np.arange(len(self.group)))
 
 
-def accumulate(oks: Updates, shape: Shape) -> Any:
+def accumulate(oks: Updates, shape: AccumulatorLayout) -> Any:
     """Ok updates as rows of state, ascending by key hash; groups and times whose sums cancel are left out."""
     columns, weights = row_columns(oks), diffs(oks)
     if np.abs(weights.astype(np.float64)).sum() >= 2.0**62:
@@ -109,7 +109,7 @@ def accumulate(oks: Updates, shape: Shape) -> Any:
     keys = [canonical(columns[k]) for k in shape.key]
     hashes = key_hashes(keys, len(weights))
     groups = group_rows(hashes, keys)
-    cells = Cells.of(groups.ids(), len(groups.starts), times(oks))
+    cells = GroupTimes.of(groups.ids(), len(groups.starts), times(oks))
     sums = _fixed_sums(columns, weights, cells, shape)
     digits, first = _float_digits(columns, weights, cells, shape)
     cell, slot, accumulated = _as_rows(sums, digits, first)
@@ -118,7 +118,7 @@ def accumulate(oks: Updates, shape: Shape) -> Any:
     return shape.layout.assemble(hashes[row], take(keys, row), cells.time[cell], slots, accumulated.T)
 
 
-def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> Ints:
+def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: GroupTimes, shape: AccumulatorLayout) -> Ints:
     """(column, cell): the accumulators of slot 0."""
     parts = [weights]
     for aggregate, kept in ((shape.aggregates[i], shape.accumulators[i]) for i in shape.contributing):
@@ -130,7 +130,9 @@ def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Sh
     return np.stack([np.add.reduceat(part[order], starts) for part in parts])
 
 
-def _float_digits(columns: Sequence[Array], weights: Ints, cells: Cells, shape: Shape) -> tuple[Ints, int]:
+def _float_digits(
+    columns: Sequence[Array], weights: Ints, cells: GroupTimes, shape: AccumulatorLayout
+) -> tuple[Ints, int]:
     """(float aggregate, digit, cell), over the window of digits that occur, and the window's first digit."""
     split = []
     for i, part in shape.floats:

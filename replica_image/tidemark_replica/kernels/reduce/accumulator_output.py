@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.rows.columns import equal_at, take
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints, Updates, make_updates
-from tidemark_replica.kernels.reduce.accumulate import Shape
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE, NOT_EMPTY, Floating
 from tidemark_replica.values.error_text import error_text
 
@@ -27,7 +27,7 @@ _ROWS = "count(*)"
 
 
 @dataclass(frozen=True, slots=True)
-class Succession:
+class StateVersions:
     """Successive states of groups, side by side: each group's old one, then one per touched time."""
 
     group: Ints
@@ -37,7 +37,7 @@ class Succession:
 
 
 @dataclass(frozen=True, slots=True)
-class States(Succession):
+class AccumulatorStates(StateVersions):
     """States that are sums."""
 
     sums: Ints
@@ -47,7 +47,7 @@ class States(Succession):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class StateOutput:
     """What every state shows."""
 
     row: Bools
@@ -57,7 +57,7 @@ class Shown:
     values: list[Array]
 
 
-def show(states: States, shape: Shape, always: Bools) -> Shown:
+def state_output(states: AccumulatorStates, shape: AccumulatorLayout, always: Bools) -> StateOutput:
     """Read the states; `always` says which show their row even when the group has none (aggregates without a key)."""
     rows = states.sums[0]
     failures = [(NEGATIVE, _ROWS, rows < 0), (NOT_EMPTY, _ROWS, (rows == 0) & _left_over(states))]
@@ -70,10 +70,12 @@ def show(states: States, shape: Shape, always: Bools) -> Shown:
         failures += [(code, expression, mask) for code, mask in reading.failures]
         values.append(reading.values)
     error, errors = first_failure(failures, len(rows))
-    return Shown((error == 0) & (always | (rows > 0)), error, errors, values)
+    return StateOutput((error == 0) & (always | (rows > 0)), error, errors, values)
 
 
-def changes(states: Succession, shown: Shown, keys: Sequence[Array], output_types: Sequence[pa.DataType]) -> Updates:
+def output_changes(
+    states: StateVersions, shown: StateOutput, keys: Sequence[Array], output_types: Sequence[pa.DataType]
+) -> Updates:
     """Where a state shows something else than the one before it: the old taken back, the new put in."""
     after = np.flatnonzero(~states.is_old)
     after = after[_differ(shown, after - 1, after)]
@@ -91,14 +93,14 @@ def changes(states: Succession, shown: Shown, keys: Sequence[Array], output_type
     return pa.concat_batches([rows, make_updates(nulls, time[failing], diff[failing], errors)])
 
 
-def _differ(shown: Shown, before: Ints, after: Ints) -> Bools:
+def _differ(shown: StateOutput, before: Ints, after: Ints) -> Bools:
     differ = (shown.row[before] != shown.row[after]) | (shown.error[before] != shown.error[after])
     both = np.flatnonzero(~differ & shown.row[after])
     differ[both] = ~equal_at(shown.values, before[both], shown.values, after[both])
     return np.asarray(differ)
 
 
-def _left_over(states: States) -> Bools:
+def _left_over(states: AccumulatorStates) -> Bools:
     left = states.sums[1:].any(axis=0)
     for floating in chain.from_iterable(states.floats):
         if floating is not None:

@@ -9,11 +9,11 @@ import numpy as np
 from tidemark_replica.arrangement.batches.key_lookup import Keys
 from tidemark_replica.arrangement.rows.columns import take
 from tidemark_replica.arrangement.rows.grouping import group_rows
-from tidemark_replica.arrangement.rows.layout import Layout, file_hashes, sums_in
+from tidemark_replica.arrangement.rows.layout import Layout, file_hashes, sums_of_column
 from tidemark_replica.arrangement.rows.updates import Array, Ints
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.kernels.reduce.accumulate import SLOT_OF_POSITION_0, Cells, Shape
-from tidemark_replica.kernels.reduce.accumulator_output import States
+from tidemark_replica.kernels.reduce.accumulate import SLOT_OF_POSITION_0, AccumulatorLayout, GroupTimes
+from tidemark_replica.kernels.reduce.accumulator_output import AccumulatorStates
 from tidemark_replica.kernels.reduce.aggregates import FloatState
 
 
@@ -28,7 +28,7 @@ class _Sums:
 
     @staticmethod
     def of(state: Ints, rows: Any, layout: Layout) -> "_Sums":
-        return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()), sums_in(rows.column(layout.tag + 1)))
+        return _Sums(state, np.asarray(rows.column(layout.tag).to_numpy()), sums_of_column(rows.column(layout.tag + 1)))
 
     @staticmethod
     def together(parts: "list[_Sums]") -> "_Sums":
@@ -38,14 +38,14 @@ class _Sums:
         return _Sums(*map(np.concatenate, columns))
 
 
-def follow(rows: Any, shape: Shape, trace: Trace) -> tuple[States, list[Array]]:
+def accumulator_states(rows: Any, shape: AccumulatorLayout, trace: Trace) -> tuple[AccumulatorStates, list[Array]]:
     """The states of the groups in `rows` (a step's sums, ascending by hash), and the groups' keys."""
     layout = shape.layout
     columns = [rows.column(1 + k) for k in layout.key]
     hashes = file_hashes(rows)
     groups = group_rows(hashes, columns)
     keys, count = take(columns, groups.first), len(groups.starts)
-    cells = Cells.of(groups.ids(), count, np.asarray(rows.column(layout.time).to_numpy()))
+    cells = GroupTimes.of(groups.ids(), count, np.asarray(rows.column(layout.time).to_numpy()))
     begins = np.searchsorted(cells.group, np.arange(count))
     old = begins + np.arange(count)
     state_of_cell = np.arange(len(cells.group)) + cells.group + 1
@@ -58,12 +58,12 @@ def follow(rows: Any, shape: Shape, trace: Trace) -> tuple[States, list[Array]]:
     time[state_of_cell], is_old[old] = cells.time, True
     sums = _running(_fixed(_Sums.together(parts), shape, total), old)
     floats = _floats(parts, shape, total, old)
-    return States(
+    return AccumulatorStates(
         group, time, is_old, sums, tuple(tuple(next(floats) for _ in a.splits) for a in shape.accumulators)
     ), keys
 
 
-def _fixed(parts: _Sums, shape: Shape, total: int) -> Ints:
+def _fixed(parts: _Sums, shape: AccumulatorLayout, total: int) -> Ints:
     """(accumulator, state)"""
     state, rows = parts.state, parts.rows
     if shape.floats:
@@ -77,7 +77,7 @@ def _fixed(parts: _Sums, shape: Shape, total: int) -> Ints:
     return np.ascontiguousarray(result.T)
 
 
-def _floats(parts: list[_Sums], shape: Shape, total: int, old: Ints) -> Iterator[FloatState | None]:
+def _floats(parts: list[_Sums], shape: AccumulatorLayout, total: int, old: Ints) -> Iterator[FloatState | None]:
     """For each of the shape's floats its digits in all states, over the window of digits that occur."""
     found = np.concatenate([part.slot[part.slot > 0] for part in parts]) if shape.floats else np.empty(0, np.int32)
     first, last = (int(found.min()), int(found.max())) if len(found) else (0, -1)

@@ -57,7 +57,7 @@ Floating = Sequence[FloatState | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AggregateValues:
     """An aggregate's values in many states, and where which error takes their place."""
 
     values: Array
@@ -82,7 +82,7 @@ class Accumulator(Protocol):
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         """Row by row what is added to the columns; `weights` are diffs, 0 for rows that take no part."""
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         """The values in states of `rows` rows whose columns are `state`."""
 
 
@@ -97,8 +97,8 @@ class CountRows:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return []
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
-        return Reading(pa.array(rows))
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
+        return AggregateValues(pa.array(rows))
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class CountValues:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
-        return Reading(pa.array(state[0]))
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
+        return AggregateValues(pa.array(state[0]))
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ class AnyRow:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
-        return Reading(pa.array(state[0] > 0))
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
+        return AggregateValues(pa.array(state[0] > 0))
 
 
 @dataclass(frozen=True)
@@ -143,16 +143,16 @@ class IntegerSum:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights, *(d * weights for d in digits.of_int64(fixed(column).astype(np.int64)))]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         counts, valid = state[0], state[0] != 0
         crowded = (TOO_MANY, rows > MAX_ROWS)
         if self.average:
             total = floats.to_double(state[1:], 0)
-            return Reading(nullable(total / np.where(valid, counts, 1), valid), (crowded,))
+            return AggregateValues(nullable(total / np.where(valid, counts, 1), valid), (crowded,))
         if (sums := small.total(np.asarray(state[1:]))) is not None:
-            return Reading(nullable(sums, valid), (crowded,))
+            return AggregateValues(nullable(sums, valid), (crowded,))
         value, fits = digits.to_int64(digits.carry(state[1:], 3))
-        return Reading(nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
+        return AggregateValues(nullable(value, valid), (crowded, (OVERFLOW, ~fits)))
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class DecimalSum:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return [weights, *(d * weights for d in digits.of_decimal(column))]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         crowded = rows > MAX_ROWS
         if (reading := self._small(crowded, state)) is not None:
             return reading
@@ -181,14 +181,14 @@ class DecimalSum:
         values, fits = digits.to_decimal(carried, min(self.precision + 10, 38), self.scale, valid)
         failures = ((TOO_MANY, crowded), (OVERFLOW, ~fits))
         if not self.average:
-            return Reading(values, failures)
+            return AggregateValues(values, failures)
         valid = valid & ~crowded & (counts > 0)
         values, fits = averages.decimal_average(
             carried, counts, self.scale, self.type.precision, self.type.scale, valid
         )
-        return Reading(values, (*failures, (OUT_OF_RANGE, ~fits)))
+        return AggregateValues(values, (*failures, (OUT_OF_RANGE, ~fits)))
 
-    def _small(self, crowded: Bools, state: Sequence[Ints]) -> Reading | None:
+    def _small(self, crowded: Bools, state: Sequence[Ints]) -> AggregateValues | None:
         """The same where no sum needs more than 64 bits."""
         total, counts = small.total(np.asarray(state[1:])), state[0]
         if total is None:
@@ -203,7 +203,7 @@ class DecimalSum:
             made = found
         values, fits = made
         failures = [] if fits is None else [(OUT_OF_RANGE if self.average else OVERFLOW, ~fits)]
-        return Reading(values, ((TOO_MANY, crowded), *failures))
+        return AggregateValues(values, ((TOO_MANY, crowded), *failures))
 
 
 def as_doubles(column: Array) -> floats.Doubles:
@@ -231,7 +231,7 @@ class FloatSum:
         specials = np.isnan(values), values == np.inf, values == -np.inf
         return [weights, *(np.where(s, weights, 0) for s in specials)]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         counts, valid = state[0], state[0] != 0
         finite = np.zeros(len(counts))
         if (found := floating[0]) is not None:
@@ -239,7 +239,7 @@ class FloatSum:
         total = floats.with_specials(finite, *state[1:])
         if self.average:
             total = total / np.where(valid, counts, 1)
-        return Reading(nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
+        return AggregateValues(nullable(total, valid), ((TOO_MANY, rows > MAX_ROWS),))
 
 
 def weights_of(aggregate: Aggregate, columns: Sequence[Array], diffs: Ints) -> Ints:

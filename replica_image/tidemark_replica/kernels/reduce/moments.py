@@ -22,10 +22,10 @@ from tidemark_replica.kernels.reduce.aggregates import (
     NEGATIVE,
     TOO_MANY,
     Accumulator,
+    AggregateValues,
     Floating,
     FloatState,
     FloatSum,
-    Reading,
     Split,
     as_doubles,
     nullable,
@@ -49,12 +49,12 @@ class Variance:
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
         return FloatSum(average=False).contributions(column, weights)
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         special = (state[1] != 0) | (state[2] != 0) | (state[3] != 0)
         result, valid = _moment(rows, state[0], self.sample, floating, (0, 0, 1))
         negative, result = valid & ~special & (result < 0), np.maximum(result, 0)
         result = np.where(special, np.nan, np.sqrt(result) if self.root else result)
-        return Reading(nullable(result, valid), ((TOO_MANY, rows > MAX_ROWS), (NEGATIVE, negative)))
+        return AggregateValues(nullable(result, valid), ((TOO_MANY, rows > MAX_ROWS), (NEGATIVE, negative)))
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Covariance:
         finite = (np.isfinite(as_doubles(f)) for f in fields(column))
         return [weights, *(np.where(f, 0, weights) for f in finite)]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         result, valid = _moment(rows, state[0], self.sample, floating, (0, 1, 2))
         special = (state[1] != 0) | (state[2] != 0)
-        return Reading(nullable(np.where(special, np.nan, result), valid), ((TOO_MANY, rows > MAX_ROWS),))
+        return AggregateValues(nullable(np.where(special, np.nan, result), valid), ((TOO_MANY, rows > MAX_ROWS),))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Correlation:
         nothing = np.zeros_like(weights)
         return [*Covariance(sample=False).contributions(column, weights), nothing, nothing]
 
-    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> Reading:
+    def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
         moments = ((0, 1, 2), (0, 0, 3), (1, 1, 4))
         (both, several), (x, _), (y, _) = (_moment(rows, state[0], True, floating, m) for m in moments)
         (special_x, special_y) = (state[i] != 0 for i in (1, 2))
@@ -104,7 +104,7 @@ class Correlation:
         failures = ((TOO_MANY, rows > MAX_ROWS), (NEGATIVE, several & ~special & ((x < 0) | (y < 0))))
         roots = np.sqrt(np.where(x > 0, x, 1)) * np.sqrt(np.where(y > 0, y, 1))
         result = np.where(special, np.nan, both / np.where(flat, 1, roots))
-        return Reading(nullable(result, several & ~flat), failures)
+        return AggregateValues(nullable(result, several & ~flat), failures)
 
 
 def moment_of(function: str) -> Accumulator | None:

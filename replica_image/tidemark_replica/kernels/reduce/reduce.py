@@ -26,11 +26,11 @@ from tidemark_replica.arrangement.rows.updates import Updates, rechunk
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
-from tidemark_replica.kernels.kernel_input import take_in
-from tidemark_replica.kernels.reduce.accumulate import Shape, accumulate
-from tidemark_replica.kernels.reduce.accumulator_output import changes, show
-from tidemark_replica.kernels.reduce.accumulator_states import follow
-from tidemark_replica.kernels.reduce.partial_sums import arrived, sums_types
+from tidemark_replica.kernels.kernel_input import consume_oks
+from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout, accumulate
+from tidemark_replica.kernels.reduce.accumulator_output import output_changes, state_output
+from tidemark_replica.kernels.reduce.accumulator_states import accumulator_states
+from tidemark_replica.kernels.reduce.partial_sums import received_sums, sums_types
 
 RANGE_ROWS = 1 << 16
 """How many rows of sums are evaluated at a time."""
@@ -41,7 +41,7 @@ class ReduceSpec:
     """What to compute, and the arrangement (of layout `shape.layout`) that holds its state."""
 
     state: ArrangementId
-    shape: Shape
+    shape: AccumulatorLayout
     summed: bool = False
     """Whether the input has rows of state, summed up before an exchange, in the place of rows."""
 
@@ -52,8 +52,8 @@ def reduce(context: StepContext, spec: ReduceSpec, updates: Iterable[Updates]) -
     if context.manifest(spec.state).layout != shape.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this reduce")
     runs = StepRuns(context, spec.state)
-    types, sums_of = (sums_types(shape), arrived) if spec.summed else (shape.types, accumulate)
-    yield from take_in(context, updates, types, shape.output_types, lambda oks: runs.add(sums_of(oks, shape)))
+    types, sums_of = (sums_types(shape), received_sums) if spec.summed else (shape.types, accumulate)
+    yield from consume_oks(context, updates, types, shape.output_types, lambda oks: runs.add(sums_of(oks, shape)))
     for _, packed in rechunk(((None, out) for out in _evaluated(context, spec, runs)), context.chunk_rows):
         yield packed
     runs.commit()
@@ -66,14 +66,14 @@ def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterat
     if always and context.is_hydration and context.has_the_only_group:
         ranges = iter([pa.concat_batches([_touch(context, shape), *ranges])])
     for rows in ranges:
-        states, keys = follow(rows, shape, context.trace(spec.state))
+        states, keys = accumulator_states(rows, shape, context.trace(spec.state))
         exists = np.full(len(states.is_old), always)
         if context.is_hydration:
             exists &= ~states.is_old
-        yield changes(states, show(states, shape, exists), keys, shape.output_types)
+        yield output_changes(states, state_output(states, shape, exists), keys, shape.output_types)
 
 
-def _touch(context: StepContext, shape: Shape) -> Any:
+def _touch(context: StepContext, shape: AccumulatorLayout) -> Any:
     """A row that adds nothing to the only group, at the as_of: so that it is evaluated there."""
     zeros = np.zeros((1, shape.width), np.int64)
     at, slot = np.array([context.lower]), pa.array([0], pa.int32())

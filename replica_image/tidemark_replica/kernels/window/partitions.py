@@ -16,7 +16,7 @@ import numpy as np
 
 from tidemark_replica.arrangement.rows.ordering import Order, changes, order_rows
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
-from tidemark_replica.kernels.groups.group_versions import Versions
+from tidemark_replica.kernels.groups.group_versions import GroupVersions
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Partitions:
     version: Ints
 
     @staticmethod
-    def of(versions: Versions, order: Sequence[Order]) -> "Partitions":
+    def of(versions: GroupVersions, order: Sequence[Order]) -> "Partitions":
         words = [w for o in order for w in o.words(versions.columns)]
         place = np.empty(len(versions.columns[0]) if versions.columns else 1, np.int64)
         place[order_rows(words, len(place))] = np.arange(len(place))

@@ -76,7 +76,7 @@ def _int(values: Ints) -> Array:
     return pa.array(values.astype(np.int32))
 
 
-PLACED: Mapping[str, Callable[[Call, Partitions], Array]] = {
+POSITION_FUNCTIONS: Mapping[str, Callable[[Call, Partitions], Array]] = {
     "row_number": _row_number,
     "rank": _rank,
     "dense_rank": _dense_rank,

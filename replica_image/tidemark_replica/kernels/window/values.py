@@ -15,15 +15,15 @@ from tidemark_replica.arrangement.numbers.floats import SplitDoubles
 from tidemark_replica.arrangement.rows.ordering import order_rows, sort_words
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
 from tidemark_replica.kernels.groups import basic
-from tidemark_replica.kernels.groups.group_versions import MAX_BYTES, TooMuchAtOnce, Versions, check_size
+from tidemark_replica.kernels.groups.group_versions import MAX_BYTES, GroupVersions, VersionsTooLarge, check_size
 from tidemark_replica.kernels.reduce.accumulators import accumulator
 from tidemark_replica.kernels.reduce.aggregates import (
     OVERFLOW,
     Accumulator,
     Aggregate,
+    AggregateValues,
     Floating,
     FloatState,
-    Reading,
     weights_of,
 )
 from tidemark_replica.kernels.window.calls import Call, valid_places, values_at
@@ -33,7 +33,7 @@ SLICE_ROWS = 1 << 20
 """How many rows of frames basic aggregates look at together."""
 
 
-def framed(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def frame_values(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     """The call's value of every place, whose frame is [low, high)."""
     function = _FRAMED.get(call.function)
     if function is not None:
@@ -50,26 +50,26 @@ def is_framed(call: Call, types: tuple[pa.DataType, ...]) -> bool:
     return accumulator(_aggregate(call), [types[a] for a in call.arguments]) is not None
 
 
-def _first_value(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _first_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _nth(call, p, low, high, 0)
 
 
-def _nth_value(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _nth_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _nth(call, p, low, high, int(call.parameters[0]) - 1)
 
 
-def _nth(call: Call, p: Partitions, low: Ints, high: Ints, number: int) -> Reading:
+def _nth(call: Call, p: Partitions, low: Ints, high: Ints, number: int) -> AggregateValues:
     places, before = _counted(valid_places(call, p))
     wanted = before[low] + number
     there = wanted < before[high]
-    return Reading(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
+    return AggregateValues(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
 
 
-def _last_value(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _last_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     places, before = _counted(valid_places(call, p))
     wanted = before[high] - 1
     there = wanted >= before[low]
-    return Reading(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
+    return AggregateValues(values_at(call, p, places[np.where(there, wanted, len(places) - 1)], there))
 
 
 def _counted(able: Bools) -> tuple[Ints, Ints]:
@@ -77,7 +77,7 @@ def _counted(able: Bools) -> tuple[Ints, Ints]:
     return np.append(np.flatnonzero(able), 0), np.append(0, np.cumsum(able))
 
 
-def _sums(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _sums(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     aggregate = _aggregate(call)
     columns = [p.columns[a].take(pa.array(p.row)) for a in call.arguments]
     kept = accumulator(aggregate, [c.type for c in columns])
@@ -88,9 +88,9 @@ def _sums(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
     return _averages(reading) if call.function == "avg" else reading
 
 
-def _averages(reading: Reading) -> Reading:
+def _averages(reading: AggregateValues) -> AggregateValues:
     """Over a frame it is the average alone that has to fit, as in Spark; in a group, the sum as well."""
-    return Reading(reading.values, tuple(failure for failure in reading.failures if failure[0] != OVERFLOW))
+    return AggregateValues(reading.values, tuple(failure for failure in reading.failures if failure[0] != OVERFLOW))
 
 
 def _aggregate(call: Call) -> Aggregate:
@@ -119,15 +119,15 @@ def _between(parts: Ints, low: Ints, high: Ints) -> Ints:
     return np.asarray(total[high] - total[low])
 
 
-def _min(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _min(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _extreme(call, p, low, high, descending=False)
 
 
-def _max(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _max(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     return _extreme(call, p, low, high, descending=True)
 
 
-def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bool) -> Reading:
+def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bool) -> AggregateValues:
     """The least rank in the frame, NULLs ranking last; ranks are of distinct rows, so they say which value it is."""
     column = p.columns[call.arguments[0]]
     order = order_rows(sort_words(column, descending=descending, nulls_last=True), len(column))
@@ -136,7 +136,7 @@ def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bo
     least = _least(rank[p.row], low, high, len(order))
     row = np.append(order, 0)[least]
     check_size(column, row, call.expression)
-    return Reading(column.take(pa.array(row, mask=low == high)))
+    return AggregateValues(column.take(pa.array(row, mask=low == high)))
 
 
 def _least(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
@@ -151,7 +151,7 @@ def _least(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
     return result
 
 
-def _basic(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
+def _basic(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
     """Each different frame as a version of its own, its rows in the window's order."""
     frames, which = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
     aggregate = basic.BasicAggregate(
@@ -163,21 +163,23 @@ def _basic(call: Call, p: Partitions, low: Ints, high: Ints) -> Reading:
         end = max(int(np.searchsorted(total, room, "right")), begin + 1)
         values.append(basic.evaluate(_versions(p, frames[:, begin:end]), aggregate))
         if sum(v.nbytes for v in values) > MAX_BYTES:
-            raise TooMuchAtOnce(call.expression)
+            raise VersionsTooLarge(call.expression)
         begin = end
     found = pa.concat_arrays(values)
     check_size(found, which.reshape(-1), call.expression)
-    return Reading(found.take(pa.array(which.reshape(-1))))
+    return AggregateValues(found.take(pa.array(which.reshape(-1))))
 
 
-def _versions(p: Partitions, frames: Ints) -> Versions:
+def _versions(p: Partitions, frames: Ints) -> GroupVersions:
     lengths = frames[1] - frames[0]
     number = np.repeat(np.arange(len(lengths)), lengths)
     places = np.arange(len(number)) + np.repeat(frames[0] - (np.cumsum(lengths) - lengths), lengths)
-    return Versions(p.columns, np.zeros(len(lengths), np.int64), p.row[places], number, np.ones(len(number), np.int64))
+    return GroupVersions(
+        p.columns, np.zeros(len(lengths), np.int64), p.row[places], number, np.ones(len(number), np.int64)
+    )
 
 
-_FRAMED: Mapping[str, Callable[[Call, Partitions, Ints, Ints], Reading]] = {
+_FRAMED: Mapping[str, Callable[[Call, Partitions, Ints, Ints], AggregateValues]] = {
     "first_value": _first_value,
     "last_value": _last_value,
     "nth_value": _nth_value,

@@ -22,14 +22,14 @@ from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.rows.columns import take
 from tidemark_replica.arrangement.rows.ordering import Order
 from tidemark_replica.arrangement.rows.updates import Bools
-from tidemark_replica.kernels.groups.group_versions import TooMuchAtOnce, Versions, check_size
-from tidemark_replica.kernels.groups.reevaluated_groups import Produced
-from tidemark_replica.kernels.reduce.aggregates import TOO_MANY, Reading
+from tidemark_replica.kernels.groups.group_versions import GroupVersions, VersionsTooLarge, check_size
+from tidemark_replica.kernels.groups.reevaluated_groups import GroupOutput
+from tidemark_replica.kernels.reduce.aggregates import TOO_MANY, AggregateValues
 from tidemark_replica.kernels.window.calls import Call
 from tidemark_replica.kernels.window.frames import frame_places
 from tidemark_replica.kernels.window.partitions import Partitions
-from tidemark_replica.kernels.window.positions import PLACED
-from tidemark_replica.kernels.window.values import framed, is_framed
+from tidemark_replica.kernels.window.positions import POSITION_FUNCTIONS
+from tidemark_replica.kernels.window.values import frame_values, is_framed
 
 MAX_ROWS = 1 << 24
 """A partition of more rows, each counted as often as it is there, is an error of the data: it must fit memory."""
@@ -45,18 +45,18 @@ class WindowFunction:
 
     def __post_init__(self) -> None:
         for call in self.calls:
-            if call.function not in PLACED and (call.frame is None or not is_framed(call, self.types)):
+            if call.function not in POSITION_FUNCTIONS and (call.frame is None or not is_framed(call, self.types)):
                 raise UnsupportedType(f"{call.expression}: no window function {call.function}")
 
     @property
     def output_types(self) -> list[pa.DataType]:
         return [*self.types, *(c.type for c in self.calls)]
 
-    def __call__(self, versions: Versions) -> Produced:
+    def __call__(self, versions: GroupVersions) -> GroupOutput:
         rows = np.bincount(versions.version, versions.count, minlength=versions.size)
         crowded = rows > MAX_ROWS
         if rows[~crowded].sum() > 2 * MAX_ROWS:
-            raise TooMuchAtOnce("count(*)")
+            raise VersionsTooLarge("count(*)")
         partitions = Partitions.of(versions.where(~crowded[versions.version]), self.order)
         for column in partitions.columns:
             check_size(column, partitions.row, "count(*)")
@@ -66,17 +66,17 @@ class WindowFunction:
             values.append(reading.values)
             failures += [(c, call.expression, _of_versions(w, partitions, versions)) for c, w in reading.failures]
         columns = [*take(partitions.columns, partitions.row), *values]
-        return Produced(partitions.version, columns, np.ones(partitions.size, np.int64), tuple(failures))
+        return GroupOutput(partitions.version, columns, np.ones(partitions.size, np.int64), tuple(failures))
 
 
-def _evaluate(call: Call, partitions: Partitions) -> Reading:
-    if call.function in PLACED:
-        return Reading(PLACED[call.function](call, partitions))
+def _evaluate(call: Call, partitions: Partitions) -> AggregateValues:
+    if call.function in POSITION_FUNCTIONS:
+        return AggregateValues(POSITION_FUNCTIONS[call.function](call, partitions))
     assert call.frame is not None, "checked when the function was made"
-    return framed(call, partitions, *frame_places(call.frame, partitions))
+    return frame_values(call, partitions, *frame_places(call.frame, partitions))
 
 
-def _of_versions(places: Bools, partitions: Partitions, versions: Versions) -> Bools:
+def _of_versions(places: Bools, partitions: Partitions, versions: GroupVersions) -> Bools:
     """The versions of which some place fails."""
     result = np.zeros(versions.size, np.bool_)
     result[partitions.version[places]] = True

@@ -25,11 +25,11 @@ from tidemark_replica.arrangement.batches.batch import BatchRef, batches_from_js
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import ArrangementError
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spines.merge_policy import beside, bytes_of
+from tidemark_replica.arrangement.spines.merge_policy import background_merge, bytes_of
 from tidemark_replica.arrangement.spines.spine import Merge, apply
 from tidemark_replica.arrangement.step import LITTLE_BYTES, MUCH_BYTES, BatchWriter, StepId, merge
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render.execution.merge_queue import MergeQueue, Turn
+from tidemark_replica.render.execution.merge_queue import MergeQueue, QueuedMerge
 from tidemark_replica.render.task.description import PROPERTY
 
 LOG = logging.getLogger(__name__)
@@ -37,14 +37,14 @@ PAUSE_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 
 
-class Merging:
+class BackgroundMerges:
     """One dataflow's; all methods but those of its turn are the command loop's."""
 
     def __init__(self, session: Any, store: ArrangementStore, folder: Path, queue: MergeQueue) -> None:
         self._session, self._store, self._folder, self._queue = session, store, folder, queue
         self._tag = f"tidemark-{folder.name}-merges"
         self._held = ExitStack()
-        self._turn: Turn | None = None
+        self._turn: QueuedMerge | None = None
         self._merge: Merge | None = None
         self._result: list[BatchRef | None] = []
         self._number, self._not_before, self._closed = 0, 0.0, False
@@ -54,9 +54,9 @@ class Merging:
         """Start the first merge that is due in one of these, unless one is under way."""
         if self._merge is not None or self._closed or time.monotonic() < self._not_before:
             return
-        most_bytes = self._store.merged_at_most
+        most_bytes = self._store.merge_bytes_limit
         for arrangement in arrangements:
-            found = beside(self._store.current(arrangement), most_bytes)
+            found = background_merge(self._store.current(arrangement), most_bytes)
             if found is not None:
                 self._start(found)
                 return
@@ -165,11 +165,11 @@ def run_merge(rows: Iterable[Any]) -> Iterable[Any]:
     assert task is not None, "a merge runs in a Spark task"
     for _ in rows:
         pass
-    carry_out(Path(task.getLocalProperty(PROPERTY)))
+    run_order(Path(task.getLocalProperty(PROPERTY)))
     return iter(())
 
 
-def carry_out(order: Path) -> None:
+def run_order(order: Path) -> None:
     """Do what the order says, for as long as it is there; an attempt's result is whole or not there."""
     value = json.loads(order.read_text())
     store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
@@ -184,8 +184,8 @@ def carry_out(order: Path) -> None:
 def _writer(store: Path, step: StepId, size: int, left: int | None, order: Path) -> BatchWriter:
     """Of a merge that reads so much: a little one makes room where there is none, and may take its own size of it."""
     if left is None or size > LITTLE_BYTES:
-        return BatchWriter(store, step, bytes_left=left, wanted=order, takes_much=size > MUCH_BYTES)
-    return BatchWriter(store, step, bytes_left=max(left, 2 * LITTLE_BYTES), wanted=order, makes_room=True)
+        return BatchWriter(store, step, bytes_left=left, alive_file=order, large=size > MUCH_BYTES)
+    return BatchWriter(store, step, bytes_left=max(left, 2 * LITTLE_BYTES), alive_file=order, frees_space=True)
 
 
 def _result_of(order: Path) -> Path:

@@ -28,12 +28,12 @@ Executor = NewType("Executor", str)
 """Its id, as Spark has it; one that is started in the place of another has an id of its own."""
 
 
-def home_of(name: str, executors: Iterable[Executor]) -> Executor | None:
+def preferred_executor(name: str, executors: Iterable[Executor]) -> Executor | None:
     """Whose home the executor is that has the greatest hash with the name (rendezvous hashing)."""
     return max(executors, key=lambda e: blake2b(f"{name}/{e}".encode(), digest_size=8).digest(), default=None)
 
 
-class Homes:
+class ExecutorAffinity:
     """Of one session's dataflows; from any thread."""
 
     def __init__(self, context: Any) -> None:
@@ -43,10 +43,10 @@ class Homes:
         self._preferring: dict[Executor, Any] = {}
 
     @staticmethod
-    def of(session: Any) -> Homes | None:
+    def of(session: Any) -> ExecutorAffinity | None:
         """None where there are no executors but the driver."""
         context = session.sparkContext
-        return None if context.master == "local" or context.master.startswith("local[") else Homes(context)
+        return None if context.master == "local" or context.master.startswith("local[") else ExecutorAffinity(context)
 
     def executors(self) -> tuple[Executor, ...]:
         """That are there, or were a moment ago."""
@@ -58,7 +58,7 @@ class Homes:
         """An RDD of one partition, and as many rows, whose task goes to the home of that name."""
         with self._lock:
             self._look()
-            home = home_of(name, self._preferring)
+            home = preferred_executor(name, self._preferring)
             if home is None:
                 return rdd
             preferring = self._preferring[home]
@@ -86,12 +86,12 @@ class Homes:
 
 
 @dataclass(frozen=True)
-class Home:
+class DataflowAffinity:
     """Of one dataflow; nowhere, if there are no homes."""
 
-    homes: Homes | None
+    affinity: ExecutorAffinity | None
     name: str
 
     def of(self, rdd: Any, tasks: int) -> Any:
         """The RDD of a job in so many tasks, to be counted."""
-        return rdd if self.homes is None or tasks != 1 else self.homes.at_home(self.name, rdd)
+        return rdd if self.affinity is None or tasks != 1 else self.affinity.at_home(self.name, rdd)

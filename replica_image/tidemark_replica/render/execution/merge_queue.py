@@ -17,7 +17,7 @@ THREADS = 1
 """A merge takes a task of Spark's, which steps want too."""
 
 
-class Turn:
+class QueuedMerge:
     """One merge's: it waits, is carried out, and is over; or is over at once, and was not carried out."""
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -42,19 +42,19 @@ class MergeQueue:
     def __init__(self, threads: int = THREADS) -> None:
         self._threads = threads
         self._lock = threading.Lock()
-        self._waiting: dict[Turn, None] = {}
+        self._waiting: dict[QueuedMerge, None] = {}
         self._running, self._closed = 0, False
 
-    def submit(self, work: Callable[[], None]) -> Turn:
+    def submit(self, work: Callable[[], None]) -> QueuedMerge:
         """Returns at once; first come, first served."""
-        turn = Turn(work)
+        turn = QueuedMerge(work)
         with self._lock:
             self._waiting[turn] = None
             if self._closed or (self._running < self._threads and not self._started() and not self._running):
                 self._take_out(turn)
         return turn
 
-    def withdraw(self, turn: Turn) -> None:
+    def withdraw(self, turn: QueuedMerge) -> None:
         """If it has not begun it never will, and is over."""
         with self._lock:
             self._take_out(turn)
@@ -66,7 +66,7 @@ class MergeQueue:
             for turn in list(self._waiting):
                 self._take_out(turn)
 
-    def _take_out(self, turn: Turn) -> None:
+    def _take_out(self, turn: QueuedMerge) -> None:
         if turn in self._waiting:
             del self._waiting[turn]
             turn.end()
@@ -90,7 +90,7 @@ class MergeQueue:
             finally:
                 turn.end()
 
-    def _next(self) -> Turn | None:
+    def _next(self) -> QueuedMerge | None:
         """What has waited longest; None: the thread ends."""
         with self._lock:
             turn = next(iter(self._waiting), None)

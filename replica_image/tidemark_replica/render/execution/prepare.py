@@ -17,9 +17,9 @@ from tidemark_replica.render.plan.jvm_frames import (
 )
 from tidemark_replica.render.plan.lowering_stream import arrow_types
 from tidemark_replica.render.plan.pipeline import Types
-from tidemark_replica.render.plan.tree_pickle import travelling
-from tidemark_replica.render.task.exchange_io import DDL
-from tidemark_replica.render.task.jvm_input_slots import Feed
+from tidemark_replica.render.plan.tree_pickle import pickled_once
+from tidemark_replica.render.task.exchange_io import EXCHANGE_DDL
+from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import run_stage
 
 
@@ -47,12 +47,12 @@ class _Plans:
     def _call(
         self, frame: StageFrame, slots: tuple[Types, ...], rows: Any, ddl: str, *, exchanged: bool = False
     ) -> Any:
-        feed = Feed(slots, self._tasks, exchanged)
-        return rows.mapInArrow(partial(run_stage, frame.name, travelling(frame.tree), feed), ddl)
+        feed = StageFeed(slots, self._tasks, exchanged)
+        return rows.mapInArrow(partial(run_stage, frame.name, pickled_once(frame.tree), feed), ddl)
 
     def _exchange(self, frame: ExchangeFrame) -> Any:
         """Spark's shuffle, of rows that say where they go."""
-        streams = [self.stage(i, DDL) for i in frame.inputs]
+        streams = [self.stage(i, EXCHANGE_DDL) for i in frame.inputs]
         return reduce(lambda a, b: a.union(b), streams).repartitionById(self._tasks, "share")
 
     def _build(self, frame: Frame) -> Any:

@@ -22,14 +22,21 @@ from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.prepare import prepare
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of
-from tidemark_replica.render.plan.pipeline import IndexSource, Kernel, Pipeline, Published, PublishedErrors, Source
+from tidemark_replica.render.plan.pipeline import (
+    IndexSource,
+    Kernel,
+    Pipeline,
+    ReadPublished,
+    ReadPublishedErrors,
+    Source,
+)
 from tidemark_replica.render.task import description
-from tidemark_replica.render.task.description import Report, report_name
-from tidemark_replica.render.task.timing import Spent
+from tidemark_replica.render.task.description import StageReport, report_name
+from tidemark_replica.render.task.timing import OperatorTimes
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFragment:
     """A fragment and its physical plan on the JVM, made when it is first needed: a step worker does without."""
 
     fragment: Fragment
@@ -40,15 +47,15 @@ class Prepared:
         return prepare(self.session, self.fragment.stage)
 
     @cached_property
-    def speakers(self) -> tuple[Pipeline, ...]:
+    def update_sources(self) -> tuple[Pipeline, ...]:
         """Its leaves, and kernels that act of their own accord: nothing else has updates for a step."""
-        return tuple(node for node in nodes_of(self.fragment.stage) if _speaks(node))
+        return tuple(node for node in nodes_of(self.fragment.stage) if _is_update_source(node))
 
     @property
-    def watched(self) -> tuple[ArrangementId, ...]:
+    def watched_arrangements(self) -> tuple[ArrangementId, ...]:
         """The arrangements that may have updates for a step."""
         found = []
-        for node in self.speakers:
+        for node in self.update_sources:
             match node:
                 case IndexSource(arrangement) | Kernel(TemporalSpec(arrangement)):
                     found.append(arrangement)
@@ -60,32 +67,32 @@ class PreparedLoop:
     """A loop whose body needs the JVM, and its parts."""
 
     fragment: LoopFragment
-    parts: tuple[Prepared, ...]
-    watched: tuple[ArrangementId, ...] = ()
+    parts: tuple[PreparedFragment, ...]
+    watched_arrangements: tuple[ArrangementId, ...] = ()
     """None of their own: something must enter."""
 
 
 @dataclass(frozen=True)
-class Work:
+class FragmentRun:
     """A fragment to be run once, as the description at that path says."""
 
-    prepared: Prepared
+    prepared: PreparedFragment
     description: Path
     rows: int | None
     """How many updates its leaves have for it, at most; None at hydration, which reads all there is."""
-    reads: int
+    input_rows: int
     """The same, at hydration too; of no use in a loop's rounds, which take turns in one task."""
-    at_once: bool
+    single_time: bool
     """Whether all of it happens at one time: a hydration that ends with the as_of."""
-    what: str
+    label: str
     """For messages."""
-    begins: Callable[[StageFrame, int], None] = lambda stage, tasks: None
+    on_start: Callable[[StageFrame, int], None] = lambda stage, tasks: None
     """Called with the shape in which it runs, and in how many tasks."""
 
 
-def _speaks(node: Pipeline) -> bool:
+def _is_update_source(node: Pipeline) -> bool:
     match node:
-        case Source() | IndexSource() | Published() | PublishedErrors() | Kernel(TemporalSpec()):
+        case Source() | IndexSource() | ReadPublished() | ReadPublishedErrors() | Kernel(TemporalSpec()):
             return True
         case _:
             return False
@@ -101,7 +108,7 @@ class Runner(Protocol):
     def begin(self) -> None:
         """A step begins: what was cancelled was the one before. Raises StepCancelled once it is closed."""
 
-    def run(self, work: Work) -> Report:
+    def run(self, work: FragmentRun) -> StageReport:
         """On the calling thread, to the end; raises StepFailed or StepCancelled."""
 
     def end(self) -> None:
@@ -114,7 +121,7 @@ class Runner(Protocol):
         """No step runs from now on."""
 
 
-def believed(folder: Path, pipelines: Sequence[Sequence[str]], what: str, tasks: int = 1) -> Report:
+def complete_report(folder: Path, pipelines: Sequence[Sequence[str]], label: str, tasks: int = 1) -> StageReport:
     """The reports of one attempt of every task, as one; raises StepFailed when a task has none that is complete.
 
     The stages of a pipeline run in the same tasks, so an attempt is complete if it reported all of them. Attempts of
@@ -122,29 +129,29 @@ def believed(folder: Path, pipelines: Sequence[Sequence[str]], what: str, tasks:
     one sent through an exchange says the same.
     """
     names = os.listdir(folder) if folder.is_dir() else []
-    found = [_complete(folder, names, stages, share, what) for stages in pipelines for share in range(tasks)]
+    found = [_complete(folder, names, stages, share, label) for stages in pipelines for share in range(tasks)]
     return _together([report for reports in found for report in reports])
 
 
-def _complete(folder: Path, names: Collection[str], stages: Sequence[str], share: int, what: str) -> list[Report]:
+def _complete(folder: Path, names: Collection[str], stages: Sequence[str], share: int, label: str) -> list[StageReport]:
     before, after = report_name(stages[-1], share, "*").split("*")
     attempts = [int(n[len(before) : -len(after)]) for n in names if n.startswith(before) and n.endswith(after)]
     for attempt in sorted(attempts):
         reports = [report_name(stage, share, attempt) for stage in stages]
         if all(report in names for report in reports):
-            return [Report.read(folder / report) for report in reports]
-    raise StepFailed(f"{what} ended without a complete report of its stages {', '.join(stages)}; run it again")
+            return [StageReport.read(folder / report) for report in reports]
+    raise StepFailed(f"{label} ended without a complete report of its stages {', '.join(stages)}; run it again")
 
 
-def _together(reports: Sequence[Report]) -> Report:
+def _together(reports: Sequence[StageReport]) -> StageReport:
     written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
-    published: dict[str, description.Published] = {}
+    published: dict[str, description.PublishedFiles] = {}
     for report in reports:
         for arrangement, refs in report.written.items():
             written[arrangement] = (*written.get(arrangement, ()), *refs)
         for name, part in report.published.items():
             published[name] = published[name].and_(part) if name in published else part
     merges, fed_back = tuple(m for r in reports for m in r.merges), tuple(f for r in reports for f in r.fed_back)
-    spent = reduce(Spent.and_, (report.spent for report in reports))
+    spent = reduce(OperatorTimes.and_, (report.spent for report in reports))
     cold_reads = sum(report.cold_reads for report in reports)
-    return Report(reports[0].attempt, written, merges, published, fed_back, spent, cold_reads)
+    return StageReport(reports[0].attempt, written, merges, published, fed_back, spent, cold_reads)

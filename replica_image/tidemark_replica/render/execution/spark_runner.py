@@ -10,11 +10,11 @@ import threading
 from typing import Any
 
 from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
-from tidemark_replica.render.execution.executor_affinity import Home
-from tidemark_replica.render.execution.runner import Work, believed
-from tidemark_replica.render.execution.step_shape import Shape, Shapes
+from tidemark_replica.render.execution.executor_affinity import DataflowAffinity
+from tidemark_replica.render.execution.runner import FragmentRun, complete_report
+from tidemark_replica.render.execution.step_shape import FragmentShape, FragmentShapes
 from tidemark_replica.render.plan.jvm_frames import pipelines_of
-from tidemark_replica.render.task.description import PROPERTY, Report
+from tidemark_replica.render.task.description import PROPERTY, StageReport
 from tidemark_replica.values.failure_text import public_spark_text
 
 _VANISHED = {
@@ -34,7 +34,7 @@ _CANCEL_SECONDS = 0.05
 class SparkRunner:
     """Runs prepared plans for one dataflow; see `runner.Runner`."""
 
-    def __init__(self, session: Any, tag: str, shapes: Shapes, home: Home) -> None:
+    def __init__(self, session: Any, tag: str, shapes: FragmentShapes, home: DataflowAffinity) -> None:
         self._context, self._tag, self._shapes, self._home = session.sparkContext, tag, shapes, home
         self._idle = threading.Event()
         self._idle.set()
@@ -56,13 +56,13 @@ class SparkRunner:
     def end(self) -> None:
         self._idle.set()
 
-    def run(self, work: Work) -> Report:
+    def run(self, work: FragmentRun) -> StageReport:
         """One job."""
         self.jobs += 1
         shape = self._shapes.of(work)
-        work.begins(shape.stage, shape.tasks)
+        work.on_start(shape.stage, shape.tasks)
         self._run(work, shape)
-        return believed(work.description.parent, pipelines_of(shape.stage), work.what, shape.tasks)
+        return complete_report(work.description.parent, pipelines_of(shape.stage), work.label, shape.tasks)
 
     def cancel(self) -> None:
         if not self._idle.is_set():
@@ -73,10 +73,10 @@ class SparkRunner:
         self._ended = True
         self.cancel()
 
-    def _run(self, work: Work, shape: Shape) -> None:
-        what = work.what
+    def _run(self, work: FragmentRun, shape: FragmentShape) -> None:
+        label = work.label
         if self._cancelled.is_set():
-            raise StepCancelled(f"{what} was cancelled")
+            raise StepCancelled(f"{label} was cancelled")
         context = self._context
         context.setLocalProperty(PROPERTY, str(work.description))
         context.setLocalProperty(*_SAYS_WHERE)
@@ -85,8 +85,8 @@ class SparkRunner:
             self._home.of(shape.plan.execute(), shape.tasks).count()
         except Exception as cause:
             if self._cancelled.is_set():
-                raise StepCancelled(f"{what} was cancelled") from cause
-            raise failure(what, cause, self._context.master) from cause
+                raise StepCancelled(f"{label} was cancelled") from cause
+            raise failure(label, cause, self._context.master) from cause
         finally:
             context.removeJobTag(self._tag)
             context.setLocalProperty(PROPERTY, None)
@@ -96,18 +96,18 @@ class SparkRunner:
             self._context.cancelJobsWithTag(self._tag)
 
 
-def failure(what: str, cause: Exception, master: str) -> StepFailed:
+def failure(label: str, cause: Exception, master: str) -> StepFailed:
     """What Spark's message comes to. A Python worker that crashes says so, and where. One that is killed says nothing,
     and where its container lives on (the system may kill one process of it alone) neither does Kubernetes."""
     text = str(cause)
     if crashed := _CRASHED.search(text):
         how = f"crashed ({crashed[1]}): where, is in the replica's log"
-        return StepFailed(f"{what} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else how}")
+        return StepFailed(f"{label} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else how}")
     vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
     if vanished is None:
-        return StepFailed(f"{what} failed: {public_spark_text(text, type(cause).__name__)}")
+        return StepFailed(f"{label} failed: {public_spark_text(text, type(cause).__name__)}")
     field = "spec.resources.limits.memory" if master.startswith("local") else "spec.executors.resources"
     return OutOfMemory(
-        f"{what} failed: {vanished}, as one does that takes more memory than there is: give the replica more "
+        f"{label} failed: {vanished}, as one does that takes more memory than there is: give the replica more "
         f"({field}), or let the view keep less"
     )

@@ -19,14 +19,14 @@ from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.kernels.temporal import TemporalSpec, due_rows
-from tidemark_replica.render.execution.runner import Prepared, PreparedLoop, Runner, Work
+from tidemark_replica.render.execution.runner import FragmentRun, PreparedFragment, PreparedLoop, Runner
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 from tidemark_replica.render.stepped_dataflow import Merged, Step
-from tidemark_replica.render.task.description import Description, Published, Report
+from tidemark_replica.render.task.description import PublishedFiles, StageReport, StepDescription
 from tidemark_replica.render.task.loop.fixpoint import Fixpoint
 from tidemark_replica.render.task.timing import MICROSECONDS
-from tidemark_replica.render.telemetry.operator_costs import Operators
+from tidemark_replica.render.telemetry.operator_costs import OperatorCosts
 from tidemark_replica.render.telemetry.progress import HydrationProgress
 
 
@@ -43,16 +43,16 @@ class StepRun:
         pinned: Mapping[ArrangementId, Manifest],
         busy: frozenset[str],
         cache: BatchCache,
-        operators: Operators,
+        operators: OperatorCosts,
     ) -> None:
         """`busy`: the batches that were being merged when the manifests were pinned, or just before."""
         self._busy, self._cache = busy, cache
         self._step, self._run, self._folder, self._runner = step, run, folder, runner
         self._store, self._pinned = store, pinned
-        self._at_once = step.hydrates and step.limit == step.lower + 1
+        self._single_time = step.hydrates and step.limit == step.lower + 1
         self.written: dict[ArrangementId, tuple[BatchRef, ...]] = {}
         self.merges: list[Merged] = []
-        self._published: dict[str, Published] = {}
+        self._published: dict[str, PublishedFiles] = {}
         self._jobs_before = runner.jobs
         self._progress: HydrationProgress | None = None
         self._operators = operators
@@ -63,22 +63,22 @@ class StepRun:
         """What becomes of it is to be told."""
         self._progress = progress
 
-    def run(self, prepared: Prepared | PreparedLoop) -> None:
+    def run(self, prepared: PreparedFragment | PreparedLoop) -> None:
         """Run a fragment, or see that there is nothing to run."""
         if isinstance(prepared, PreparedLoop):
             self._run_loop(prepared)
         else:
             self._run_fragment(prepared)
 
-    def _run_fragment(self, prepared: Prepared) -> None:
+    def _run_fragment(self, prepared: PreparedFragment) -> None:
         fragment = prepared.fragment
-        reads = sum(map(self.rows, prepared.speakers))
+        reads = sum(map(self.rows, prepared.update_sources))
         rows = None if self._step.hydrates else reads
         if rows == 0:
             return
         path = self._folder / f"{fragment.name}.json"
         self._describe().write(path)
-        what = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
+        label = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
         shape = fragment.stage
 
         def begins(stage: StageFrame, tasks: int) -> None:
@@ -87,7 +87,7 @@ class StepRun:
             if self._progress is not None:
                 self._progress.begins(fragment.name, stage, tasks, self._folder)
 
-        report = self._runner.run(Work(prepared, path, rows, reads, self._at_once, what, begins))
+        report = self._runner.run(FragmentRun(prepared, path, rows, reads, self._single_time, label, begins))
         self.spent.update(self._operators.counted(shape, report.spent))
         self.cold_reads += report.cold_reads
         self.written |= report.written
@@ -104,10 +104,10 @@ class StepRun:
         if rows == 0:
             return
 
-        def run(at: int, description: Path) -> Report:
+        def run(at: int, description: Path) -> StageReport:
             part = prepared.parts[at]
-            what = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
-            report = self._runner.run(Work(part, description, rows, 0, self._at_once, what))
+            label = f"{part.fragment.name} of {loop.name} of step {self._run} ({description.parent.name})"
+            report = self._runner.run(FragmentRun(part, description, rows, 0, self._single_time, label))
             self.cold_reads += report.cold_reads
             return report
 
@@ -131,13 +131,13 @@ class StepRun:
         found = self._published.get(name)
         return (tuple(self._folder / f for f in found.files), found.rows) if found and found.rows else ((), 0)
 
-    def _absolute(self, found: Published) -> Published:
+    def _absolute(self, found: PublishedFiles) -> PublishedFiles:
         return replace(found, files=tuple(str(self._folder.absolute() / file) for file in found.files))
 
-    def _describe(self) -> Description:
+    def _describe(self) -> StepDescription:
         step = self._step
         published = {name: found.files for name, found in self._published.items() if found.rows}
-        return Description(
+        return StepDescription(
             step=self._run,
             lower=step.lower,
             upper=step.upper.encode(),
@@ -163,7 +163,7 @@ class StepRun:
                 lower, limit = 0 if self._step.hydrates else self._step.lower, self._step.limit
                 batches = self._pinned[arrangement].batches
                 return sum(b.rows for b in batches if b.last_time >= lower and b.first_time < limit)
-            case p.Published(name) | p.PublishedErrors(name):
+            case p.ReadPublished(name) | p.ReadPublishedErrors(name):
                 found = self._published.get(name)
                 return 0 if found is None else found.rows
             case p.Kernel(TemporalSpec(arrangement)):

@@ -16,8 +16,8 @@ from typing import Any
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.render.execution.prepare import prepare
-from tidemark_replica.render.execution.runner import Work
-from tidemark_replica.render.plan.exchanged_plan import exchanged
+from tidemark_replica.render.execution.runner import FragmentRun
+from tidemark_replica.render.plan.exchanged_plan import exchanged_plan
 from tidemark_replica.render.plan.fragments import Fragment
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 
@@ -26,7 +26,7 @@ EXCHANGE_ROWS = 300_000
 
 
 @dataclass(frozen=True)
-class Exchanging:
+class ExchangePolicy:
     """In how many tasks, and from how many updates on."""
 
     tasks: int
@@ -38,7 +38,7 @@ class Exchanging:
 
 
 @dataclass(frozen=True)
-class Shape:
+class FragmentShape:
     """A fragment as it is to run now."""
 
     plan: Any
@@ -46,29 +46,29 @@ class Shape:
     tasks: int
 
 
-class Shapes:
+class FragmentShapes:
     """The shapes of one dataflow's fragments; exchanged ones are prepared when they are first needed."""
 
-    def __init__(self, session: Any, layouts: Mapping[ArrangementId, Layout], exchanging: Exchanging) -> None:
-        self._session, self.layouts, self.exchanging = session, layouts, exchanging
-        self._prepared: dict[tuple[str, bool], Shape | None] = {}
+    def __init__(self, session: Any, layouts: Mapping[ArrangementId, Layout], exchange_policy: ExchangePolicy) -> None:
+        self._session, self.layouts, self.exchange_policy = session, layouts, exchange_policy
+        self._prepared: dict[tuple[str, bool], FragmentShape | None] = {}
 
-    def of(self, work: Work) -> Shape:
+    def of(self, work: FragmentRun) -> FragmentShape:
         """How to run it."""
         found = None
-        if self.exchanging.is_large(work.reads):
-            found = self._exchanged(work.prepared.fragment, at_once=work.at_once)
+        if self.exchange_policy.is_large(work.input_rows):
+            found = self._exchanged(work.prepared.fragment, single_time=work.single_time)
         if found is None:
-            return Shape(work.prepared.plan, work.prepared.fragment.stage, 1)
+            return FragmentShape(work.prepared.plan, work.prepared.fragment.stage, 1)
         # exchanges keep what went through them: a plan that is run again would read that. A copy is of the session that
         # is active on the JVM's side of this thread, which may be another than the one that made the plan
         self._session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._session._jsparkSession)
-        return Shape(found.plan.clone(), found.stage, found.tasks)
+        return FragmentShape(found.plan.clone(), found.stage, found.tasks)
 
-    def _exchanged(self, fragment: Fragment, *, at_once: bool) -> Shape | None:
-        tasks, which = self.exchanging.tasks, (fragment.name, at_once)
+    def _exchanged(self, fragment: Fragment, *, single_time: bool) -> FragmentShape | None:
+        tasks, which = self.exchange_policy.tasks, (fragment.name, single_time)
         if which not in self._prepared:
-            stage = exchanged(fragment.stage, self.layouts, at_once=at_once)
+            stage = exchanged_plan(fragment.stage, self.layouts, single_time=single_time)
             plan = None if stage is None else prepare(self._session, stage, tasks)
-            self._prepared[which] = None if stage is None else Shape(plan, stage, tasks)
+            self._prepared[which] = None if stage is None else FragmentShape(plan, stage, tasks)
         return self._prepared[which]

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from tidemark_replica.render.errors import StepCancelled, StepFailed
-from tidemark_replica.render.execution.runner import Work
+from tidemark_replica.render.execution.runner import FragmentRun
 from tidemark_replica.render.execution.spark_runner import SparkRunner
 from tidemark_replica.render.plan.fragments import Fragment
 from tidemark_replica.render.step_worker.pool import StepWorkers
@@ -28,16 +28,16 @@ from tidemark_replica.render.step_worker.work_ticket import (
     MemberCancelled,
     MemberFailed,
     NoWorker,
-    SentTree,
-    Ticket,
+    PickledStage,
     WorkerLost,
+    WorkTicket,
 )
-from tidemark_replica.render.task.description import Report
+from tidemark_replica.render.task.description import StageReport
 
 LOG = logging.getLogger(__name__)
-ROWS_MOST = 10_000
-LOST_MOST = 2
-LOST_SECONDS = 3600.0
+MAX_ROWS = 10_000
+MAX_LOSSES = 2
+LOSS_SECONDS = 3600.0
 """So long a loss counts."""
 
 
@@ -51,17 +51,17 @@ class WorkerRunner:
         name: str,
         fragments: Iterable[Fragment],
         *,
-        rows_most: float = ROWS_MOST,
+        rows_most: float = MAX_ROWS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`name` is the dataflow's alone; work of more than `rows_most` updates goes to Spark."""
         self._spark, self._workers, self._rows_most = spark, workers, rows_most
         own = [f.stage for f in fragments if not f.stage.inputs]
-        self._trees = {s.name: SentTree(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
+        self._trees = {s.name: PickledStage(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
         self._clock, self._name = clock, name
-        self._lost: deque[float] = deque(maxlen=LOST_MOST)
+        self._lost: deque[float] = deque(maxlen=MAX_LOSSES)
         self._lock = threading.Lock()
-        self._ticket: Ticket | None = None
+        self._ticket: WorkTicket | None = None
         if self._trees:
             workers.start()
 
@@ -72,13 +72,13 @@ class WorkerRunner:
     def begin(self) -> None:
         self._spark.begin()
 
-    def run(self, work: Work) -> Report:
+    def run(self, work: FragmentRun) -> StageReport:
         stage = work.prepared.fragment.stage.name
         rows = float("inf") if work.rows is None else work.rows
         if stage not in self._trees or rows > self._rows_most or self._kills_workers:
             return self._spark.run(work)
         try:
-            return self._run(Ticket(self._trees[stage], work.description), work)
+            return self._run(WorkTicket(self._trees[stage], work.description), work)
         except WorkerLost:
             self._lost.append(self._clock())
             if self._kills_workers:
@@ -103,19 +103,19 @@ class WorkerRunner:
 
     @property
     def _kills_workers(self) -> bool:
-        return len(self._lost) == LOST_MOST and self._clock() - self._lost[0] < LOST_SECONDS
+        return len(self._lost) == MAX_LOSSES and self._clock() - self._lost[0] < LOSS_SECONDS
 
-    def _run(self, ticket: Ticket, work: Work) -> Report:
+    def _run(self, ticket: WorkTicket, work: FragmentRun) -> StageReport:
         with self._lock:
             self._ticket = ticket
         try:
             if self._spark.cancelled:  # a cancel from now on finds the ticket
-                raise StepCancelled(f"{work.what} was cancelled")
+                raise StepCancelled(f"{work.label} was cancelled")
             return self._workers.run(ticket)
         except MemberCancelled as cause:
-            raise StepCancelled(f"{work.what} was cancelled") from cause
+            raise StepCancelled(f"{work.label} was cancelled") from cause
         except MemberFailed as cause:
-            raise StepFailed(f"{work.what} failed: {cause.told}") from cause
+            raise StepFailed(f"{work.label} failed: {cause.told}") from cause
         finally:
             with self._lock:
                 self._ticket = None

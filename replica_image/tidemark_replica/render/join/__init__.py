@@ -1,6 +1,9 @@
-"""Joins: one input after the other (`linear`), or a path for each over arrangements of the inputs alone (`delta`).
+"""Joins of two or more inputs, rendered in one of two ways.
 
-An input that is an imported index is looked up in it where the key is the index's: the join then keeps no copy.
+    linear   ((in0 join in1) join in2) ...     state: both sides of every stage       `linear.py`
+    delta    one path per input           state: the inputs, by lookup key       `delta.py`
+
+An input that is an imported index with the join's key is looked up in place: the join keeps no copy of it.
 """
 
 from __future__ import annotations
@@ -11,11 +14,11 @@ from tidemark_protocol.plan.lir import Join, LinearJoin, Plan
 from tidemark_replica.render.join.delta import lower_delta
 from tidemark_replica.render.join.linear import lower_linear
 from tidemark_replica.render.plan.fragments import Scope
-from tidemark_replica.render.plan.lowering_stream import Flow
+from tidemark_replica.render.plan.lowering_stream import Stream
 
 
-def lower_join(scope: Scope, plan: Join, lower: Callable[[Plan], Flow]) -> Flow:
-    """The stream of the joined rows."""
+def lower_join(scope: Scope, plan: Join, lower: Callable[[Plan], Stream]) -> Stream:
+    """Lower a Join by the plan that the planner chose."""
     if isinstance(plan.plan, LinearJoin):
         return lower_linear(scope, plan, plan.plan, lower)
     return lower_delta(scope, plan, plan.plan, lower)

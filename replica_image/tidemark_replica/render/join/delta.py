@@ -1,11 +1,15 @@
-"""Delta Join: all paths in one kernel call over the inputs' arrangements, then the closure by Catalyst.
+"""Delta joins: one path per input, in one kernel call over arrangements of the inputs alone, then the closure.
+
+    out = in0 join in1 join in2 ...
 
     input 0 ──columns that are used──┐
     input 1 ─────────────────────────┼──> kernel ──closure──> the joined rows
-    input 2, an index ───────────────┘    (state: each input by each key it is looked up by, indexes in place)
+    input 2, an index ───────────────┘
 
-Its collection is that of the linear join of the same inputs. Lookups are by columns and only choose columns, so that
-nothing on the way needs Catalyst.
+State: each input by each key that a path looks it up by; imported indexes are read in place; nothing between the
+inputs. Cost of an update: the delta and its matches on its input's path (`kernels/joins/delta_join.py`). The output is
+that of a linear join of the same inputs. Keys are columns, and closures on a path only choose columns, so a path never
+needs Catalyst.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.expressions.mfp import projection_of
 from tidemark_replica.render.join.indexes import columns_of, index_of, indexes_of
 from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
-from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import DeltaKernel, IndexSource
 
 Columns = tuple[int, ...]
@@ -30,16 +34,16 @@ Columns = tuple[int, ...]
 
 @dataclass
 class _Input:
-    """One input: its stream, which columns of the input the stream has, and the arrangements made of it, by key."""
+    """One input: its stream, the input columns that the stream has, and the arrangements of it by key."""
 
-    flow: Flow
+    stream: Stream
     columns: Columns
     indexes: list[ImportedIndex]
     own: dict[Columns, ArrangementId] = field(default_factory=dict)
 
 
-def lower_delta(scope: Scope, plan: Join, delta: DeltaJoin, lower: Callable[[Plan], Flow]) -> Flow:
-    """The stream of the joined rows; raises NotRendered for a closure with the clock, which no plan has there."""
+def lower_delta(scope: Scope, plan: Join, delta: DeltaJoin, lower: Callable[[Plan], Stream]) -> Stream:
+    """Lower a delta join. Raises NotRendered for a closure that reads the clock."""
     if delta.closure.lower or delta.closure.upper:
         raise NotRendered(f"dataflow {scope.description.name}: a join whose closure reads the clock")
     inputs = [_input(scope, delta, at, below, lower) for at, below in enumerate(plan.inputs)]
@@ -47,32 +51,32 @@ def lower_delta(scope: Scope, plan: Join, delta: DeltaJoin, lower: Callable[[Pla
     types = arrow_types(delta.closure.input)
     spec = DeltaSpec(
         tuple(
-            DeltaInput(arrow_types(i.flow.schema), tuple(i.own.values()), path)
+            DeltaInput(arrow_types(i.stream.schema), tuple(i.own.values()), path)
             for i, path in zip(inputs, paths, strict=True)
         ),
         types,
     )
-    joined = Flow(DeltaKernel(spec, tuple(i.flow.tree for i in inputs)), delta.closure.input)
-    return scope.flows.mfp(joined, delta.closure)
+    joined = Stream(DeltaKernel(spec, tuple(i.stream.tree for i in inputs)), delta.closure.input)
+    return scope.streams.mfp(joined, delta.closure)
 
 
-def _input(scope: Scope, delta: DeltaJoin, at: int, plan: Plan, lower: Callable[[Plan], Flow]) -> _Input:
-    """An index that every lookup uses in place streams as it is; of others the columns that are used are kept."""
+def _input(scope: Scope, delta: DeltaJoin, at: int, plan: Plan, lower: Callable[[Plan], Stream]) -> _Input:
+    """An index that every lookup can use in place, else the input reduced to the columns that the paths use."""
     indexes, index = indexes_of(scope, plan), index_of(scope, plan)
     if index is not None and all(_serving(indexes, key) for key in _keys_of(delta, at)):
         whole = tuple(range(len(plan.schema)))
-        return _Input(Flow(IndexSource(index.arrangement, index.layout.types), plan.schema), whole, indexes)
+        return _Input(Stream(IndexSource(index.arrangement, index.layout.types), plan.schema), whole, indexes)
     used = _used(delta, at)
     return _Input(_projected(scope, lower(plan), used), used, indexes)
 
 
-def _projected(scope: Scope, flow: Flow, columns: Columns) -> Flow:
-    return scope.flows.mfp(flow, MapFilterProject(flow.schema, projection=columns))
+def _projected(scope: Scope, stream: Stream, columns: Columns) -> Stream:
+    return scope.streams.mfp(stream, MapFilterProject(stream.schema, projection=columns))
 
 
 def _path(scope: Scope, plan: Join, path: DeltaPath, inputs: list[_Input]) -> tuple[Lookup, ...]:
     source = inputs[path.source]
-    # where the stream's columns, as the plan counts them, are in the stream
+    # the plan's column numbers, and where the stream has these columns
     place = {column: at for at, column in enumerate(source.columns)}
     lookups: list[Lookup] = []
     for stage in path.stages:
@@ -86,7 +90,7 @@ def _width(source: _Input, lookups: list[Lookup]) -> int:
 
 
 def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], width: int) -> Lookup:
-    """One half-join; its key in the order in which the arrangement has it."""
+    """One half-join, its key in the order of the arrangement's key."""
     stream_key, lookup_key = columns_of(stage.stream_key), columns_of(stage.lookup_key)
     chosen = projection_of(stage.closure)
     assert stream_key is not None, "the plan was checked: keys are columns"
@@ -96,27 +100,27 @@ def _lookup(scope: Scope, stage: JoinStage, met: _Input, place: dict[int, int], 
     key = index.layout.key if index is not None else tuple(sorted(lookup_key))
     order = [lookup_key.index(column) for column in key]
     looked_up = {c: c for c in stage.lookup_thinning} if index else {c: at for at, c in enumerate(met.columns)}
-    kept = [*(place[c] for c in stage.stream_thinning), *(width + looked_up[c] for c in stage.lookup_thinning)]
+    carried = [*(place[c] for c in stage.stream_thinning), *(width + looked_up[c] for c in stage.lookup_thinning)]
     return Lookup(
         stage.lookup,
         index.arrangement if index is not None else _own(scope, met, key),
         tuple(place[stream_key[n]] for n in order),
-        tuple(kept[c] for c in chosen),
+        tuple(carried[c] for c in chosen),
         tuple(order.index(n) for n in stage.null_safe),
         shared=index is not None,
     )
 
 
 def _own(scope: Scope, met: _Input, key: Columns) -> ArrangementId:
-    """The join's arrangement of an input by a key, made when it is first asked for."""
+    """The join's arrangement of an input by a key, allocated at the first call."""
     if key not in met.own:
         positions = [met.columns.index(column) for column in key]
-        met.own[key] = scope.new_arrangement("delta", Layout.of_rows(arrow_types(met.flow.schema), positions))
+        met.own[key] = scope.new_arrangement("delta", Layout.of_rows(arrow_types(met.stream.schema), positions))
     return met.own[key]
 
 
 def _serving(indexes: list[ImportedIndex], key: Columns | None) -> ImportedIndex | None:
-    """An index by just these columns, in any order."""
+    """The first index whose key is exactly these columns, in any order."""
     return next((i for i in indexes if key is not None and sorted(i.layout.key) == sorted(key)), None)
 
 
@@ -125,7 +129,7 @@ def _keys_of(delta: DeltaJoin, at: int) -> list[Columns | None]:
 
 
 def _used(delta: DeltaJoin, at: int) -> Columns:
-    """The columns of an input that any path meets by or keeps."""
+    """The columns of an input that any path looks up by or puts out."""
     used: set[int] = set()
     for path in delta.paths:
         if path.source == at:

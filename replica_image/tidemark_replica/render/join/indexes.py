@@ -1,4 +1,4 @@
-"""Which imported indexes an input is, and by which columns it is met."""
+"""Imported indexes as inputs of joins, and the columns of join keys."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
 
 
 def index_of(scope: Scope, plan: Plan) -> ImportedIndex | None:
-    """The imported index that a plan is, if it is one and nothing else."""
+    """The imported index that a plan reads, if reading it is all that the plan does."""
     get = _get(plan)
     return None if get is None else scope.imported.get(GlobalId(get.id))
 
 
 def indexes_of(scope: Scope, plan: Plan) -> list[ImportedIndex]:
-    """All imported indexes of the collection whose index a plan is; they are one dataflow's, and complete together."""
+    """All imported indexes of the collection that a plan reads by an index. One dataflow maintains them, so their
+    uppers are equal.
+    """
     get = _get(plan)
     imports = scope.description.index_imports
     collections = {i.on for i in imports if get is not None and i.id == get.id}
@@ -25,7 +27,7 @@ def indexes_of(scope: Scope, plan: Plan) -> list[ImportedIndex]:
 
 
 def columns_of(key: Sequence[ScalarExpr]) -> tuple[int, ...] | None:
-    """The key's column positions, if it is columns only."""
+    """The positions of a key's columns; None if some part of the key is not a column."""
     columns = tuple(k.index for k in key if isinstance(k, ColumnRef))
     return columns if len(columns) == len(key) else None
 

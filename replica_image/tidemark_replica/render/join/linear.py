@@ -1,10 +1,14 @@
-"""Linear Join: a kernel per stage, both sides arranged by the stage's key, the closure by Catalyst after it.
+"""Linear joins: one stage after the other, each of two arranged sides.
 
-    source ──keep, key──┐
-                        ├──> kernel ──closure──> the stream of the next stage
-    lookup ──keep, key──┘
+    out = ((source join lookup 1) join lookup 2) ...        matching rows of equal key, then the stage's closure
 
-A side that is an imported index arranged by that very key is used as it is: the stage keeps no copy of it.
+    source ──thinning, key──┐
+                            ├──> join kernel ──closure──> the source of the next stage
+    lookup ──thinning, key──┘
+
+State: both sides of every stage, arranged by the stage's key. Cost of an update: the delta and its matches in every
+stage (`kernels/joins/join.py`). A side that is an imported index with that very key is read in place; the stage keeps
+no copy.
 """
 
 from __future__ import annotations
@@ -19,40 +23,40 @@ from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.join.indexes import columns_of, index_of
 from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
-from tidemark_replica.render.plan.key_columns import prepare
-from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.key_columns import key_columns
+from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import IndexSource, JoinKernel
 
-Lower = Callable[[Plan], Flow]
+Lower = Callable[[Plan], Stream]
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One side of a stage: its updates, and which of its columns go on."""
+    """One side of a stage: its stream, and which of its columns the stage puts out."""
 
-    flow: Flow
+    stream: Stream
     input: JoinInput
 
 
-def lower_linear(scope: Scope, plan: Join, linear: LinearJoin, lower: Lower) -> Flow:
-    """The stream of the joined rows."""
+def lower_linear(scope: Scope, plan: Join, linear: LinearJoin, lower: Lower) -> Stream:
+    """Lower a linear join. Raises NotRendered for a closure with temporal filters."""
     source = plan.inputs[linear.source]
-    flow = lower(source)
+    stream = lower(source)
     index = index_of(scope, source)
     for stage in linear.stages:
-        flow = _stage(scope, stage, flow, index, plan.inputs[stage.lookup], lower)
+        stream = _stage(scope, stage, stream, index, plan.inputs[stage.lookup], lower)
         index = None
-    return flow
+    return stream
 
 
 def _stage(
     scope: Scope,
     stage: JoinStage,
-    stream: Flow,
+    stream: Stream,
     index: ImportedIndex | None,
     lookup: Plan,
-    lower: Callable[[Plan], Flow],
-) -> Flow:
+    lower: Callable[[Plan], Stream],
+) -> Stream:
     if stage.closure.lower or stage.closure.upper:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for temporal filters")
     looked_up, lookup_index = lower(lookup), index_of(scope, lookup)
@@ -61,24 +65,26 @@ def _stage(
     right = _side(scope, looked_up, [stage.lookup_key[i] for i in order], stage.lookup_thinning, lookup_index)
     null_safe = tuple(order.index(i) for i in stage.null_safe)
     spec = JoinSpec(left.input, right.input, null_safe)
-    joined = Flow(JoinKernel(spec, left.flow.tree, right.flow.tree), stage.closure.input)
-    return scope.flows.mfp(joined, stage.closure)
+    joined = Stream(JoinKernel(spec, left.stream.tree, right.stream.tree), stage.closure.input)
+    return scope.streams.mfp(joined, stage.closure)
 
 
-def _side(scope: Scope, flow: Flow, key: list[ScalarExpr], kept: tuple[int, ...], index: ImportedIndex | None) -> _Side:
-    """A side as rows of what is kept and what is met by, arranged by the latter, unless an index has it already."""
+def _side(
+    scope: Scope, stream: Stream, key: list[ScalarExpr], output_columns: tuple[int, ...], index: ImportedIndex | None
+) -> _Side:
+    """A side with its output columns and key columns, arranged by the key unless an imported index is that already."""
     if index is not None and columns_of(key) == index.layout.key:
-        source = Flow(IndexSource(index.arrangement, index.layout.types), flow.schema)
-        return _Side(source, JoinInput(index.arrangement, kept, shared=True))
-    row = refs(flow.schema)
-    prepared = prepare(flow.schema, [*(row[c] for c in kept), *(_as_column(k, flow) for k in key)])
-    flow = scope.flows.mfp(flow, prepared.mfp)
-    layout = Layout.of_rows(arrow_types(flow.schema), prepared.positions[len(kept) :])
-    return _Side(flow, JoinInput(scope.new_arrangement("join", layout), prepared.positions[: len(kept)]))
+        source = Stream(IndexSource(index.arrangement, index.layout.types), stream.schema)
+        return _Side(source, JoinInput(index.arrangement, output_columns, shared=True))
+    row = refs(stream.schema)
+    prepared = key_columns(stream.schema, [*(row[c] for c in output_columns), *(_as_column(k, stream) for k in key)])
+    stream = scope.streams.mfp(stream, prepared.mfp)
+    layout = Layout.of_rows(arrow_types(stream.schema), prepared.positions[len(output_columns) :])
+    return _Side(stream, JoinInput(scope.new_arrangement("join", layout), prepared.positions[: len(output_columns)]))
 
 
 def _key_order(stage: JoinStage, *indexes: ImportedIndex | None) -> tuple[int, ...]:
-    """The order of the key's columns: that of an index which can then be used, else the plan's."""
+    """The order of the key's columns: that of an imported index, which can then be used, else that of the plan."""
     written = tuple(range(len(stage.stream_key)))
     for index, key in zip(indexes, (stage.stream_key, stage.lookup_key), strict=True):
         columns = columns_of(key)
@@ -87,6 +93,6 @@ def _key_order(stage: JoinStage, *indexes: ImportedIndex | None) -> tuple[int, .
     return written
 
 
-def _as_column(key: ScalarExpr, flow: Flow) -> ScalarExpr:
-    """References to one column are the same expression, whatever they say about NULL."""
-    return refs(flow.schema)[key.index] if isinstance(key, ColumnRef) else key
+def _as_column(key: ScalarExpr, stream: Stream) -> ScalarExpr:
+    """A column reference without its nullability, so that references to one column are equal."""
+    return refs(stream.schema)[key.index] if isinstance(key, ColumnRef) else key

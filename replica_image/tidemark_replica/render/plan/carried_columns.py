@@ -6,7 +6,7 @@ from tidemark_protocol.plan.expr import map_columns
 from tidemark_protocol.plan.lir import MapFilterProject, Schema
 
 
-def carry(mfp: MapFilterProject, carried: Schema) -> MapFilterProject:
+def with_carried_columns(mfp: MapFilterProject, carried: Schema) -> MapFilterProject:
     """The same over rows with more columns behind, which it passes on behind its own output."""
     if not carried:
         return mfp

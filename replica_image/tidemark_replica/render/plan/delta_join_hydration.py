@@ -21,58 +21,60 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.flat_map import FlatMapSpec
 from tidemark_replica.kernels.joins.delta_join import DeltaSpec
 from tidemark_replica.kernels.joins.half_join import Lookup
-from tidemark_replica.kernels.joins.half_join_path import HalfJoinSpec, KeepSpec
+from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec, HalfJoinSpec
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.jvm_frames import Frame, nodes_of
 
 _REPEATABLE = (
-    p.Slot,
+    p.JvmInput,
     p.Source,
     p.IndexSource,
-    p.Published,
-    p.PublishedErrors,
+    p.ReadPublished,
+    p.ReadPublishedErrors,
     p.Constants,
     p.Project,
     p.Compute,
-    p.Negated,
-    p.Together,
+    p.NegateDiffs,
+    p.Concat,
 )
 
 
-class InOneTask(Exception):
+class OneTaskOnly(Exception):
     """A fragment has an operator that is in one place."""
 
 
-def first_path(tree: p.DeltaKernel, layouts: Mapping[ArrangementId, Layout], below: tuple[Frame, ...]) -> p.Pipeline:
-    """The join as lookups; `below` says what the tree's slots mean. Raises InOneTask."""
+def hydration_path(
+    tree: p.DeltaKernel, layouts: Mapping[ArrangementId, Layout], below: tuple[Frame, ...]
+) -> p.Pipeline:
+    """The join as lookups; `below` says what the tree's slots mean. Raises OneTaskOnly."""
     spec, inputs = tree.spec, tree.inputs
     path = spec.inputs[0].path
     met = {lookup.arrangement for lookup in path}
-    kept = [(at, a) for at, each in enumerate(spec.inputs) for a in each.arrangements]
+    arranged = [(at, a) for at, each in enumerate(spec.inputs) for a in each.arrangements]
     for at, each in enumerate(inputs):
-        reads = sum(1 for input, _ in kept if input == at) + (at == 0)
+        reads = sum(1 for input, _ in arranged if input == at) + (at == 0)
         if reads > 1 and not _repeatable(each, below):
-            raise InOneTask
+            raise OneTaskOnly
     stream, types = inputs[0], spec.inputs[0].types
     for lookup in path:
         output = _output(lookup, types, layouts[lookup.arrangement])
         is_index = not spec.inputs[lookup.input].arrangements
-        joined = HalfJoinSpec(lookup, types, output, _kept(spec, lookup, output), is_index)
-        stream = p.HalfJoinKernel(joined, p.Together(()) if lookup.shared else inputs[lookup.input], stream)
+        joined = HalfJoinSpec(lookup, types, output, _arranged_input(spec, lookup, output), is_index)
+        stream = p.HalfJoinKernel(joined, p.Concat(()) if lookup.shared else inputs[lookup.input], stream)
         types = output
     others = [
-        p.Kernel(KeepSpec(a, spec.inputs[at].types, types, errors=_comes_out(spec, at, a)), inputs[at])
-        for at, a in kept
+        p.Kernel(ArrangeInputSpec(a, spec.inputs[at].types, types, errors=_comes_out(spec, at, a)), inputs[at])
+        for at, a in arranged
         if a not in met
     ]
-    return p.Together((stream, *others))
+    return p.Concat((stream, *others))
 
 
-def _kept(spec: DeltaSpec, lookup: Lookup, output: p.Types) -> KeepSpec | None:
+def _arranged_input(spec: DeltaSpec, lookup: Lookup, output: p.Types) -> ArrangeInputSpec | None:
     if lookup.shared:
         return None
     errors = _comes_out(spec, lookup.input, lookup.arrangement)
-    return KeepSpec(lookup.arrangement, spec.inputs[lookup.input].types, output, errors)
+    return ArrangeInputSpec(lookup.arrangement, spec.inputs[lookup.input].types, output, errors)
 
 
 def _comes_out(spec: DeltaSpec, at: int, arrangement: ArrangementId) -> bool:
@@ -88,7 +90,7 @@ def _output(lookup: Lookup, types: p.Types, layout: Layout) -> p.Types:
 def _repeatable(tree: p.Pipeline, below: tuple[Frame, ...]) -> bool:
     """Whether a stream may be read several times: it is computed anew from what does not change in a step."""
     nodes = list(p.nodes_of(tree))
-    beneath = [n for node in nodes if isinstance(node, p.Slot) for n in nodes_of(below[node.slot])]
+    beneath = [n for node in nodes if isinstance(node, p.JvmInput) for n in nodes_of(below[node.slot])]
     return all(
         isinstance(node, _REPEATABLE) or (isinstance(node, p.Kernel) and isinstance(node.spec, FlatMapSpec))
         for node in (*nodes, *beneath)

@@ -35,8 +35,8 @@ from tidemark_protocol.plan.lir import Schema
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.flat_map import FlatMapSpec
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
-from tidemark_replica.kernels.joins.half_join_path import KeepSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
+from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
 from tidemark_replica.kernels.joins.join import JoinSpec, Side
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
@@ -44,7 +44,7 @@ from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
 from tidemark_replica.kernels.threshold import ThresholdSpec
 from tidemark_replica.render.plan import pipeline as p
-from tidemark_replica.render.plan.delta_join_hydration import InOneTask, first_path
+from tidemark_replica.render.plan.delta_join_hydration import OneTaskOnly, hydration_path
 from tidemark_replica.render.plan.jvm_frames import (
     ExchangeFrame,
     Frame,
@@ -58,29 +58,29 @@ from tidemark_replica.render.plan.jvm_frames import (
 Key = tuple[int, ...]
 Layouts = Mapping[ArrangementId, Layout]
 
-_ANYWHERE = (p.Source, p.IndexSource, p.Published, p.PublishedErrors, p.Constants)
-_ROW_BY_ROW = (p.Project, p.Compute, p.Negated, p.Together, p.Publish, p.Spool, p.Drain, p.Exchange)
+_DIVISIBLE = (p.Source, p.IndexSource, p.ReadPublished, p.ReadPublishedErrors, p.Constants)
+_ROW_BY_ROW = (p.Project, p.Compute, p.NegateDiffs, p.Concat, p.Publish, p.Spool, p.Drain, p.Exchange)
 
 
-def exchanged(stage: StageFrame, layouts: Layouts, *, at_once: bool) -> StageFrame | None:
+def exchanged_plan(stage: StageFrame, layouts: Layouts, *, single_time: bool) -> StageFrame | None:
     """The fragment's last stage in the exchanged shape; `layouts` are those of all arrangements that it names.
 
-    `at_once`: for a hydration that ends with the as_of.
+    `single_time`: for a hydration that ends with the as_of.
     """
     try:
-        return _Cutter(stage.name, layouts, at_once=at_once).stage(stage.tree, stage.inputs, stage.schema)
-    except InOneTask:
+        return _Cutter(stage.name, layouts, single_time=single_time).stage(stage.tree, stage.inputs, stage.schema)
+    except OneTaskOnly:
         return None
 
 
 @dataclass
-class _Making:
+class _StageBuilder:
     """A stage that is being made: what it will be fed with."""
 
     below: tuple[Frame, ...]
     """What the slots of the tree that it comes from mean."""
     exchanges: dict[int, StageFrame] = field(default_factory=dict)
-    direct: dict[int, p.Slot] = field(default_factory=dict)
+    direct: dict[int, p.JvmInput] = field(default_factory=dict)
     spools: set[str] = field(default_factory=set)
 
     def next(self) -> int:
@@ -90,27 +90,27 @@ class _Making:
 class _Cutter:
     """Makes the stages of one fragment."""
 
-    def __init__(self, name: str, layouts: Layouts, *, at_once: bool) -> None:
+    def __init__(self, name: str, layouts: Layouts, *, single_time: bool) -> None:
         """`name` is that of no other stage of the dataflow: reports of all its fragments lie in one folder."""
-        self._name, self._layouts, self._numbers, self._at_once = name, layouts, count(1), at_once
+        self._name, self._layouts, self._numbers, self._single_time = name, layouts, count(1), single_time
         self._spooled: dict[str, Key] = {}
 
     def stage(self, tree: p.Pipeline, below: tuple[Frame, ...], schema: Schema) -> StageFrame:
         """The tree as a call of its own."""
-        making = _Making(below)
-        tree = self._walk(tree, making)
+        builder = _StageBuilder(below)
+        tree = self._rewrite(tree, builder)
         inputs: tuple[Frame, ...] = ()
-        if making.direct and making.next() == 1:
-            ((number, slot),) = making.direct.items()
+        if builder.direct and builder.next() == 1:
+            ((number, slot),) = builder.direct.items()
             tree = _with_slot(tree, number, replace(slot, slot=0))
             inputs = (self._frame(below[slot.slot]),)
-        elif making.next():
-            staying = {n: self._staying(n, slot, below) for n, slot in making.direct.items()}
-            dealt = making.exchanges | staying
+        elif builder.next():
+            staying = {n: self._kept_in_task(n, slot, below) for n, slot in builder.direct.items()}
+            dealt = builder.exchanges | staying
             inputs = (ExchangeFrame(tuple(dealt[n] for n in sorted(dealt))),)
         return StageFrame(f"{self._name}-{next(self._numbers)}", tree, inputs, schema)
 
-    def _staying(self, number: int, slot: p.Slot, below: tuple[Frame, ...]) -> StageFrame:
+    def _kept_in_task(self, number: int, slot: p.JvmInput, below: tuple[Frame, ...]) -> StageFrame:
         return self.stage(p.Exchange(slot, number, None), below, ())
 
     def _frame(self, frame: Frame) -> Frame:
@@ -121,72 +121,72 @@ class _Cutter:
             case SelectFrame() | ProjectFrame() | NegateFrame():
                 return replace(frame, input=self._frame(frame.input))
             case UnionFrame(inputs, schema):
-                slots = tuple(p.Slot(i, ()) for i in range(len(inputs)))
-                return self.stage(p.Together(slots), inputs, schema)
+                slots = tuple(p.JvmInput(i, ()) for i in range(len(inputs)))
+                return self.stage(p.Concat(slots), inputs, schema)
             case ExchangeFrame():
                 raise AssertionError("a fragment is exchanged once")
 
-    def _walk(self, tree: p.Pipeline, making: _Making) -> p.Pipeline:
+    def _rewrite(self, tree: p.Pipeline, builder: _StageBuilder) -> p.Pipeline:
         """The tree as a part of the stage, each kernel's input as it must lie."""
         match tree:
-            case p.Slot():
-                number = making.next()
-                making.direct[number] = tree
-                return p.Received(number)
-            case p.Spooled(name):
-                if name not in making.spools:
-                    raise InOneTask
+            case p.JvmInput():
+                number = builder.next()
+                builder.direct[number] = tree
+                return p.ExchangeInput(number)
+            case p.ReadSpool(name):
+                if name not in builder.spools:
+                    raise OneTaskOnly
                 return tree
             case p.JoinKernel(spec, left, right):
-                left = self._lying(left, self._side(spec, Side.LEFT), making)
-                return p.JoinKernel(spec, left, self._lying(right, self._side(spec, Side.RIGHT), making))
-            case p.DeltaKernel() if self._at_once:
-                return self._walk(first_path(tree, self._layouts, making.below), making)
+                left = self._partitioned(left, self._side(spec, Side.LEFT), builder)
+                return p.JoinKernel(spec, left, self._partitioned(right, self._side(spec, Side.RIGHT), builder))
+            case p.DeltaKernel() if self._single_time:
+                return self._rewrite(hydration_path(tree, self._layouts, builder.below), builder)
             case p.HalfJoinKernel(spec, met, stream):
-                if spec.kept is not None:
-                    met = self._lying(met, self._layouts[spec.kept.arrangement].key, making)
-                return p.HalfJoinKernel(spec, met, self._lying(stream, spec.lookup.stream_key, making))
+                if spec.arranged_input is not None:
+                    met = self._partitioned(met, self._layouts[spec.arranged_input.arrangement].key, builder)
+                return p.HalfJoinKernel(spec, met, self._partitioned(stream, spec.lookup.stream_key, builder))
             case p.ArrangeKernel(arrangement, input):
-                return replace(tree, input=self._lying(input, self._layouts[arrangement].key, making))
-            case p.Kernel(ReduceSpec() as spec, input) if self._moves(input, spec.shape.key):
+                return replace(tree, input=self._partitioned(input, self._layouts[arrangement].key, builder))
+            case p.Kernel(ReduceSpec() as spec, input) if self._needs_exchange(input, spec.shape.key):
                 sums = p.Kernel(PartialSumsSpec(spec.shape), input)
-                return p.Kernel(replace(spec, summed=True), self._moved(sums, _first(len(spec.shape.key)), making))
+                return p.Kernel(replace(spec, summed=True), self._exchanged(sums, _first(len(spec.shape.key)), builder))
             case p.Kernel(spec, input) if not isinstance(spec, FlatMapSpec | PartialSumsSpec):
-                key = self._layouts[spec.arrangement].key if isinstance(spec, KeepSpec) else _key_of(spec)
-                return replace(tree, input=self._lying(input, key, making))
-            case _ if isinstance(tree, (*_ROW_BY_ROW, *_ANYWHERE, p.Kernel)):
-                walked = p.map_inputs(tree, lambda below: self._walk(below, making))
-                making.spools |= {tree.name} if isinstance(tree, p.Spool) else set()
+                key = self._layouts[spec.arrangement].key if isinstance(spec, ArrangeInputSpec) else _key_of(spec)
+                return replace(tree, input=self._partitioned(input, key, builder))
+            case _ if isinstance(tree, (*_ROW_BY_ROW, *_DIVISIBLE, p.Kernel)):
+                walked = p.map_inputs(tree, lambda below: self._rewrite(below, builder))
+                builder.spools |= {tree.name} if isinstance(tree, p.Spool) else set()
                 return walked
             case _:
-                raise InOneTask
+                raise OneTaskOnly
 
-    def _lying(self, tree: p.Pipeline, key: Key, making: _Making) -> p.Pipeline:
+    def _partitioned(self, tree: p.Pipeline, key: Key, builder: _StageBuilder) -> p.Pipeline:
         """The stream, with all rows of equal `key` in one task."""
         match tree:
             case p.Spool(name, input):
                 self._spooled[name] = key
-                making.spools.add(name)
-                return replace(tree, input=self._lying(input, key, making))
-            case p.Spooled(name):
+                builder.spools.add(name)
+                return replace(tree, input=self._partitioned(input, key, builder))
+            case p.ReadSpool(name):
                 if not set(self._spooled.get(name, (-1,))) <= set(key):
-                    raise InOneTask
-                return self._walk(tree, making)
-            case _ if self._moves(tree, key):
-                return self._moved(tree, key, making)
+                    raise OneTaskOnly
+                return self._rewrite(tree, builder)
+            case _ if self._needs_exchange(tree, key):
+                return self._exchanged(tree, key, builder)
             case _:
-                return self._walk(tree, making)
+                return self._rewrite(tree, builder)
 
-    def _moves(self, tree: p.Pipeline, key: Key) -> bool:
-        return not isinstance(tree, p.Spool | p.Spooled) and self._lies_by(tree) != key
+    def _needs_exchange(self, tree: p.Pipeline, key: Key) -> bool:
+        return not isinstance(tree, p.Spool | p.ReadSpool) and self._partition_key(tree) != key
 
-    def _moved(self, tree: p.Pipeline, key: Key, making: _Making) -> p.Pipeline:
+    def _exchanged(self, tree: p.Pipeline, key: Key, builder: _StageBuilder) -> p.Pipeline:
         """The stream through an exchange."""
-        number = making.next()
-        making.exchanges[number] = self.stage(p.Exchange(tree, number, key), making.below, ())
-        return p.Received(number)
+        number = builder.next()
+        builder.exchanges[number] = self.stage(p.Exchange(tree, number, key), builder.below, ())
+        return p.ExchangeInput(number)
 
-    def _lies_by(self, tree: p.Pipeline) -> Key | None:
+    def _partition_key(self, tree: p.Pipeline) -> Key | None:
         """The columns by whose hash the stream's rows are with their tasks, if they are."""
         match tree:
             case p.IndexSource(arrangement) | p.ArrangeKernel(arrangement):
@@ -198,15 +198,15 @@ class _Cutter:
             case p.Kernel(TopKSpec() | ThresholdSpec() as spec):
                 return _key_of(spec)
             case p.JoinKernel(spec):
-                kept = [*spec.left.kept, *(None for _ in spec.right.kept)]
-                return _moved_to(self._side(spec, Side.LEFT), kept.index)
+                kept = [*spec.left.output_columns, *(None for _ in spec.right.output_columns)]
+                return _map_key(self._side(spec, Side.LEFT), kept.index)
             case p.Project(input, columns):
-                return _mapped(self._lies_by(input), columns)
+                return _project_key(self._partition_key(input), columns)
             case p.Compute(input, mfp):
                 columns = tuple(range(len(mfp.extended))) if mfp.projection is None else mfp.projection
-                return _mapped(self._lies_by(input), columns)
-            case p.Negated(input) | p.Publish(_, input):
-                return self._lies_by(input)
+                return _project_key(self._partition_key(input), columns)
+            case p.NegateDiffs(input) | p.Publish(_, input):
+                return self._partition_key(input)
             case _:
                 return None
 
@@ -218,7 +218,7 @@ def _key_of(spec: object) -> Key:
     match spec:
         case ReduceSpec():
             return spec.shape.key
-        case GroupsSpec():
+        case ReevaluatedGroupsSpec():
             return spec.layout.key
         case ExtremesSpec():
             return spec.of.key
@@ -227,25 +227,25 @@ def _key_of(spec: object) -> Key:
         case ThresholdSpec():
             return spec.shape.key
         case _:
-            raise InOneTask
+            raise OneTaskOnly
 
 
 def _first(width: int) -> Key:
     return tuple(range(width))
 
 
-def _mapped(key: Key | None, columns: tuple[int, ...]) -> Key | None:
-    return None if key is None else _moved_to(key, columns.index)
+def _project_key(key: Key | None, columns: tuple[int, ...]) -> Key | None:
+    return None if key is None else _map_key(key, columns.index)
 
 
-def _moved_to(key: Key, place: Callable[[int], int]) -> Key | None:
+def _map_key(key: Key, place: Callable[[int], int]) -> Key | None:
     try:
         return tuple(place(column) for column in key)
     except ValueError:
         return None
 
 
-def _with_slot(tree: p.Pipeline, number: int, slot: p.Slot) -> p.Pipeline:
-    if tree == p.Received(number):
+def _with_slot(tree: p.Pipeline, number: int, slot: p.JvmInput) -> p.Pipeline:
+    if tree == p.ExchangeInput(number):
         return slot
     return p.map_inputs(tree, lambda below: _with_slot(below, number, slot))

@@ -25,7 +25,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.render.plan.jvm_frames import StageFrame, nodes_of
-from tidemark_replica.render.plan.lowering_stream import Flow, Flows, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.plan.pipeline import (
     DeltaKernel,
     Drain,
@@ -33,7 +33,7 @@ from tidemark_replica.render.plan.pipeline import (
     Loop,
     Pipeline,
     Publish,
-    Published,
+    ReadPublished,
     Source,
     Types,
 )
@@ -90,11 +90,11 @@ class Scope:
     imported: Mapping[GlobalId, ImportedIndex]
     token: str
     """Unique to this rendering: it begins the names of its arrangements."""
-    flows: Flows = field(default_factory=Flows)
+    streams: StreamBuilder = field(default_factory=StreamBuilder)
     arrangements: dict[ArrangementId, Layout] = field(default_factory=dict)
     constants: dict[str, Updates] = field(default_factory=dict)
     fragments: list[Fragment | LoopFragment] = field(default_factory=list)
-    shared: dict[GlobalId | LocalId, Flow] = field(default_factory=dict)
+    shared: dict[GlobalId | LocalId, Stream] = field(default_factory=dict)
     inlined: dict[GlobalId | LocalId, Plan] = field(default_factory=dict)
     spools: int = 0
     numbers: Iterator[int] = field(default_factory=count)
@@ -114,9 +114,9 @@ class Scope:
         """An id that no arrangement of the dataflow has, nor had."""
         return ArrangementId(f"{self.token}-{next(self.numbers)}-{kind}")
 
-    def finish(self, flow: Flow, tree: Pipeline | None) -> None:
-        """End a fragment whose stream is `flow` and whose last operators are `tree` (None: its own)."""
-        stage = self.flows.stage(Flow(Drain(flow.tree if tree is None else tree), flow.schema))
+    def finish(self, stream: Stream, tree: Pipeline | None) -> None:
+        """End a fragment whose stream is `stream` and whose last operators are `tree` (None: its own)."""
+        stage = self.streams.stage(Stream(Drain(stream.tree if tree is None else tree), stream.schema))
         self.fragments.append(Fragment(f"fragment{len(self.fragments)}", stage))
 
     @contextmanager
@@ -136,28 +136,28 @@ class Scope:
     def _meanings(self) -> tuple[dict[GlobalId | LocalId, Any], ...]:
         return self.shared, self.inlined
 
-    def publish(self, name: GlobalId | LocalId, flow: Flow, tree: Pipeline) -> Pipeline:
+    def publish(self, name: GlobalId | LocalId, stream: Stream, tree: Pipeline) -> Pipeline:
         """Keep a stream for later fragments of the step."""
-        types = arrow_types(flow.schema)
+        types = arrow_types(stream.schema)
         file = f"shared{len(self.fragments)}"
-        self.shared[name] = Flow(Published(file, types), flow.schema)
+        self.shared[name] = Stream(ReadPublished(file, types), stream.schema)
         return Publish(file, tree, types)
 
 
-def imported_flow(scope: Scope, id: GlobalId) -> Flow:
+def imported_stream(scope: Scope, id: GlobalId) -> Stream:
     """The stream of an import."""
     for source in scope.description.source_imports:
         if source.id == id:
             columns = tuple(source.shard.columns[c] for c in source.columns)
             schema = tuple(source.shard.schema[c] for c in source.columns)
-            return Flow(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
+            return Stream(Source(id, tuple(c.name for c in columns), arrow_types(schema)), schema)
     for export in scope.description.sink_exports:
         if isinstance(export.sink, ContinualTaskSink) and export.sink.own == id:
             shard = export.sink.shard
             names = tuple(c.name for c in shard.columns)
-            return Flow(Source(id, names, arrow_types(shard.schema), delayed=True), shard.schema)
+            return Stream(Source(id, names, arrow_types(shard.schema), delayed=True), shard.schema)
     index = next(i for i in scope.description.index_imports if i.id == id)
-    return Flow(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
+    return Stream(IndexSource(scope.imported[id].arrangement, arrow_types(index.schema)), index.schema)
 
 
 def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:

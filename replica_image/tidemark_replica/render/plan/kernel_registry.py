@@ -13,25 +13,25 @@ from tidemark_replica.arrangement.rows.updates import Updates
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.changes import ChangesSpec, changes
 from tidemark_replica.kernels.flat_map import FlatMapSpec, flat_map
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec, reevaluate
-from tidemark_replica.kernels.joins.half_join_path import KeepSpec, keep
+from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec, reevaluate_groups
+from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec, arrange_input
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec, extremes
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
-from tidemark_replica.kernels.recursion.iterate import IteratedSpec, iterate
-from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec, at_limit
+from tidemark_replica.kernels.recursion.iterate import IterateSpec, iterate
+from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec, recursion_limit
 from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec, partial_sums
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec, reduce
 from tidemark_replica.kernels.temporal import TemporalSpec, temporal
 from tidemark_replica.kernels.threshold import ThresholdSpec, threshold
 
 Spec = (
-    AtLimitSpec
+    RecursionLimitSpec
     | ChangesSpec
     | ExtremesSpec
     | FlatMapSpec
-    | GroupsSpec
-    | IteratedSpec
-    | KeepSpec
+    | ReevaluatedGroupsSpec
+    | IterateSpec
+    | ArrangeInputSpec
     | PartialSumsSpec
     | ReduceSpec
     | TemporalSpec
@@ -41,21 +41,21 @@ Spec = (
 Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 
-def _iterate(context: StepContext, spec: IteratedSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
+def _iterate(context: StepContext, spec: IterateSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
     return iterate(context, spec, updates, KERNELS[type(spec.inner)])
 
 
 KERNELS: Mapping[type, Run] = {
     FlatMapSpec: flat_map,
     ExtremesSpec: extremes,
-    GroupsSpec: reevaluate,
-    KeepSpec: keep,
+    ReevaluatedGroupsSpec: reevaluate_groups,
+    ArrangeInputSpec: arrange_input,
     PartialSumsSpec: partial_sums,
     ReduceSpec: reduce,
     ThresholdSpec: threshold,
     TemporalSpec: temporal,
     TopKSpec: top_k,
-    IteratedSpec: _iterate,
-    AtLimitSpec: at_limit,
+    IterateSpec: _iterate,
+    RecursionLimitSpec: recursion_limit,
     ChangesSpec: changes,
 }

@@ -10,18 +10,18 @@ from tidemark_protocol.plan.lir import MapFilterProject, Schema
 
 
 @dataclass(frozen=True)
-class Prepared:
+class KeyColumns:
     """`mfp` gives rows whose columns `positions` hold the expressions' values, in order."""
 
     mfp: MapFilterProject
     positions: tuple[int, ...]
 
 
-def prepare(schema: Schema, exprs: Sequence[ScalarExpr]) -> Prepared:
+def key_columns(schema: Schema, exprs: Sequence[ScalarExpr]) -> KeyColumns:
     """Rows of just these expressions; equal ones share a column, columns of the input are taken as they are."""
     distinct = list(dict.fromkeys(exprs))
     computed = [e for e in distinct if not isinstance(e, ColumnRef)]
     places = {e: len(schema) + i for i, e in enumerate(computed)}
     projection = tuple(e.index if isinstance(e, ColumnRef) else places[e] for e in distinct)
     mfp = MapFilterProject(schema, tuple(computed), projection=projection)
-    return Prepared(mfp, tuple(distinct.index(e) for e in exprs))
+    return KeyColumns(mfp, tuple(distinct.index(e) for e in exprs))

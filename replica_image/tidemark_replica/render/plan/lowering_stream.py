@@ -19,7 +19,7 @@ from tidemark_protocol.plan.lir import MapFilterProject, Schema
 from tidemark_replica.evaluator import admits
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.expressions.mfp import compile_mfp, projection_of
-from tidemark_replica.render.plan.carried_columns import carry
+from tidemark_replica.render.plan.carried_columns import with_carried_columns
 from tidemark_replica.render.plan.jvm_frames import (
     Frame,
     NegateFrame,
@@ -30,28 +30,28 @@ from tidemark_replica.render.plan.jvm_frames import (
 )
 from tidemark_replica.render.plan.pipeline import (
     Compute,
-    Negated,
+    Concat,
+    JvmInput,
+    NegateDiffs,
     Pipeline,
     Project,
-    Slot,
     Source,
-    Together,
     Types,
-    map_slots,
+    map_jvm_inputs,
 )
-from tidemark_replica.render.plan.scan_pushdown import told_of
+from tidemark_replica.render.plan.scan_pushdown import push_down
 from tidemark_replica.values.arrow_types import arrow_type
 
 
 @dataclass(frozen=True)
-class Flow:
+class Stream:
     """A tagged stream: the pipeline that yields it, and its columns."""
 
     tree: Pipeline
     schema: Schema
 
 
-class Flows:
+class StreamBuilder:
     """Makes streams of streams, and stages where the side changes.
 
     `carried`: columns that every stream has behind those of its schema; `lifted` makes pipelines that were built
@@ -69,57 +69,57 @@ class Flows:
         self._stages = 0
         self._carried, self._lifted, self.arrow = carried, lifted, arrow
 
-    def mfp(self, flow: Flow, mfp: MapFilterProject) -> Flow:
+    def mfp(self, stream: Stream, mfp: MapFilterProject) -> Stream:
         """A MapFilterProject without temporal bounds (`render/temporal.py` has those)."""
         if mfp.lower or mfp.upper:
             raise NotRendered("this replica renders temporal filters as operators of their own, not inside others")
         columns = projection_of(mfp)
-        if isinstance(flow.tree, Source):
-            flow = Flow(told_of(flow.tree, mfp), flow.schema)
+        if isinstance(stream.tree, Source):
+            stream = Stream(push_down(stream.tree, mfp), stream.schema)
         if columns is None and self.arrow and admits(mfp):
-            return Flow(Compute(flow.tree, mfp), mfp.output)
+            return Stream(Compute(stream.tree, mfp), mfp.output)
         if columns is None:
-            carrying = carry(mfp, self._carried)
-            return self._slot(SelectFrame(self.frame(flow), compile_mfp(carrying), carrying.output), mfp.output)
-        if columns == tuple(range(len(flow.schema))):
-            return Flow(flow.tree, mfp.output)
-        if isinstance(flow.tree, Slot):
-            behind = range(len(flow.schema), len(flow.schema) + len(self._carried))
-            frame = ProjectFrame(self.frame(flow), (*columns, *behind), mfp.output + self._carried)
+            carrying = with_carried_columns(mfp, self._carried)
+            return self._slot(SelectFrame(self.frame(stream), compile_mfp(carrying), carrying.output), mfp.output)
+        if columns == tuple(range(len(stream.schema))):
+            return Stream(stream.tree, mfp.output)
+        if isinstance(stream.tree, JvmInput):
+            behind = range(len(stream.schema), len(stream.schema) + len(self._carried))
+            frame = ProjectFrame(self.frame(stream), (*columns, *behind), mfp.output + self._carried)
             return self._slot(frame, mfp.output)
-        return Flow(Project(flow.tree, columns), mfp.output)
+        return Stream(Project(stream.tree, columns), mfp.output)
 
-    def negate(self, flow: Flow) -> Flow:
-        if isinstance(flow.tree, Slot):
-            return self._slot(NegateFrame(self.frame(flow)), flow.schema)
-        return Flow(Negated(flow.tree), flow.schema)
+    def negate(self, stream: Stream) -> Stream:
+        if isinstance(stream.tree, JvmInput):
+            return self._slot(NegateFrame(self.frame(stream)), stream.schema)
+        return Stream(NegateDiffs(stream.tree), stream.schema)
 
-    def union(self, flows: Sequence[Flow], schema: Schema) -> Flow:
-        if all(isinstance(f.tree, Slot) for f in flows):
-            return self._slot(UnionFrame(tuple(self.frame(f) for f in flows), schema + self._carried), schema)
-        return Flow(Together(tuple(f.tree for f in flows)), schema)
+    def union(self, streams: Sequence[Stream], schema: Schema) -> Stream:
+        if all(isinstance(f.tree, JvmInput) for f in streams):
+            return self._slot(UnionFrame(tuple(self.frame(f) for f in streams), schema + self._carried), schema)
+        return Stream(Concat(tuple(f.tree for f in streams)), schema)
 
-    def frame(self, flow: Flow) -> Frame:
+    def frame(self, stream: Stream) -> Frame:
         """The stream on the JVM's side."""
-        if isinstance(flow.tree, Slot):
-            return self._frames[flow.tree.slot]
-        return self.stage(flow)
+        if isinstance(stream.tree, JvmInput):
+            return self._frames[stream.tree.slot]
+        return self.stage(stream)
 
-    def stage(self, flow: Flow) -> StageFrame:
+    def stage(self, stream: Stream) -> StageFrame:
         """The pipeline as a call of its own, its slots numbered in the order in which it reads them."""
         inputs: list[Frame] = []
 
-        def renumbered(slot: Slot) -> Slot:
+        def renumbered(slot: JvmInput) -> JvmInput:
             inputs.append(self._frames[slot.slot])
-            return Slot(len(inputs) - 1, slot.types)
+            return JvmInput(len(inputs) - 1, slot.types)
 
-        tree = map_slots(self._lifted(flow.tree), renumbered)
+        tree = map_jvm_inputs(self._lifted(stream.tree), renumbered)
         self._stages += 1
-        return StageFrame(f"stage{self._stages}", tree, tuple(inputs), flow.schema + self._carried)
+        return StageFrame(f"stage{self._stages}", tree, tuple(inputs), stream.schema + self._carried)
 
-    def _slot(self, frame: Frame, schema: Schema) -> Flow:
+    def _slot(self, frame: Frame, schema: Schema) -> Stream:
         self._frames.append(frame)
-        return Flow(Slot(len(self._frames) - 1, arrow_types(frame.schema)), schema)
+        return Stream(JvmInput(len(self._frames) - 1, arrow_types(frame.schema)), schema)
 
 
 def arrow_types(schema: Schema) -> Types:

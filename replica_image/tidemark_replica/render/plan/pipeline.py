@@ -21,7 +21,7 @@ from tidemark_persist import Condition
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.lir import MapFilterProject
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
-from tidemark_replica.kernels.continual_task import AtChangesSpec
+from tidemark_replica.kernels.continual_task import ContinualTaskSpec
 from tidemark_replica.kernels.joins.delta_join import DeltaSpec
 from tidemark_replica.kernels.joins.half_join_path import HalfJoinSpec
 from tidemark_replica.kernels.joins.join import JoinSpec
@@ -31,7 +31,7 @@ Types = tuple[pa.DataType, ...]
 
 
 @dataclass(frozen=True)
-class Slot:
+class JvmInput:
     """The rows that come from the JVM as input `slot` of the call."""
 
     slot: int
@@ -39,7 +39,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Received:
+class ExchangeInput:
     """What an exchange brings as input `slot` of the call."""
 
     slot: int
@@ -69,7 +69,7 @@ class IndexSource:
 
 
 @dataclass(frozen=True)
-class Published:
+class ReadPublished:
     """What an earlier fragment of the same step published under `name`."""
 
     name: str
@@ -77,7 +77,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class PublishedErrors:
+class ReadPublishedErrors:
     """The errors alone of what was published under `name`; `types` are the columns of the stream that they join."""
 
     name: str
@@ -85,7 +85,7 @@ class PublishedErrors:
 
 
 @dataclass(frozen=True)
-class Entering:
+class LoopInput:
     """Inside a loop: what was published outside under `name`, at the time that is being settled, in iteration 0."""
 
     name: str
@@ -93,7 +93,7 @@ class Entering:
 
 
 @dataclass(frozen=True)
-class Variable:
+class LoopVariable:
     """Inside a loop: what was fed back to the binding `name` for the iteration under way."""
 
     name: str
@@ -109,7 +109,7 @@ class Constants:
 
 
 @dataclass(frozen=True)
-class Spooled:
+class ReadSpool:
     """What a Spool of the same stage has kept; to be read after the Spool has been read to its end."""
 
     name: str
@@ -133,12 +133,12 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Negated:
+class NegateDiffs:
     input: Pipeline
 
 
 @dataclass(frozen=True)
-class Together:
+class Concat:
     """The inputs' updates, one input after the other."""
 
     inputs: tuple[Pipeline, ...]
@@ -179,10 +179,10 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class AtChanges:
+class ContinualTaskKernel:
     """A continual task: what the second input holds at each time at which the first one, the watched shard, changes."""
 
-    spec: AtChangesSpec
+    spec: ContinualTaskSpec
     inputs: tuple[Pipeline, ...]
 
 
@@ -208,7 +208,7 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class Later:
+class LaterIteration:
     """Inside a loop: a joined row's two iterations, in column `left` and the last one, become one, the later."""
 
     input: Pipeline
@@ -216,7 +216,7 @@ class Later:
 
 
 @dataclass(frozen=True)
-class FeedBack:
+class Feedback:
     """Inside a loop: keeps the input's rows of before iteration `last` for binding `name`, each an iteration on, and
     passes all of them on."""
 
@@ -227,7 +227,7 @@ class FeedBack:
 
 
 @dataclass(frozen=True)
-class Leave:
+class LoopOutput:
     """Inside a loop: publishes the input without its iterations, for what comes after the loop."""
 
     name: str
@@ -256,7 +256,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Settle:
+class LoopInTask:
     """A loop that needs nothing of the JVM, run inside the task once `input` has published what enters it."""
 
     loop: Loop
@@ -297,36 +297,47 @@ class Drain:
     input: Pipeline
 
 
-Leaf = Slot | Received | Source | IndexSource | Published | PublishedErrors | Entering | Variable | Constants | Spooled
+Leaf = (
+    JvmInput
+    | ExchangeInput
+    | Source
+    | IndexSource
+    | ReadPublished
+    | ReadPublishedErrors
+    | LoopInput
+    | LoopVariable
+    | Constants
+    | ReadSpool
+)
 _OfOne = (
     Project
     | Compute
-    | Negated
+    | NegateDiffs
     | Kernel
     | ArrangeKernel
     | Publish
     | Spool
-    | Later
-    | FeedBack
-    | Leave
-    | Settle
+    | LaterIteration
+    | Feedback
+    | LoopOutput
+    | LoopInTask
     | Exchange
     | Drain
 )
 _OF_TWO: dict[type, tuple[str, str]] = {JoinKernel: ("left", "right"), HalfJoinKernel: ("met", "stream")}
-Pipeline = Leaf | Together | JoinKernel | DeltaKernel | HalfJoinKernel | AtChanges | _OfOne
+Pipeline = Leaf | Concat | JoinKernel | DeltaKernel | HalfJoinKernel | ContinualTaskKernel | _OfOne
 
 
-def map_slots(tree: Pipeline, change: Callable[[Slot], Slot]) -> Pipeline:
+def map_jvm_inputs(tree: Pipeline, change: Callable[[JvmInput], JvmInput]) -> Pipeline:
     """The tree with other slots, `change` being asked in the order in which the tree reads them."""
-    if isinstance(tree, Slot):
+    if isinstance(tree, JvmInput):
         return change(tree)
-    return map_inputs(tree, lambda below: map_slots(below, change))
+    return map_inputs(tree, lambda below: map_jvm_inputs(below, change))
 
 
 def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeline:
     """The same node over other inputs, `change` being asked in the order in which it reads them."""
-    if isinstance(tree, Together | DeltaKernel | AtChanges):
+    if isinstance(tree, Concat | DeltaKernel | ContinualTaskKernel):
         return replace(tree, inputs=tuple(change(i) for i in tree.inputs))
     if isinstance(tree, JoinKernel | HalfJoinKernel):
         changed: dict[str, Any] = {name: change(getattr(tree, name)) for name in _OF_TWO[type(tree)]}
@@ -336,7 +347,7 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
 
 def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
     """The pipelines directly below; none for a leaf."""
-    if isinstance(tree, Together | DeltaKernel | AtChanges):
+    if isinstance(tree, Concat | DeltaKernel | ContinualTaskKernel):
         return tree.inputs
     if isinstance(tree, JoinKernel | HalfJoinKernel):
         return tuple(getattr(tree, name) for name in _OF_TWO[type(tree)])

@@ -23,7 +23,7 @@ from tidemark_replica.values.literals import literal_value
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def told_of(source: Source, mfp: MapFilterProject) -> Source:
+def push_down(source: Source, mfp: MapFilterProject) -> Source:
     """The source, for this MapFilterProject alone."""
     found = (each for predicate in mfp.predicates for each in _conditions(source, predicate))
     return replace(source, conditions=tuple(found))

@@ -14,22 +14,22 @@ from tidemark_replica.render.plan.pipeline import Pipeline
 
 
 @lru_cache(maxsize=1024)
-def arrived(sent: bytes) -> Pipeline:
+def unpickled(sent: bytes) -> Pipeline:
     """The tree in this process."""
     tree: Pipeline = pickle.loads(sent)
     return tree
 
 
-def travelling(tree: Pipeline) -> Pipeline:
+def pickled_once(tree: Pipeline) -> Pipeline:
     """What to give away in the place of a tree, to be unpickled as that tree."""
-    return cast("Pipeline", _Travelling(tree))
+    return cast("Pipeline", _PickledTree(tree))
 
 
-class _Travelling:
+class _PickledTree:
     """Pickled once."""
 
     def __init__(self, tree: Pipeline) -> None:
         self._sent = pickle.dumps(tree)
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
-        return arrived, (self._sent,)
+        return unpickled, (self._sent,)

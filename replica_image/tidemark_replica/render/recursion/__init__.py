@@ -25,18 +25,18 @@ from dataclasses import dataclass, replace
 
 from tidemark_protocol.ids import LocalId
 from tidemark_protocol.plan.lir import LetRec, Plan, RecursiveBinding
-from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec
+from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment, Scope, uses
 from tidemark_replica.render.plan.jvm_frames import nodes_of
-from tidemark_replica.render.plan.lowering_stream import Flow, Flows, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, StreamBuilder, arrow_types
 from tidemark_replica.render.recursion.hoist import Hoisted
 from tidemark_replica.render.recursion.lift import CARRIED, ITERATION, lift
 
-MOST_ITERATIONS = 100_000
+MAX_ITERATIONS = 100_000
 """Where a recursion without a limit of its own is taken to be endless."""
 
-Lower = Callable[[Scope, Plan], Flow]
+Lower = Callable[[Scope, Plan], Stream]
 
 
 def lower_let_rec(scope: Scope, plan: LetRec, lower: Lower) -> None:
@@ -60,8 +60,8 @@ class _Lowering:
             b.id: _Names(f"{self._name}-{n}", f"{self._name}-{n}-leaves") for n, b in enumerate(plan.bindings)
         }
         name = scope.description.name
-        flows = Flows(CARRIED, lambda tree: lift(tree, scope.arrangements, name), arrow=scope.flows.arrow)
-        self._body = replace(scope, imported={}, flows=flows, fragments=[], shared={}, inlined={})
+        streams = StreamBuilder(CARRIED, lambda tree: lift(tree, scope.arrangements, name), arrow=scope.streams.arrow)
+        self._body = replace(scope, imported={}, streams=streams, fragments=[], shared={}, inlined={})
 
     def run(self) -> None:
         hoisted = Hoisted(self._scope.description.name, f"{self._name}-", self._share)
@@ -70,8 +70,8 @@ class _Lowering:
         entering = tuple(self._enter(name, outside) for outside, name in hoisted.entering.items())
         before = set(self._scope.arrangements)
         for binding in self._plan.bindings:
-            variable = p.Variable(self._names[binding.id].variable, arrow_types(binding.value.schema))
-            self._body.shared[binding.id] = Flow(variable, binding.value.schema)
+            variable = p.LoopVariable(self._names[binding.id].variable, arrow_types(binding.value.schema))
+            self._body.shared[binding.id] = Stream(variable, binding.value.schema)
         for at, value in enumerate(values):
             self._bind(at, value)
         loop = p.Loop(
@@ -80,41 +80,41 @@ class _Lowering:
             tuple(a for a in self._scope.arrangements if a not in before),
             tuple(hoisted.entering.values()),
             tuple(n.leaving for n in self._names.values()),
-            MOST_ITERATIONS,
+            MAX_ITERATIONS,
         )
         self._finish(loop, entering)
         for binding in self._plan.bindings:
             self._scope.shared[binding.id] = self._result(binding)
 
     def _share(self, name: LocalId, value: Plan) -> None:
-        flow = self._lower(self._scope, value)
-        self._scope.finish(flow, self._scope.publish(name, flow, flow.tree))
+        stream = self._lower(self._scope, value)
+        self._scope.finish(stream, self._scope.publish(name, stream, stream.tree))
 
     def _enter(self, name: LocalId, outside: Plan) -> p.Pipeline:
         """Compute outside what a part of the body begins with."""
-        flow = self._lower(self._scope, outside)
-        types = arrow_types(flow.schema)
-        self._body.shared[name] = Flow(p.Entering(name, types), flow.schema)
-        return p.Publish(name, flow.tree, types, timed=True)
+        stream = self._lower(self._scope, outside)
+        types = arrow_types(stream.schema)
+        self._body.shared[name] = Stream(p.LoopInput(name, types), stream.schema)
+        return p.Publish(name, stream.tree, types, timed=True)
 
     def _bind(self, at: int, value: Plan) -> None:
         """One binding's part of the body; what comes after it reads it as of this iteration."""
-        flow, binding = self._lower(self._body, value), self._plan.bindings[at]
-        types, names = arrow_types(flow.schema), self._names[binding.id]
+        stream, binding = self._lower(self._body, value), self._plan.bindings[at]
+        types, names = arrow_types(stream.schema), self._names[binding.id]
         values = [b.value for b in self._plan.bindings]
-        tree = flow.tree
+        tree = stream.tree
         if _is_read(binding.id, values[at + 1 :]):
-            tree = self._body.publish(binding.id, flow, tree)
+            tree = self._body.publish(binding.id, stream, tree)
         last = None if binding.max_iterations is None else binding.max_iterations - 1
         if _is_read(binding.id, values[: at + 1]):
-            tree = p.FeedBack(names.variable, tree, types, last)
+            tree = p.Feedback(names.variable, tree, types, last)
         if last is not None and not binding.return_at_limit:
             tree = self._at_limit(binding, tree, types, last)
-        self._body.finish(flow, p.Leave(names.leaving, tree, types))
+        self._body.finish(stream, p.LoopOutput(names.leaving, tree, types))
 
     def _at_limit(self, binding: RecursiveBinding, tree: p.Pipeline, types: p.Types, last: int) -> p.Pipeline:
         text = f"{binding.id} still changes in iteration {last + 1}"
-        spec = AtLimitSpec(self._body.next_arrangement("limit"), (*types, ITERATION), last, text)
+        spec = RecursionLimitSpec(self._body.next_arrangement("limit"), (*types, ITERATION), last, text)
         self._scope.arrangements[spec.state] = spec.layout
         return p.Kernel(spec, tree)
 
@@ -128,17 +128,17 @@ class _Lowering:
         parts = tuple(self._parts())
         if fits_a_task(parts):
             trees = tuple(part.stage.tree for part in parts)
-            self._scope.finish(Flow(p.Settle(loop, p.Together(entering), trees), ()), None)
+            self._scope.finish(Stream(p.LoopInTask(loop, p.Concat(entering), trees), ()), None)
         else:
-            self._scope.finish(Flow(p.Together(entering), ()), None)
+            self._scope.finish(Stream(p.Concat(entering), ()), None)
             self._scope.fragments.append(LoopFragment(loop, parts))
 
-    def _result(self, binding: RecursiveBinding) -> Flow:
+    def _result(self, binding: RecursiveBinding) -> Stream:
         """What left the loop, and the errors of all that it depends on."""
         types = arrow_types(binding.value.schema)
-        others = [p.PublishedErrors(self._names[id].leaving, types) for id in self._read_by(binding)]
-        tree = p.Published(self._names[binding.id].leaving, types)
-        return Flow(p.Together((tree, *others)) if others else tree, binding.value.schema)
+        others = [p.ReadPublishedErrors(self._names[id].leaving, types) for id in self._read_by(binding)]
+        tree = p.ReadPublished(self._names[binding.id].leaving, types)
+        return Stream(p.Concat((tree, *others)) if others else tree, binding.value.schema)
 
     def _read_by(self, binding: RecursiveBinding) -> list[LocalId]:
         """The other bindings whose rows can reach this one."""
@@ -163,5 +163,5 @@ def _is_read(name: LocalId, by: list[Plan]) -> bool:
 def _reads(part: Fragment) -> Iterator[str]:
     """The names that a part of the body reads, entering ones and variables included."""
     for node in nodes_of(part.stage):
-        if isinstance(node, p.Entering | p.Variable | p.Published):
+        if isinstance(node, p.LoopInput | p.LoopVariable | p.ReadPublished):
             yield node.name

@@ -21,17 +21,17 @@ from tidemark_protocol.types import BIGINT, ColumnType
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.flat_map import FlatMapSpec
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
 from tidemark_replica.kernels.joins.join import JoinInput, JoinSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
-from tidemark_replica.kernels.recursion.iterate import IteratedSpec
-from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec
+from tidemark_replica.kernels.recursion.iterate import IterateSpec
+from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
 from tidemark_replica.kernels.threshold import ThresholdSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.plan import pipeline as p
-from tidemark_replica.render.plan.carried_columns import carry
+from tidemark_replica.render.plan.carried_columns import with_carried_columns
 
 CARRIED = (ColumnType(BIGINT),)
 """The column of iterations, as plans would type it."""
@@ -56,7 +56,7 @@ def _of_threshold(spec: ThresholdSpec) -> _Grouping:
     return _Grouping(spec.types, tuple(range(len(spec.types))), (spec.state,))
 
 
-def _of_groups(spec: GroupsSpec) -> _Grouping:
+def _of_groups(spec: ReevaluatedGroupsSpec) -> _Grouping:
     return _Grouping(spec.layout.types, spec.layout.key, (spec.state,))
 
 
@@ -70,7 +70,7 @@ def _of_top_k(spec: TopKSpec) -> _Grouping:
 
 _GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {
     ExtremesSpec: _of_extremes,
-    GroupsSpec: _of_groups,
+    ReevaluatedGroupsSpec: _of_groups,
     ReduceSpec: _of_reduce,
     ThresholdSpec: _of_threshold,
     TopKSpec: _of_top_k,
@@ -84,34 +84,36 @@ def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str) -> p.Pipel
         case p.Project(input, columns):
             return p.Project(input, (*columns, -1))
         case p.Compute(input, mfp):
-            return p.Compute(input, carry(mfp, CARRIED))
-        case p.Publish() | p.Spool() | p.FeedBack():
+            return p.Compute(input, with_carried_columns(mfp, CARRIED))
+        case p.Publish() | p.Spool() | p.Feedback():
             return replace(lifted, types=(*lifted.types, ITERATION))
         case p.Kernel(FlatMapSpec() as spec, input):
             return p.Kernel(replace(spec, iterated=True), input)
-        case p.Kernel(spec, input) if not isinstance(spec, AtLimitSpec):
+        case p.Kernel(spec, input) if not isinstance(spec, RecursionLimitSpec):
             return p.Kernel(_iterated(spec, arrangements, dataflow), input)
         case p.JoinKernel(spec, left, right):
-            both = JoinSpec(_kept(spec.left, arrangements), _kept(spec.right, arrangements), spec.null_safe)
-            return p.Later(p.JoinKernel(both, left, right), len(spec.left.kept))
+            both = JoinSpec(
+                _with_iteration(spec.left, arrangements), _with_iteration(spec.right, arrangements), spec.null_safe
+            )
+            return p.LaterIteration(p.JoinKernel(both, left, right), len(spec.left.output_columns))
         case _:
             return lifted
 
 
-def _iterated(spec: Any, arrangements: Arrangements, dataflow: str) -> IteratedSpec:
+def _iterated(spec: Any, arrangements: Arrangements, dataflow: str) -> IterateSpec:
     grouping = _GROUPINGS.get(type(spec))
     if grouping is None:
         name = type(spec).__name__.removesuffix("Spec")
         raise NotRendered(f"dataflow {dataflow}: this replica has no operator for {name} inside a recursion")
     of = grouping(spec)
     inner = tuple((state, arrangements.pop(state)) for state in of.states)
-    made = IteratedSpec(of.states[0], of.types, of.key, spec, inner)
+    made = IterateSpec(of.states[0], of.types, of.key, spec, inner)
     arrangements[made.state] = made.layout
     return made
 
 
-def _kept(side: JoinInput, arrangements: Arrangements) -> JoinInput:
+def _with_iteration(side: JoinInput, arrangements: Arrangements) -> JoinInput:
     """A side whose rows are kept with their iterations."""
     layout = arrangements[side.arrangement]
     arrangements[side.arrangement] = Layout.of_rows((*layout.types, ITERATION), layout.key)
-    return replace(side, kept=(*side.kept, len(layout.types)))
+    return replace(side, output_columns=(*side.output_columns, len(layout.types)))

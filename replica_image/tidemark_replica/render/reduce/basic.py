@@ -1,8 +1,9 @@
-"""Aggregates that need all values of a group: first, string_agg, mode, percentiles.
+"""Basic reduces: aggregates that need all values of a group (first, string_agg, array_agg, mode, percentiles).
 
-(region, name, price) ──arranged by region, groups evaluated again──> (region, string_agg(name by price), ...)
+    out(k) = k ++ f(in(k))           (region, name, price) ──kernel──> (region, string_agg(name ORDER BY price), ...)
 
-See `groups/reevaluated_groups.py` for the state and its cost, `basic.py` there for what each aggregate says.
+State: the input, arranged by the key. Cost of an update: each touched group is evaluated whole, once per touched time
+(`kernels/groups/reevaluated_groups.py`; `kernels/groups/basic.py` has the aggregates).
 """
 
 from __future__ import annotations
@@ -12,22 +13,22 @@ from tidemark_protocol.plan.lir import Aggregate, BasicReduce
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.ordering import Order
 from tidemark_replica.kernels.groups.basic import BasicAggregate, BasicFunction
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
 from tidemark_replica.render.plan.fragments import Scope
-from tidemark_replica.render.plan.lowering_stream import Flow, arrow_types
+from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.grouped import Grouped
 from tidemark_replica.values.arrow_types import arrow_type
 
 
-def lower_basic(scope: Scope, rows: Grouped, plan: BasicReduce) -> Flow:
-    """The groups' rows."""
-    types = arrow_types(rows.flow.schema)
+def lower_basic(scope: Scope, rows: Grouped, plan: BasicReduce) -> Stream:
+    """Lower a basic reduce to the kernel that reevaluates whole groups."""
+    types = arrow_types(rows.stream.schema)
     layout = Layout.of_rows(types, rows.key)
     function = BasicFunction(types, rows.key, tuple(_basic(a, rows) for a in plan.aggregates))
     state = scope.new_arrangement("groups", layout)
-    spec = GroupsSpec(state, layout, function, always=not rows.key)
-    return Flow(Kernel(spec, rows.flow.tree), rows.output(plan.aggregates))
+    spec = ReevaluatedGroupsSpec(state, layout, function, always=not rows.key)
+    return Stream(Kernel(spec, rows.stream.tree), rows.output(plan.aggregates))
 
 
 def _basic(aggregate: Aggregate, rows: Grouped) -> BasicAggregate:

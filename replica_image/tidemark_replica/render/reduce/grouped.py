@@ -1,4 +1,4 @@
-"""What every kind of reduce begins with: rows of the keys and the values, evaluated once.
+"""The input of every kind of reduce: rows of keys and values, each expression computed once.
 
 (region, price, discount)  ──mfp──>  (region, price * (1 - discount))      key = (0,), values = (1,)
 """
@@ -13,41 +13,41 @@ from tidemark_protocol.plan.expr import ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import Aggregate, Reduce, Schema
 from tidemark_protocol.types import ColumnType
 from tidemark_replica.render.plan.fragments import Scope
-from tidemark_replica.render.plan.key_columns import prepare
-from tidemark_replica.render.plan.lowering_stream import Flow
+from tidemark_replica.render.plan.key_columns import key_columns
+from tidemark_replica.render.plan.lowering_stream import Stream
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """A stream whose columns at `key` are to be grouped by, and where it holds each of the reduce's values."""
+    """A stream, the positions of its key columns, and the position of each value of the reduce."""
 
-    flow: Flow
+    stream: Stream
     key: tuple[int, ...]
     values: tuple[int, ...]
     texts: tuple[str, ...]
-    """The values' SQL."""
+    """The SQL text of each value."""
     key_schema: Schema
 
     def output(self, aggregates: Sequence[Aggregate]) -> Schema:
-        """The columns of a part that computes these aggregates: the key's, then one for each."""
+        """The output columns of a part with these aggregates: the key's, then one per aggregate."""
         return self.key_schema + tuple(a.type for a in aggregates)
 
     def column(self, value: int | None) -> int | None:
-        """Where the stream holds a value, if there is one."""
+        """The stream's column of a value; None for no value."""
         return None if value is None else self.values[value]
 
     def text(self, aggregate: Aggregate) -> str:
-        """The aggregate as error rows name it."""
+        """The SQL text of an aggregate, as error rows show it."""
         argument = "*" if aggregate.argument is None else self.texts[aggregate.argument]
         return f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{argument})"
 
 
-def grouped(scope: Scope, plan: Reduce, flow: Flow) -> Grouped:
-    """The reduce's input, with its expressions evaluated."""
-    rows = prepare(flow.schema, (*plan.key, *plan.values))
+def grouped(scope: Scope, plan: Reduce, stream: Stream) -> Grouped:
+    """Compute the reduce's keys and values over its input."""
+    rows = key_columns(stream.schema, (*plan.key, *plan.values))
     key, values = rows.positions[: len(plan.key)], rows.positions[len(plan.key) :]
     schema = tuple(_column_type(k) for k in plan.key)
-    return Grouped(scope.flows.mfp(flow, rows.mfp), key, values, tuple(to_sql(v) for v in plan.values), schema)
+    return Grouped(scope.streams.mfp(stream, rows.mfp), key, values, tuple(to_sql(v) for v in plan.values), schema)
 
 
 def _column_type(expr: ScalarExpr) -> ColumnType:

@@ -7,17 +7,17 @@ import signal
 import socket
 import sys
 
-from tidemark_replica.kernels.worker import freeze
+from tidemark_replica.kernels.worker import freeze_imports
 from tidemark_replica.render.step_worker.wire import Channel
-from tidemark_replica.render.step_worker.worker_members import Members, end_with_the_driver
+from tidemark_replica.render.step_worker.worker_members import MemberRunner, end_with_the_driver
 
 
-def main(members: Members, fd: int) -> None:
+def main(members: MemberRunner, fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver too, which ends us
     end_with_the_driver()
-    freeze()
+    freeze_imports()
     members.serve(Channel(socket.socket(fileno=fd)))
 
 
 if __name__ == "__main__":
-    main(Members(), int(sys.argv[1]))
+    main(MemberRunner(), int(sys.argv[1]))

@@ -16,7 +16,7 @@ from collections.abc import Callable
 WINDOW_SECONDS = 2.0
 
 
-class Crowding:
+class CoreContention:
     """Not for several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -17,20 +17,20 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidemark_replica.render.step_worker.core_contention import Crowding
+from tidemark_replica.render.step_worker.core_contention import CoreContention
 from tidemark_replica.render.step_worker.wire import Answer
-from tidemark_replica.render.step_worker.work_ticket import NoWorker, Ticket, WorkerLost
+from tidemark_replica.render.step_worker.work_ticket import NoWorker, WorkerLost, WorkTicket
 from tidemark_replica.render.step_worker.worker_process import COMMAND, WorkerGone, WorkerProcess
 from tidemark_replica.retry import Backoff
 
 if TYPE_CHECKING:
-    from tidemark_replica.render.task.description import Report
+    from tidemark_replica.render.task.description import StageReport
 
 LOG = logging.getLogger(__name__)
-MEMBERS_MOST = 32
-PATIENCE_SECONDS = 10.0
+MAX_MEMBERS = 32
+MEMBER_SECONDS = 10.0
 GRACE_SECONDS = 0.5
-ANONYMOUS_BYTES_MOST = 512 * 1024**2
+MAX_ANONYMOUS_BYTES = 512 * 1024**2
 _LOOK_SECONDS = 0.05
 _CLOSE_SECONDS = 2.0
 
@@ -43,15 +43,15 @@ class StepWorkers:
         processes: int = 1,
         *,
         command: Sequence[str] = COMMAND,
-        patience: float = PATIENCE_SECONDS,
-        most_bytes: int = ANONYMOUS_BYTES_MOST,
+        patience: float = MEMBER_SECONDS,
+        most_bytes: int = MAX_ANONYMOUS_BYTES,
     ) -> None:
         """At most so many `processes`. `patience`: seconds that one member may take. `most_bytes`: a process of more
         memory is replaced.
         """
         self._processes, self._command, self._patience, self._most_bytes = processes, command, patience, most_bytes
-        self._waiting: deque[Ticket] = deque()
-        self._crowding = Crowding()
+        self._waiting: deque[WorkTicket] = deque()
+        self._crowding = CoreContention()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -65,7 +65,7 @@ class StepWorkers:
             if not self._threads and not self._closed:
                 self._add_process()
 
-    def run(self, ticket: Ticket) -> Report:
+    def run(self, ticket: WorkTicket) -> StageReport:
         """To its end, on whatever process is free; raises StepWorkerError."""
         self.start()
         with self._changed:
@@ -146,7 +146,7 @@ class StepWorkers:
             self._crowding.forget()
         return process
 
-    def _take(self) -> list[Ticket] | None:
+    def _take(self) -> list[WorkTicket] | None:
         """What waits, or this process's share of it, as soon as something does; None once closed."""
         with self._changed:
             while not self._waiting and not self._closed:
@@ -154,9 +154,9 @@ class StepWorkers:
             if self._closed:
                 return None
             share = -(-len(self._waiting) // len(self._threads))
-            return [self._waiting.popleft() for _ in range(min(share, MEMBERS_MOST))]
+            return [self._waiting.popleft() for _ in range(min(share, MAX_MEMBERS))]
 
-    def _carried_out(self, process: WorkerProcess, tickets: Sequence[Ticket]) -> bool:
+    def _carried_out(self, process: WorkerProcess, tickets: Sequence[WorkTicket]) -> bool:
         """Whether the process is still of use afterwards. Tickets that it never began go back to the queue."""
         left = {t.member.number: t for t in tickets if not t.is_over}
         if not left:
@@ -176,7 +176,7 @@ class StepWorkers:
             return False
         return True
 
-    def _follow(self, process: WorkerProcess, left: dict[int, Ticket]) -> None:
+    def _follow(self, process: WorkerProcess, left: dict[int, WorkTicket]) -> None:
         """Settles what the process has been sent, as its answers come; raises WorkerGone with the others still left."""
         while left:
             first = next(iter(left.values()))
@@ -192,7 +192,7 @@ class StepWorkers:
             else:
                 ticket.answered(answer)
 
-    def _answer(self, process: WorkerProcess, running: Ticket) -> Answer:
+    def _answer(self, process: WorkerProcess, running: WorkTicket) -> Answer:
         """The next one; raises WorkerGone when it does not come in time."""
         began = time.monotonic()
         while (answer := process.answer(_LOOK_SECONDS)) is None:
@@ -206,7 +206,7 @@ class StepWorkers:
                 raise WorkerGone(f"step worker {process.pid} has not come to an end within {self._patience} s")
         return answer
 
-    def _lost(self, left: Sequence[Ticket], gone: WorkerGone) -> None:
+    def _lost(self, left: Sequence[WorkTicket], gone: WorkerGone) -> None:
         """The process was at the first of them."""
         running, *behind = left
         if not self._closed:

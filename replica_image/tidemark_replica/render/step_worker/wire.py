@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidemark_replica.render.task.description import Report
+    from tidemark_replica.render.task.description import StageReport
 
 _LENGTH = struct.Struct(">I")
 _READ_BYTES = 1 << 16
@@ -48,7 +48,7 @@ class Answer:
     """A report, or what has come in between."""
 
     number: int
-    report: Report | None = None
+    report: StageReport | None = None
     error: str | None = None
     told: str | None = None
     """What of the error is told to everybody (values/failure_text.py)."""

@@ -20,7 +20,7 @@ from tidemark_replica.errors import ReplicaError
 from tidemark_replica.render.step_worker.wire import Answer, Member
 
 if TYPE_CHECKING:
-    from tidemark_replica.render.task.description import Report
+    from tidemark_replica.render.task.description import StageReport
 
 # task attempts that Spark numbers stay far below
 _NUMBERS = itertools.count(1 << 40)
@@ -52,7 +52,7 @@ class NoWorker(StepWorkerError):
 
 
 @dataclass(frozen=True)
-class SentTree:
+class PickledStage:
     """A stage's tree as it travels: pickled once."""
 
     stage: str
@@ -60,18 +60,18 @@ class SentTree:
     tree: bytes
 
 
-class Ticket:
+class WorkTicket:
     """One attempt of one stage."""
 
-    def __init__(self, sent: SentTree, description: Path) -> None:
+    def __init__(self, sent: PickledStage, description: Path) -> None:
         self.member = Member(next(_NUMBERS), sent.stage, str(description), sent.key, sent.tree)
         self._description = description
-        self._settled: Future[Report] = Future()
+        self._settled: Future[StageReport] = Future()
         self._lock = threading.Lock()
         self._running = False
         self._cancelled_at: float | None = None
 
-    def wait(self) -> Report:
+    def wait(self) -> StageReport:
         """Until it is settled: what the member has written; raises a StepWorkerError."""
         return self._settled.result()
 
@@ -120,7 +120,7 @@ class Ticket:
         with self._lock:
             self._settle(error if self._cancelled_at is None else MemberCancelled("it was cancelled"))
 
-    def _settle(self, outcome: Report | StepWorkerError) -> None:
+    def _settle(self, outcome: StageReport | StepWorkerError) -> None:
         if self._settled.done():
             return
         if isinstance(outcome, StepWorkerError):

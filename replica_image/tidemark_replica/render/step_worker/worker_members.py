@@ -13,15 +13,15 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from tidemark_replica.arrangement.errors import StepGone
+from tidemark_replica.arrangement.errors import StepAbandoned
 from tidemark_replica.render.plan.pipeline import Pipeline
 from tidemark_replica.render.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
-from tidemark_replica.render.task.jvm_input_slots import Slots
+from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots
 from tidemark_replica.render.task.stage import Stage
 from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = logging.getLogger(__name__)
-TREES_MOST = 4096
+MAX_TREES = 4096
 
 
 def end_with_the_driver() -> None:
@@ -34,7 +34,7 @@ def end_with_the_driver() -> None:
     threading.Thread(target=watch, name="end with the driver", daemon=True).start()
 
 
-class Members:
+class MemberRunner:
     """Trees that have been sent, the least recently used forgotten first."""
 
     def __init__(self, stage: type[Stage] = Stage) -> None:
@@ -59,11 +59,11 @@ class Members:
             return Answer(member.number, unknown=True)
         description = Path(member.description)
         try:
-            stage = self._stage(description, member.number, Slots((), ()))
+            stage = self._stage(description, member.number, JvmInputSlots((), ()))
             for _ in stage.evaluate(tree):
                 pass
             report = stage.finish(member.stage)
-        except StepGone as error:
+        except StepAbandoned as error:
             return Answer(member.number, error=str(error), told=str(error))
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
@@ -73,7 +73,7 @@ class Members:
     def _tree(self, member: Member) -> Pipeline | None:
         if member.tree is not None:
             self._trees[member.key] = pickle.loads(member.tree)
-            if len(self._trees) > TREES_MOST:
+            if len(self._trees) > MAX_TREES:
                 self._trees.popitem(last=False)
         found = self._trees.get(member.key)
         if found is not None:

@@ -20,7 +20,7 @@ COMMAND = (sys.executable, "-m", "tidemark_replica.render.step_worker")
 START_SECONDS = 180.0
 END_SECONDS = 5.0
 # a tree that is sent again does no harm
-TOLD_MOST = 4096
+MAX_KNOWN_TREES = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -74,7 +74,7 @@ class WorkerProcess:
             Member(m.number, m.stage, m.description, m.key, None) if m.key in self._told else m for m in members
         )
         self._send(Order(known), timeout)
-        if len(self._told) > TOLD_MOST:
+        if len(self._told) > MAX_KNOWN_TREES:
             self._told.clear()
         self._told.update(m.key for m in members)
 

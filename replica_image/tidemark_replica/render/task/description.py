@@ -28,13 +28,13 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.arrangement.spines.spine import Merge
 from tidemark_replica.arrangement.step import StepId
 from tidemark_replica.render.stepped_dataflow import Merged
-from tidemark_replica.render.task.timing import Spent
+from tidemark_replica.render.task.timing import OperatorTimes
 
 PROPERTY = "tidemark.step"
 
 
 @dataclass(frozen=True)
-class Description:
+class StepDescription:
     """What a job of the step over [lower, upper) reads. `published` has earlier fragments' files."""
 
     step: StepId
@@ -72,10 +72,10 @@ class Description:
         path.write_bytes(json.dumps(value).encode())
 
     @staticmethod
-    def read(path: Path) -> Description:
+    def read(path: Path) -> StepDescription:
         value = json.loads(path.read_bytes())
         manifests = [Manifest.from_json(m) for m in value["manifests"]]
-        return Description(
+        return StepDescription(
             StepId(value["step"]),
             value["lower"],
             value["upper"],
@@ -92,21 +92,21 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFiles:
     """Files of updates (absolute, or beside the description), and, where that was asked for, the times in them."""
 
     files: tuple[str, ...]
     rows: int
     times: tuple[int, ...] = ()
 
-    def and_(self, other: Published) -> Published:
+    def and_(self, other: PublishedFiles) -> PublishedFiles:
         """Both, as one."""
         times = tuple(sorted({*self.times, *other.times}))
-        return Published(self.files + other.files, self.rows + other.rows, times)
+        return PublishedFiles(self.files + other.files, self.rows + other.rows, times)
 
 
 @dataclass(frozen=True)
-class FedBack:
+class FeedbackFile:
     """What a round of a loop keeps for later iterations of a binding: a file, and the iterations that it is for."""
 
     name: str
@@ -115,15 +115,15 @@ class FedBack:
 
 
 @dataclass(frozen=True)
-class Report:
+class StageReport:
     """What one attempt of a stage wrote, all of it."""
 
     attempt: int
     written: Mapping[ArrangementId, tuple[BatchRef, ...]]
     merges: tuple[Merged, ...]
-    published: Mapping[str, Published]
-    fed_back: tuple[FedBack, ...] = ()
-    spent: Spent = Spent()
+    published: Mapping[str, PublishedFiles]
+    fed_back: tuple[FeedbackFile, ...] = ()
+    spent: OperatorTimes = OperatorTimes()
     cold_reads: int = 0
     """How many batches were opened for it: those that its process had not opened, or not written, before."""
 
@@ -143,14 +143,16 @@ class Report:
         os.replace(draft, path)
 
     @staticmethod
-    def read(path: Path) -> Report:
+    def read(path: Path) -> StageReport:
         value = json.loads(path.read_bytes())
         written = {ArrangementId(a): batches_from_json(refs) for a, refs in value["written"].items()}
         merges = tuple(map(_merge_from_json, value["merges"]))
-        published = {name: Published(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()}
-        fed_back = tuple(FedBack(name, file, tuple(i)) for name, file, i in value["fed_back"])
-        spent, cold_reads = Spent.from_json(value["spent"]), value["cold_reads"]
-        return Report(value["attempt"], written, merges, published, fed_back, spent, cold_reads)
+        published = {
+            name: PublishedFiles(tuple(f), rows, tuple(t)) for name, (f, rows, t) in value["published"].items()
+        }
+        fed_back = tuple(FeedbackFile(name, file, tuple(i)) for name, file, i in value["fed_back"])
+        spent, cold_reads = OperatorTimes.from_json(value["spent"]), value["cold_reads"]
+        return StageReport(value["attempt"], written, merges, published, fed_back, spent, cold_reads)
 
 
 def report_name(stage: str, share: int, attempt: int | str) -> str:

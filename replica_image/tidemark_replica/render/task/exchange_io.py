@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.batches.full_disk import full_disk_is_told
+from tidemark_replica.arrangement.batches.full_disk import raising_disk_full
 from tidemark_replica.arrangement.rows.grouping import order_by_hash
 from tidemark_replica.arrangement.rows.hashing import bucket_edges, hashes_with_errors
-from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.rows.updates import (
     Hashes,
     Updates,
@@ -38,7 +38,7 @@ from tidemark_replica.arrangement.rows.updates import (
     times,
 )
 
-DDL = "share int, slot int, file string, begin bigint, bytes bigint"
+EXCHANGE_DDL = "share int, slot int, file string, begin bigint, bytes bigint"
 Spend = Callable[[int, str], None]
 _SAME = (b"time", b"diff")
 _WHAT = "an exchange"
@@ -47,10 +47,10 @@ _SCHEMA = pa.schema(
 )
 
 
-class Dealing:
+class ExchangeWriter:
     """One attempt's end of an exchange, as input `slot` of the next call; its payloads go to a file of `folder`."""
 
-    def __init__(self, folder: Path, attempt: int, slot: int, own: Share, spend: Spend) -> None:
+    def __init__(self, folder: Path, attempt: int, slot: int, own: TaskShare, spend: Spend) -> None:
         self._path = folder / f"slot{slot}.{attempt}.exchange"  # a task ends with one exchange at most
         self._slot, self._own, self._spend = slot, own, spend
 
@@ -61,16 +61,16 @@ class Dealing:
         """
         with self._created() as sink:
             for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
-                yield self._told([(to, *self._written(sink, rows)) for to, rows in _divided(chunk, key, self._own)])
+                yield self._told([(to, *self._written(sink, rows)) for to, rows in _by_share(chunk, key, self._own)])
 
     def _created(self) -> Any:
-        with full_disk_is_told(self._path.parent):
+        with raising_disk_full(self._path.parent):
             return pa.OSFile(str(self._path), "wb")
 
     def _written(self, sink: Any, rows: Any) -> tuple[int, int]:
         """At the end of the file; where, and how many bytes."""
         begin = sink.tell()
-        with full_disk_is_told(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
+        with raising_disk_full(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
         size = sink.tell() - begin
         self._spend(size, _WHAT)
@@ -91,7 +91,7 @@ class _Payload(NamedTuple):
     bytes: int
 
 
-class Dealt:
+class ExchangeReader:
     """What an exchange brought to a task; `Slots` with another way of reading."""
 
     def __init__(self, rows: Iterable[Any], folder: Path) -> None:
@@ -135,10 +135,10 @@ class Dealt:
         with pa.memory_map(str(self._folder / payload.file), "r") as source:
             source.seek(payload.begin)
             rows = source.read_buffer(payload.bytes)
-        yield from map(unfolded, pa.ipc.open_stream(rows))
+        yield from map(with_tail, pa.ipc.open_stream(rows))
 
 
-def folded(updates: Updates) -> Any:
+def without_constant_tail(updates: Updates) -> Any:
     """Without the columns that say the same of every row, which the schema says instead: at a hydration all rows come
     at one time, once each, and none is an error.
     """
@@ -151,7 +151,7 @@ def folded(updates: Updates) -> Any:
     return rows.replace_schema_metadata(dict(zip(_SAME, (str(int(at[0])), str(int(diff[0]))), strict=True)))
 
 
-def unfolded(rows: Any) -> Updates:
+def with_tail(rows: Any) -> Updates:
     """The updates again."""
     same = rows.schema.metadata
     if same is None:
@@ -160,9 +160,9 @@ def unfolded(rows: Any) -> Updates:
     return make_updates(rows.columns, at, diff)
 
 
-def _divided(chunk: Updates, key: tuple[int, ...] | None, own: Share) -> Iterator[tuple[int, Any]]:
+def _by_share(chunk: Updates, key: tuple[int, ...] | None, own: TaskShare) -> Iterator[tuple[int, Any]]:
     """Each share's rows, ascending by hash: whoever takes them in wants them so, and merges what is in order."""
-    rows = folded(chunk)
+    rows = without_constant_tail(chunk)
     if key is None or own.of == 1:
         yield own.index, rows
         return

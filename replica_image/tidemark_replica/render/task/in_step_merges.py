@@ -12,16 +12,18 @@ from dataclasses import replace
 
 from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
-from tidemark_replica.arrangement.spines.merge_policy import in_step
+from tidemark_replica.arrangement.spines.merge_policy import merges_in_step
 from tidemark_replica.arrangement.spines.spine import Merge, plan_merges
 from tidemark_replica.arrangement.step import StepContext, merge
 from tidemark_replica.render.stepped_dataflow import Merged
-from tidemark_replica.render.task.timing import Clock
+from tidemark_replica.render.task.timing import OperatorClock
 
 Written = Mapping[ArrangementId, Sequence[BatchRef]]
 
 
-def own_merges(context: StepContext, busy: frozenset[str], written: Written, clock: Clock) -> Iterator[Merged]:
+def in_step_merges(
+    context: StepContext, busy: frozenset[str], written: Written, clock: OperatorClock
+) -> Iterator[Merged]:
     """Carried out one by one. `busy`: batches that are being merged beside the step."""
     for task in _due(context, busy, written):
         began = time.perf_counter()
@@ -34,7 +36,7 @@ def _due(context: StepContext, busy: frozenset[str], written: Written) -> list[M
     manifests = [_extended(context, context.manifest(a), refs) for a, refs in written.items()]
     if context.is_hydration:
         return [task for manifest in manifests for task in plan_merges(manifest)]
-    return in_step(manifests, busy, sum(b.rows for refs in written.values() for b in refs))
+    return merges_in_step(manifests, busy, sum(b.rows for refs in written.values() for b in refs))
 
 
 def _extended(context: StepContext, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:

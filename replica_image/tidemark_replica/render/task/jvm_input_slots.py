@@ -24,7 +24,7 @@ Types = tuple[pa.DataType, ...]
 
 
 @dataclass(frozen=True)
-class Feed:
+class StageFeed:
     """How a call gets its rows, which is known when it is prepared."""
 
     slots: tuple[Types, ...]
@@ -35,7 +35,7 @@ class Feed:
     """Whether its inputs come from an exchange (`exchange.Dealt` reads them)."""
 
 
-class Slots:
+class JvmInputSlots:
     """One pass over the rows."""
 
     def __init__(self, types: Sequence[Types], rows: Iterable[Any]) -> None:

@@ -18,38 +18,38 @@ from pathlib import Path
 from tidemark_replica.render.plan.pipeline import Pipeline, nodes_of
 from tidemark_replica.render.task.description import report_name
 
-TELL_SECONDS = 0.5
+WRITE_SECONDS = 0.5
 
 
 @dataclass(slots=True)
-class Count:
+class OperatorCount:
     """Updates that an operator has handed on, and whether it has come to its end."""
 
     rows: int = 0
     ended: bool = False
 
 
-class Counting:
+class ProgressCounters:
     """Of one attempt of a stage."""
 
     def __init__(self, folder: Path, stage: str, share: int, attempt: int, tree: Pipeline) -> None:
         self._path = folder / progress_name(stage, share, attempt)
         self._nodes = tuple(nodes_of(tree))
-        self._counts = {id(node): Count() for node in self._nodes}
+        self._counts = {id(node): OperatorCount() for node in self._nodes}
         self._began = self._told = time.monotonic()
 
-    def of(self, node: Pipeline) -> Count:
+    def of(self, node: Pipeline) -> OperatorCount:
         """Of a node of the tree; of any other one that nobody asks for."""
-        return self._counts.get(id(node)) or Count()
+        return self._counts.get(id(node)) or OperatorCount()
 
     def tell(self) -> None:
         """Write it down, unless that was done a moment ago."""
-        if time.monotonic() - self._told >= TELL_SECONDS:
+        if time.monotonic() - self._told >= WRITE_SECONDS:
             self._write()
 
     def finish(self) -> None:
         """All is counted: those behind an exchange see how much there is to come."""
-        if time.monotonic() - self._began >= TELL_SECONDS:
+        if time.monotonic() - self._began >= WRITE_SECONDS:
             self._write()
 
     def _write(self) -> None:
@@ -63,7 +63,7 @@ class Counting:
             return
 
 
-def read_counts(folder: Path, stage: str, share: int) -> tuple[Count, ...] | None:
+def read_counts(folder: Path, stage: str, share: int) -> tuple[OperatorCount, ...] | None:
     """What the attempt that is furthest has told; None where none has."""
     told = [found for path in folder.glob(progress_name(stage, share, "*")) if (found := _read(path)) is not None]
     return max(told, key=lambda counts: sum(count.rows for count in counts), default=None)
@@ -79,8 +79,8 @@ def progress_name(stage: str, share: int, attempt: int | str) -> str:
     return f"{stage}.{share}.{attempt}.progress"
 
 
-def _read(path: Path) -> tuple[Count, ...] | None:
+def _read(path: Path) -> tuple[OperatorCount, ...] | None:
     try:
-        return tuple(Count(rows, ended) for rows, ended in json.loads(path.read_bytes()))
+        return tuple(OperatorCount(rows, ended) for rows, ended in json.loads(path.read_bytes()))
     except (OSError, ValueError):
         return None

@@ -19,44 +19,50 @@ from typing import Any, Self
 import numpy as np
 
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
-from tidemark_replica.arrangement.errors import StepGone
+from tidemark_replica.arrangement.errors import StepAbandoned
 from tidemark_replica.arrangement.rows.consolidate import consolidate
-from tidemark_replica.arrangement.rows.task_share import WHOLE, Share
+from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE, TaskShare
 from tidemark_replica.arrangement.rows.updates import Updates, diffs, errors, make_updates, rechunk, row_columns, times
 from tidemark_replica.arrangement.step import BatchWriter, StepContext
 from tidemark_replica.evaluator import evaluation
 from tidemark_replica.kernels.arrange import arrange
-from tidemark_replica.kernels.continual_task import at_changes
+from tidemark_replica.kernels.continual_task import continual_task
 from tidemark_replica.kernels.joins.delta_join import delta_join
 from tidemark_replica.kernels.joins.half_join_path import half_join
 from tidemark_replica.kernels.joins.join import Side, join
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.kernel_registry import KERNELS
-from tidemark_replica.render.task.description import PROPERTY, Description, FedBack, Published, Report
-from tidemark_replica.render.task.exchange_io import Dealing, Dealt
-from tidemark_replica.render.task.in_step_merges import own_merges
-from tidemark_replica.render.task.jvm_input_slots import Feed, Slots
+from tidemark_replica.render.task.description import (
+    PROPERTY,
+    FeedbackFile,
+    PublishedFiles,
+    StageReport,
+    StepDescription,
+)
+from tidemark_replica.render.task.exchange_io import ExchangeReader, ExchangeWriter
+from tidemark_replica.render.task.in_step_merges import in_step_merges
+from tidemark_replica.render.task.jvm_input_slots import JvmInputSlots, StageFeed
 from tidemark_replica.render.task.loop import rounds
 from tidemark_replica.render.task.loop.fixpoint import Fixpoint
-from tidemark_replica.render.task.loop.settle import settle
-from tidemark_replica.render.task.progress_counters import Count, Counting
+from tidemark_replica.render.task.loop.settle import run_loop
+from tidemark_replica.render.task.progress_counters import OperatorCount, ProgressCounters
 from tidemark_replica.render.task.stage_inputs import (
     read_constants,
-    read_entering,
     read_index,
+    read_loop_input,
+    read_loop_variable,
     read_published,
     read_published_errors,
     read_source,
-    read_variable,
 )
-from tidemark_replica.render.task.timing import Clock
+from tidemark_replica.render.task.timing import OperatorClock
 from tidemark_replica.render.task.update_files import UpdatesFile, read_updates
 
 LOOK_SECONDS = 0.1
 _CACHES: dict[Path, BatchCache] = {}
 
 
-def run_stage(name: str, tree: p.Pipeline, feed: Feed, rows: Iterable[Any]) -> Iterator[Updates]:
+def run_stage(name: str, tree: p.Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Updates]:
     """The function that `mapInArrow` calls; `rows` are the JVM's (of no meaning when there are no slots)."""
     stage = Stage.in_task(feed, rows)
     stage.count(name, tree)
@@ -67,21 +73,23 @@ def run_stage(name: str, tree: p.Pipeline, feed: Feed, rows: Iterable[Any]) -> I
 class Stage:
     """One attempt of a stage."""
 
-    def __init__(self, description: Path, attempt: int, slots: Slots | Dealt, share: Share = WHOLE) -> None:
+    def __init__(
+        self, description: Path, attempt: int, slots: JvmInputSlots | ExchangeReader, share: TaskShare = WHOLE_SHARE
+    ) -> None:
         self._folder, self._attempt, self._slots = description.parent, attempt, slots
-        self._description = Description.read(description)
+        self._description = StepDescription.read(description)
         self._context = _context(self._description, description, share)
         self._open = self._context.cache.opened
         self._looked = time.monotonic()
-        self._published: dict[str, Published] = {}
+        self._published: dict[str, PublishedFiles] = {}
         self._spools: dict[str, Path] = {}
-        self._fed_back: list[FedBack] = []
+        self._fed_back: list[FeedbackFile] = []
         self._settled: list[Fixpoint] = []
-        self._counting: Counting | None = None
-        self._clock = Clock()
+        self._counting: ProgressCounters | None = None
+        self._clock = OperatorClock()
 
     @classmethod
-    def in_task(cls, feed: Feed, rows: Iterable[Any]) -> Self:
+    def in_task(cls, feed: StageFeed, rows: Iterable[Any]) -> Self:
         """The attempt that this task is."""
         from pyspark import TaskContext
 
@@ -89,18 +97,18 @@ class Stage:
         assert task is not None, "a stage runs in a Spark task"
         description, attempt = Path(task.getLocalProperty(PROPERTY)), int(task.taskAttemptId())
         share = int(task.partitionId()) % feed.tasks  # a union of streams has the shares of one after those of another
-        slots = Dealt(rows, description.parent) if feed.exchanged else Slots(feed.slots, rows)
-        return cls(description, attempt, slots, Share(share, feed.tasks))
+        slots = ExchangeReader(rows, description.parent) if feed.exchanged else JvmInputSlots(feed.slots, rows)
+        return cls(description, attempt, slots, TaskShare(share, feed.tasks))
 
     def count(self, name: str, tree: p.Pipeline) -> None:
         """A hydration tells how far it is."""
         if self._description.hydrates:
-            self._counting = Counting(self._folder, name, self._context.share.index, self._attempt, tree)
+            self._counting = ProgressCounters(self._folder, name, self._context.share.index, self._attempt, tree)
 
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
-        """The updates that come out of a tree; raises StepGone soon after nobody wants them any more."""
+        """The updates that come out of a tree; raises StepAbandoned soon after nobody wants them any more."""
         evaluate: Callable[[Stage, Any], Iterator[Updates]] = _EVALUATE[type(tree)]
-        count = Count() if self._counting is None else self._counting.of(tree)
+        count = OperatorCount() if self._counting is None else self._counting.of(tree)
         turn = self._clock.turn
         above = turn(tree)
         for batch in evaluate(self, tree):
@@ -116,9 +124,9 @@ class Stage:
         """A task that neither reads from nor writes to the JVM does not learn that its job was cancelled; and nobody
         tells it what others have written."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
-            self._context.writer.check_room()
-            if not self._context.writer.is_wanted:
-                raise StepGone(f"nobody waits for step {self._description.step} any more")
+            self._context.writer.check_space()
+            if not self._context.writer.is_step_alive:
+                raise StepAbandoned(f"nobody waits for step {self._description.step} any more")
             if self._counting is not None:
                 self._counting.tell()
             self._looked = time.monotonic()
@@ -129,26 +137,28 @@ class Stage:
             self._counting.finish()
         self.finish(name).write(self._folder, name, self._context.share.index)
 
-    def finish(self, name: str) -> Report:
+    def finish(self, name: str) -> StageReport:
         """Merge what a step merges itself, and say what was written, how long the operators of stage `name` were at
         work, and how many batches were not open yet."""
         self._slots.finish()
         done = {a: tuple(refs) for a, refs in self._context.writer.written.items()}
-        merges = list(own_merges(self._context, self._description.busy, done, self._clock))
+        merges = list(in_step_merges(self._context, self._description.busy, done, self._clock))
         for loop in self._settled:
             done |= loop.written
             merges += loop.merges
         spent, cold_reads = self._clock.spent(name), self._context.cache.opened - self._open
-        return Report(self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent, cold_reads)
+        return StageReport(
+            self._attempt, done, tuple(merges), self._published, tuple(self._fed_back), spent, cold_reads
+        )
 
-    def _slot(self, node: p.Slot | p.Received) -> Iterator[Updates]:
-        if isinstance(self._slots, Dealt):
+    def _slot(self, node: p.JvmInput | p.ExchangeInput) -> Iterator[Updates]:
+        if isinstance(self._slots, ExchangeReader):
             return self._slots.read(node.slot, self._context.writer.spend)
         return self._slots.read(node.slot)
 
     def _exchange(self, node: p.Exchange) -> Iterator[Any]:
         spend = self._context.writer.spend
-        dealing = Dealing(self._folder, self._attempt, node.slot, self._context.share, spend)
+        dealing = ExchangeWriter(self._folder, self._attempt, node.slot, self._context.share, spend)
         return dealing.deal(self.evaluate(node.input), node.key, self._context.chunk_rows)
 
     def _source(self, node: p.Source) -> Iterator[Updates]:
@@ -157,22 +167,22 @@ class Stage:
     def _index_source(self, node: p.IndexSource) -> Iterator[Updates]:
         return read_index(self._context, self._description.limit, node)
 
-    def _read_published(self, node: p.Published) -> Iterator[Updates]:
+    def _read_published(self, node: p.ReadPublished) -> Iterator[Updates]:
         return read_published(self._folder, self._description, node.name, self._context.share)
 
-    def _published_errors(self, node: p.PublishedErrors) -> Iterator[Updates]:
+    def _published_errors(self, node: p.ReadPublishedErrors) -> Iterator[Updates]:
         return read_published_errors(self._folder, self._description, node, self._context.share)
 
-    def _entering(self, node: p.Entering) -> Iterator[Updates]:
-        return read_entering(self._folder, self._description, node)
+    def _entering(self, node: p.LoopInput) -> Iterator[Updates]:
+        return read_loop_input(self._folder, self._description, node)
 
-    def _variable(self, node: p.Variable) -> Iterator[Updates]:
-        return read_variable(self._folder, self._description, self._context, node)
+    def _variable(self, node: p.LoopVariable) -> Iterator[Updates]:
+        return read_loop_variable(self._folder, self._description, self._context, node)
 
     def _constants(self, node: p.Constants) -> Iterator[Updates]:
         return read_constants(self._folder.parent.parent, self._description, node, self._context.share)
 
-    def _read_spooled(self, node: p.Spooled) -> Iterator[Updates]:
+    def _read_spooled(self, node: p.ReadSpool) -> Iterator[Updates]:
         assert node.name in self._spools, f"{node.name} is read before it has been spooled to its end"
         yield from read_updates(self._spools[node.name])
 
@@ -188,13 +198,13 @@ class Stage:
             if computed.num_rows:
                 yield computed
 
-    def _negated(self, node: p.Negated) -> Iterator[Updates]:
+    def _negated(self, node: p.NegateDiffs) -> Iterator[Updates]:
         for batch in self.evaluate(node.input):
             ok = errors(batch).is_null().to_numpy(zero_copy_only=False)
             diff = np.where(ok, -diffs(batch), diffs(batch))
             yield make_updates(row_columns(batch), times(batch), diff, errors(batch))
 
-    def _together(self, node: p.Together) -> Iterator[Updates]:
+    def _together(self, node: p.Concat) -> Iterator[Updates]:
         return chain.from_iterable(self.evaluate(i) for i in node.inputs)
 
     def _join(self, node: p.JoinKernel) -> Iterator[Updates]:
@@ -205,9 +215,9 @@ class Stage:
     def _delta_join(self, node: p.DeltaKernel) -> Iterator[Updates]:
         return delta_join(self._context, node.spec, [self.evaluate(i) for i in node.inputs])
 
-    def _at_changes(self, node: p.AtChanges) -> Iterator[Updates]:
+    def _at_changes(self, node: p.ContinualTaskKernel) -> Iterator[Updates]:
         watched, view = map(self.evaluate, node.inputs)
-        return at_changes(self._context, node.spec, watched, view)
+        return continual_task(self._context, node.spec, watched, view)
 
     def _half_join(self, node: p.HalfJoinKernel) -> Iterator[Updates]:
         return half_join(self._context, node.spec, self.evaluate(node.met), self.evaluate(node.stream))
@@ -218,13 +228,13 @@ class Stage:
     def _arrange(self, node: p.ArrangeKernel) -> Iterator[Updates]:
         return arrange(self._context, node.arrangement, self.evaluate(node.input))
 
-    def _later(self, node: p.Later) -> Iterator[Updates]:
-        return rounds.later(self.evaluate(node.input), node.left)
+    def _later(self, node: p.LaterIteration) -> Iterator[Updates]:
+        return rounds.later_iteration(self.evaluate(node.input), node.left)
 
     def _publish(self, node: p.Publish) -> Iterator[Updates]:
         return self._published_as(node.name, node.types, self.evaluate(node.input), node.timed)
 
-    def _leave(self, node: p.Leave) -> Iterator[Updates]:
+    def _leave(self, node: p.LoopOutput) -> Iterator[Updates]:
         return self._published_as(node.name, node.types, rounds.without_iterations(self.evaluate(node.input)))
 
     def _published_as(
@@ -237,15 +247,15 @@ class Stage:
                 yield chunk
         self._published[name] = out.published()
 
-    def _feed_back(self, node: p.FeedBack) -> Iterator[Updates]:
+    def _feed_back(self, node: p.Feedback) -> Iterator[Updates]:
         iterations: set[int] = set()
         with UpdatesFile(self._folder, f"{node.name}.{self._attempt}.arrow", node.types) as out:
             for chunk in self._consolidated(self.evaluate(node.input)):
-                again = rounds.fed_back(chunk, node.last)
+                again = rounds.next_iteration(chunk, node.last)
                 out.write(again)
                 iterations |= rounds.iterations_of(again)
                 yield chunk
-        self._fed_back.append(FedBack(node.name, out.file, tuple(sorted(iterations))))
+        self._fed_back.append(FeedbackFile(node.name, out.file, tuple(sorted(iterations))))
 
     def _consolidated(self, updates: Iterator[Updates]) -> Iterator[Updates]:
         for _, chunk in rechunk(((None, batch) for batch in updates), self._context.chunk_rows):
@@ -253,19 +263,19 @@ class Stage:
             if consolidated.num_rows:
                 yield consolidated
 
-    def _settle(self, node: p.Settle) -> Iterator[Updates]:
+    def _settle(self, node: p.LoopInTask) -> Iterator[Updates]:
         """The loop's rounds are stages of their own, of this attempt."""
         for _ in self.evaluate(node.input):
             pass
 
-        def run(part: int, description: Path) -> Report:
+        def run(part: int, description: Path) -> StageReport:
             self._check_wanted()
-            stage = Stage(description, self._attempt, Slots((), ()))
+            stage = Stage(description, self._attempt, JvmInputSlots((), ()))
             for _ in stage.evaluate(node.trees[part]):
                 pass
             return stage.finish(node.loop.name)
 
-        done, left = settle(node.loop, self._description, self._folder, self._attempt, self._published, run)
+        done, left = run_loop(node.loop, self._description, self._folder, self._attempt, self._published, run)
         self._settled.append(done)
         self._published |= left
         return iter(())
@@ -285,43 +295,43 @@ class Stage:
 
 
 _EVALUATE: dict[type, Callable[[Stage, Any], Iterator[Updates]]] = {
-    p.Slot: Stage._slot,
-    p.Received: Stage._slot,
+    p.JvmInput: Stage._slot,
+    p.ExchangeInput: Stage._slot,
     p.Exchange: Stage._exchange,
     p.Source: Stage._source,
     p.IndexSource: Stage._index_source,
-    p.Published: Stage._read_published,
-    p.PublishedErrors: Stage._published_errors,
-    p.Entering: Stage._entering,
-    p.Variable: Stage._variable,
+    p.ReadPublished: Stage._read_published,
+    p.ReadPublishedErrors: Stage._published_errors,
+    p.LoopInput: Stage._entering,
+    p.LoopVariable: Stage._variable,
     p.Constants: Stage._constants,
-    p.Spooled: Stage._read_spooled,
+    p.ReadSpool: Stage._read_spooled,
     p.Project: Stage._project,
     p.Compute: Stage._compute,
-    p.Negated: Stage._negated,
-    p.Together: Stage._together,
+    p.NegateDiffs: Stage._negated,
+    p.Concat: Stage._together,
     p.JoinKernel: Stage._join,
     p.DeltaKernel: Stage._delta_join,
     p.HalfJoinKernel: Stage._half_join,
-    p.AtChanges: Stage._at_changes,
+    p.ContinualTaskKernel: Stage._at_changes,
     p.Kernel: Stage._kernel,
     p.ArrangeKernel: Stage._arrange,
     p.Publish: Stage._publish,
     p.Spool: Stage._spool,
-    p.Later: Stage._later,
-    p.FeedBack: Stage._feed_back,
-    p.Leave: Stage._leave,
-    p.Settle: Stage._settle,
+    p.LaterIteration: Stage._later,
+    p.Feedback: Stage._feed_back,
+    p.LoopOutput: Stage._leave,
+    p.LoopInTask: Stage._settle,
     p.Drain: Stage._drain,
 }
 
 
-def _context(description: Description, path: Path, share: Share) -> StepContext:
+def _context(description: StepDescription, path: Path, share: TaskShare) -> StepContext:
     store, bytes_left = description.store, description.bytes_left
     cache = _CACHES.get(store) or _CACHES.setdefault(store, BatchCache(store))
     bytes_left = None if bytes_left is None else bytes_left // share.of
     hydrates = description.hydrates
-    writer = BatchWriter(store, description.step, bytes_left=bytes_left, wanted=path, takes_much=hydrates)
+    writer = BatchWriter(store, description.step, bytes_left=bytes_left, alive_file=path, large=hydrates)
     lower, upper = description.lower, description.upper
     manifests, limit = description.manifests, description.limit
     return StepContext(lower, upper, description.hydrates, manifests, cache, writer, share, until=limit)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidemark_persist import DIFF, ERROR, TIME, Condition, Part, read_part
 from tidemark_replica.arrangement.rows.columns import canonical_rows
-from tidemark_replica.arrangement.rows.task_share import Share
+from tidemark_replica.arrangement.rows.task_share import TaskShare
 from tidemark_replica.arrangement.rows.updates import (
     TAIL_TYPES,
     Updates,
@@ -32,8 +32,15 @@ from tidemark_replica.arrangement.rows.updates import (
     updates_of,
 )
 from tidemark_replica.arrangement.step import StepContext
-from tidemark_replica.render.plan.pipeline import Constants, Entering, IndexSource, PublishedErrors, Source, Variable
-from tidemark_replica.render.task.description import Description
+from tidemark_replica.render.plan.pipeline import (
+    Constants,
+    IndexSource,
+    LoopInput,
+    LoopVariable,
+    ReadPublishedErrors,
+    Source,
+)
+from tidemark_replica.render.task.description import StepDescription
 from tidemark_replica.render.task.loop import rounds
 from tidemark_replica.render.task.small_files import SmallFiles
 from tidemark_replica.render.task.update_files import read_updates
@@ -42,7 +49,7 @@ _PARTS_PER_TASK = 8
 _FILES = SmallFiles()
 
 
-def read_source(description: Description, source: Source, share: Share) -> Iterator[Updates]:
+def read_source(description: StepDescription, source: Source, share: TaskShare) -> Iterator[Updates]:
     """A shard's updates within the step, only the columns that are used; of several tasks each reads some of them."""
     for updates in _of_shard(description, source, share):
         if description.hydrates:
@@ -50,11 +57,11 @@ def read_source(description: Description, source: Source, share: Share) -> Itera
         yield _delayed(updates, description) if source.delayed else updates
 
 
-def _of_shard(description: Description, source: Source, share: Share) -> Iterator[Updates]:
+def _of_shard(description: StepDescription, source: Source, share: TaskShare) -> Iterator[Updates]:
     """As its files have them; small ones may have been read before, for another dataflow."""
     parts = description.parts.get(source.id, ())
     if description.hydrates or share.of > 1:
-        for part, turn in divided(parts, share):
+        for part, turn in parts_of_share(parts, share):
             yield from _read(source, part, turn, source.conditions)
     else:
         for part in parts:
@@ -81,14 +88,14 @@ def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterato
         yield from trace.scan(lower, limit, context.share)
 
 
-def read_published(folder: Path, description: Description, name: str, share: Share) -> Iterator[Updates]:
+def read_published(folder: Path, description: StepDescription, name: str, share: TaskShare) -> Iterator[Updates]:
     """What an earlier fragment of the step published; of several tasks each reads some of it."""
     batches = (batch for file in description.published.get(name, ()) for batch in read_updates(folder / file))
     return islice(batches, share.index, None, share.of)
 
 
 def read_published_errors(
-    folder: Path, description: Description, source: PublishedErrors, share: Share
+    folder: Path, description: StepDescription, source: ReadPublishedErrors, share: TaskShare
 ) -> Iterator[Updates]:
     """The errors of what an earlier fragment published, as rows of another stream."""
     for batch in read_published(folder, description, source.name, share):
@@ -97,35 +104,39 @@ def read_published_errors(
             yield as_error_rows(errs, source.types)
 
 
-def read_entering(folder: Path, description: Description, source: Entering) -> Iterator[Updates]:
+def read_loop_input(folder: Path, description: StepDescription, source: LoopInput) -> Iterator[Updates]:
     """What enters a loop at the time of this round."""
     for file in description.published.get(source.name, ()):
-        yield from rounds.entering(read_updates(folder / file), description.lower)
+        yield from rounds.loop_input(read_updates(folder / file), description.lower)
 
 
-def read_variable(folder: Path, description: Description, context: StepContext, source: Variable) -> Iterator[Updates]:
+def read_loop_variable(
+    folder: Path, description: StepDescription, context: StepContext, source: LoopVariable
+) -> Iterator[Updates]:
     """What was fed back for the iteration of this round."""
     files = description.published.get(source.name, ())
     if description.iteration is not None and files:
         batches = (batch for file in files for batch in read_updates(folder / file))
-        yield from rounds.variable(context, batches, description.iteration)
+        yield from rounds.loop_variable(context, batches, description.iteration)
 
 
-def read_constants(dataflow: Path, description: Description, source: Constants, share: Share) -> Iterator[Updates]:
+def read_constants(
+    dataflow: Path, description: StepDescription, source: Constants, share: TaskShare
+) -> Iterator[Updates]:
     """A constant collection, once: at the as_of, by the first task."""
     if description.hydrates and share.index == 0:
         for batch in read_updates(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
 
 
-def _delayed(updates: Updates, description: Description) -> Updates:
+def _delayed(updates: Updates, description: StepDescription) -> Updates:
     """Seen a millisecond later; what the as_of's snapshot holds is there from the as_of on."""
     time = times(updates)
     first = description.lower if description.hydrates else -1
     return make_updates(row_columns(updates), np.where(time > first, time + 1, time), diffs(updates), errors(updates))
 
 
-def divided(parts: Sequence[Part], share: Share) -> Iterator[tuple[Part, tuple[int, int]]]:
+def parts_of_share(parts: Sequence[Part], share: TaskShare) -> Iterator[tuple[Part, tuple[int, int]]]:
     """The parts that a task reads, and of each which of its row groups: (turn, of how many).
 
     Many parts are dealt out whole, the largest first, each to the task that has least; else all share every part.

@@ -23,30 +23,30 @@ MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Spent:
+class OperatorTimes:
     """Microseconds: of the nodes of each stage, and of the merges of each arrangement."""
 
     stages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     merges: Mapping[ArrangementId, int] = field(default_factory=dict)
 
-    def and_(self, other: Spent) -> Spent:
+    def and_(self, other: OperatorTimes) -> OperatorTimes:
         """Both: tasks of one stage together."""
         stages = dict(self.stages)
         for stage, times in other.stages.items():
             stages[stage] = tuple(map(sum, zip_longest(stages.get(stage, ()), times, fillvalue=0)))
-        return Spent(stages, Counter(self.merges) + Counter(other.merges))
+        return OperatorTimes(stages, Counter(self.merges) + Counter(other.merges))
 
     def to_json(self) -> Any:
         """As JSON-able values; `from_json` reads it back."""
         return [dict(self.stages), dict(self.merges)]
 
     @staticmethod
-    def from_json(value: Any) -> Spent:
+    def from_json(value: Any) -> OperatorTimes:
         stages, merges = value
-        return Spent({stage: tuple(times) for stage, times in stages.items()}, merges)
+        return OperatorTimes({stage: tuple(times) for stage, times in stages.items()}, merges)
 
 
-class Clock:
+class OperatorClock:
     """Of one attempt of a stage, on its thread. The first node that it is turned to is the root of the tree."""
 
     def __init__(self) -> None:
@@ -70,7 +70,9 @@ class Clock:
         """A merge was carried out behind the tree's end."""
         self._merges[arrangement] += round(seconds * MICROSECONDS)
 
-    def spent(self, stage: str) -> Spent:
+    def spent(self, stage: str) -> OperatorTimes:
         """What has been counted. A value that stands twice in the tree is counted at its first place."""
         left, nodes = dict(self._seconds), () if self._root is None else nodes_of(self._root)
-        return Spent({stage: tuple(round(left.pop(id(node), 0.0) * MICROSECONDS) for node in nodes)}, self._merges)
+        return OperatorTimes(
+            {stage: tuple(round(left.pop(id(node), 0.0) * MICROSECONDS) for node in nodes)}, self._merges
+        )

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidemark_replica.arrangement.batches.full_disk import full_disk_is_told
+from tidemark_replica.arrangement.batches.full_disk import raising_disk_full
 from tidemark_replica.arrangement.rows.updates import Updates, times, update_schema
-from tidemark_replica.render.task.description import Published
+from tidemark_replica.render.task.description import PublishedFiles
 
 
 class UpdatesFile:
@@ -29,28 +29,28 @@ class UpdatesFile:
         self._times: set[int] = set()
 
     def __enter__(self) -> UpdatesFile:
-        with full_disk_is_told(self._path.parent):
+        with raising_disk_full(self._path.parent):
             self._sink = pa.OSFile(str(self._path), "wb")
             self._writer = pa.ipc.new_file(self._sink, self._schema)
         return self
 
     def __exit__(self, *_: object) -> None:
-        with full_disk_is_told(self._path.parent):
+        with raising_disk_full(self._path.parent):
             self._writer.close()
             self._sink.close()
 
     def write(self, updates: Updates, *, timed: bool = False) -> None:
         """Add a chunk; empty ones leave no trace. `timed`: remember which times are in it."""
         if updates.num_rows:
-            with full_disk_is_told(self._path.parent):
+            with raising_disk_full(self._path.parent):
                 self._writer.write_batch(updates)
             self._rows += updates.num_rows
             if timed:
                 self._times.update(np.unique(times(updates)).tolist())
 
-    def published(self) -> Published:
+    def published(self) -> PublishedFiles:
         """What there is to be read."""
-        return Published((self.file,), self._rows, tuple(sorted(self._times)))
+        return PublishedFiles((self.file,), self._rows, tuple(sorted(self._times)))
 
 
 def read_updates(path: Path) -> Iterator[Any]:

@@ -23,14 +23,14 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragments, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import Frame, StageFrame, inputs_of
-from tidemark_replica.render.task.timing import Spent
+from tidemark_replica.render.task.timing import OperatorTimes
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
 
-Place = int
+OperatorIndex = int
 """Of an operator among those of its dataflow."""
 _Key = tuple[str, ...]
 """What an operator is known by in every shape: the kind of node, and the arrangements that it speaks of."""
-_Whose = dict[str, tuple[Place | None, ...]]
+_Whose = dict[str, tuple[OperatorIndex | None, ...]]
 """Of each stage of a shape, whose the time of its nodes is, in the order of `nodes_of`."""
 
 
@@ -44,7 +44,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class OperatorWork:
+class OperatorCost:
     """What an operator keeps now, and the microseconds that it has worked, in all tasks together."""
 
     name: str
@@ -55,7 +55,7 @@ class OperatorWork:
     microseconds: int
 
 
-class Operators:
+class OperatorCosts:
     """Of one rendering. What they have worked is added up as steps are committed; all else is fixed."""
 
     def __init__(self, fragments: Fragments, ids: Mapping[ArrangementId, GlobalId]) -> None:
@@ -63,8 +63,8 @@ class Operators:
         self._ids, self._own = ids, frozenset(fragments.arrangements)
         self._all = self._own | ids.keys()
         found = self._find(fragments)
-        self._places: dict[_Key, Place] = {key: place for place, key in enumerate(found)}
-        self._owners: dict[ArrangementId, Place] = {}
+        self._places: dict[_Key, OperatorIndex] = {key: place for place, key in enumerate(found)}
+        self._owners: dict[ArrangementId, OperatorIndex] = {}
         for place, (_, _, mentions) in enumerate(found.values()):
             for arrangement in mentions:
                 self._owners.setdefault(arrangement, place)  # whoever is first keeps it: those further on read it
@@ -72,14 +72,14 @@ class Operators:
         names, kinds = numbered([name for name, _, _ in found.values()]), [kind for _, kind, _ in found.values()]
         self.operators = tuple(map(Operator, names, kinds, kept))
         self._shapes: dict[int, tuple[StageFrame, _Whose]] = {}
-        self._microseconds: Counter[Place] = Counter()
+        self._microseconds: Counter[OperatorIndex] = Counter()
 
-    def counted(self, shape: StageFrame, spent: Spent) -> Counter[Place]:
+    def counted(self, shape: StageFrame, spent: OperatorTimes) -> Counter[OperatorIndex]:
         """By operator, what tasks of that shape have spent."""
         _, whose = self._shapes.setdefault(id(shape), (shape, {}))
         if not whose:
             self._stage(shape, None, whose)
-        total: Counter[Place] = Counter()
+        total: Counter[OperatorIndex] = Counter()
         for stage, times in spent.stages.items():
             for place, time in zip(whose.get(stage, ()), times, strict=False):
                 if place is not None:
@@ -89,15 +89,15 @@ class Operators:
                 total[self._owners[arrangement]] += time
         return total
 
-    def loop(self, name: str, microseconds: int) -> Counter[Place]:
+    def loop(self, name: str, microseconds: int) -> Counter[OperatorIndex]:
         """The same of a loop whose rounds are jobs."""
         return Counter({self._places["", name]: microseconds})
 
-    def add(self, microseconds: Mapping[Place, int]) -> None:
+    def add(self, microseconds: Mapping[OperatorIndex, int]) -> None:
         """A step has been committed."""
         self._microseconds.update(microseconds)
 
-    def work(self, manifests: Iterable[Manifest]) -> list[OperatorWork]:
+    def work(self, manifests: Iterable[Manifest]) -> list[OperatorCost]:
         """All of them, as they are now; `manifests` are the dataflow's own."""
         by_id = {m.arrangement: m for m in manifests}
         return [
@@ -125,28 +125,30 @@ class Operators:
         spec = node.spec if isinstance(node, p.Kernel) else node
         return type(spec).__name__, *_mentioned(_names(node), self._all)
 
-    def _stage(self, frame: StageFrame, above: Place | None, whose: _Whose) -> None:
+    def _stage(self, frame: StageFrame, above: OperatorIndex | None, whose: _Whose) -> None:
         """Of this stage and of those that feed it; `above` asks for what comes out of it."""
         if above is None:
             above = next((place for node in p.nodes_of(frame.tree) if (place := self._place(node)) is not None), None)
-        slots: dict[int, Place | None] = {}
+        slots: dict[int, OperatorIndex | None] = {}
         whose[frame.name] = tuple(self._walk(frame.tree, above, slots))
         for slot, below in enumerate(frame.inputs):
             for sender in _stages(below):
                 exchange = sender.tree
                 self._stage(sender, slots.get(exchange.slot if isinstance(exchange, p.Exchange) else slot), whose)
 
-    def _walk(self, node: p.Pipeline, above: Place | None, slots: dict[int, Place | None]) -> Iterator[Place | None]:
+    def _walk(
+        self, node: p.Pipeline, above: OperatorIndex | None, slots: dict[int, OperatorIndex | None]
+    ) -> Iterator[OperatorIndex | None]:
         """In the order of `nodes_of`."""
         place = self._place(node)
         place = above if place is None else place
-        if isinstance(node, p.Slot | p.Received):
+        if isinstance(node, p.JvmInput | p.ExchangeInput):
             slots[node.slot] = place
         yield place
         for below in p.inputs_of(node):
             yield from self._walk(below, place, slots)
 
-    def _place(self, node: p.Pipeline) -> Place | None:
+    def _place(self, node: p.Pipeline) -> OperatorIndex | None:
         """The operator that the node is or, in another shape, is a part of: the last one of whose state it speaks."""
         found = self._places.get(self._key(node))
         if found is not None:
@@ -161,9 +163,9 @@ def _names(node: p.Pipeline) -> Any:
             return id
         case p.IndexSource(arrangement) | p.ArrangeKernel(arrangement):
             return arrangement
-        case p.Settle(loop):
+        case p.LoopInTask(loop):
             return loop.arrangements
-        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel() | p.Kernel() | p.AtChanges():
+        case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel() | p.Kernel() | p.ContinualTaskKernel():
             return node.spec
         case _:
             return None
@@ -208,7 +210,7 @@ def _leaves_first(tree: p.Pipeline) -> Iterator[p.Pipeline]:
     yield tree
 
 
-def _work(operator: Operator, kept: Iterable[Manifest], microseconds: int) -> OperatorWork:
+def _work(operator: Operator, kept: Iterable[Manifest], microseconds: int) -> OperatorCost:
     batches = [batch for manifest in kept for batch in manifest.batches]
     records, size = sum(b.rows for b in batches), sum(b.bytes for b in batches)
-    return OperatorWork(operator.name, operator.kind, records, len(batches), size, microseconds)
+    return OperatorCost(operator.name, operator.kind, records, len(batches), size, microseconds)

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from tidemark_protocol.ids import GlobalId
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.kernels.changes import ChangesSpec
-from tidemark_replica.kernels.groups.reevaluated_groups import GroupsSpec
-from tidemark_replica.kernels.joins.half_join_path import KeepSpec
+from tidemark_replica.kernels.groups.reevaluated_groups import ReevaluatedGroupsSpec
+from tidemark_replica.kernels.joins.half_join_path import ArrangeInputSpec
 from tidemark_replica.kernels.ranking.extremes import ExtremesSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
-from tidemark_replica.kernels.recursion.recursion_limit import AtLimitSpec
+from tidemark_replica.kernels.recursion.recursion_limit import RecursionLimitSpec
 from tidemark_replica.kernels.reduce.partial_sums import PartialSumsSpec
 from tidemark_replica.kernels.reduce.reduce import ReduceSpec
 from tidemark_replica.kernels.temporal import TemporalSpec
@@ -21,11 +21,11 @@ from tidemark_replica.kernels.window.window import WindowFunction
 from tidemark_replica.render.plan import pipeline as p
 
 _KERNELS: Mapping[type, str] = {
-    AtLimitSpec: "limit of iterations",
+    RecursionLimitSpec: "limit of iterations",
     ChangesSpec: "changes",
     ExtremesSpec: "min/max",
-    GroupsSpec: "groups",
-    KeepSpec: "arrange",
+    ReevaluatedGroupsSpec: "groups",
+    ArrangeInputSpec: "arrange",
     PartialSumsSpec: "partial sums",
     ReduceSpec: "reduce",
     TemporalSpec: "temporal filter",
@@ -47,9 +47,9 @@ def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> st
             return "join"
         case p.Kernel(spec):
             return _KERNELS.get(type(spec))
-        case p.AtChanges():
+        case p.ContinualTaskKernel():
             return "at changes"
-        case p.Settle():
+        case p.LoopInTask():
             return "recursion"
         case _:
             return None
@@ -64,9 +64,9 @@ def operator_kind(node: p.Pipeline) -> str:
             return "ArrangeBy"
         case p.JoinKernel() | p.DeltaKernel() | p.HalfJoinKernel():
             return "Join"
-        case p.Settle() | p.Kernel(AtLimitSpec()):
+        case p.LoopInTask() | p.Kernel(RecursionLimitSpec()):
             return "LetRec"
-        case p.Kernel(GroupsSpec(function=WindowFunction())):
+        case p.Kernel(ReevaluatedGroupsSpec(function=WindowFunction())):
             return "Window"
         case p.Kernel(TemporalSpec()):
             return "Mfp"
@@ -74,7 +74,7 @@ def operator_kind(node: p.Pipeline) -> str:
             return "Threshold"
         case p.Kernel(TopKSpec()):
             return "TopK"
-        case p.AtChanges() | p.Kernel(ChangesSpec()):
+        case p.ContinualTaskKernel() | p.Kernel(ChangesSpec()):
             return "Changes"
         case _:
             return "Reduce"

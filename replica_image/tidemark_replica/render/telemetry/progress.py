@@ -23,7 +23,7 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.fragments import Fragment, LoopFragment
 from tidemark_replica.render.plan.jvm_frames import ExchangeFrame, Frame, StageFrame, UnionFrame
-from tidemark_replica.render.task.progress_counters import Count, has_reported, read_counts
+from tidemark_replica.render.task.progress_counters import OperatorCount, has_reported, read_counts
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_name
 
 BUSY, DONE = 99.0, 100.0
@@ -53,7 +53,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _RunningFragment:
     """A fragment in the shape in which it runs, or ran."""
 
     stage: StageFrame
@@ -63,7 +63,7 @@ class _Begun:
 
 
 @dataclass(frozen=True)
-class _Point:
+class _Position:
     """Somewhere in a fragment: how far it is, and how many rows are read below it."""
 
     percent: float
@@ -81,12 +81,12 @@ class HydrationProgress:
     ) -> None:
         """`ids` are those of imported and exported indexes."""
         self._fragments, self._rows, self._ids = tuple(fragments), rows, ids
-        self._begun: dict[str, _Begun] = {}
+        self._begun: dict[str, _RunningFragment] = {}
         self._loops_ended: set[str] = set()
 
     def begins(self, fragment: str, stage: StageFrame, tasks: int, folder: Path) -> None:
         """A fragment runs from now on."""
-        self._begun[fragment] = _Begun(stage, tasks, folder)
+        self._begun[fragment] = _RunningFragment(stage, tasks, folder)
 
     def ended(self, fragment: str) -> None:
         """It has come to its end."""
@@ -106,7 +106,7 @@ class HydrationProgress:
                 found.append(OperatorProgress("recursion", percent, rows))
                 continue
             begun = self._begun.get(fragment.name)
-            look = _Look(begun, self._rows, self._ids, published)
+            look = _FragmentProgress(begun, self._rows, self._ids, published)
             look.stage(fragment.stage if begun is None else begun.stage)
             found += look.operators
         names = numbered([operator.name for operator in found])
@@ -114,30 +114,30 @@ class HydrationProgress:
 
 
 @dataclass
-class _Look:
+class _FragmentProgress:
     """At one fragment. `published`: how many rows are read below what fragments publish."""
 
-    begun: _Begun | None
+    begun: _RunningFragment | None
     rows_of: Rows
     ids: Mapping[ArrangementId, GlobalId]
     published: dict[str, int]
     operators: list[OperatorProgress] = field(default_factory=list)
 
-    def stage(self, frame: StageFrame) -> _Point:
+    def stage(self, frame: StageFrame) -> _Position:
         """The stages below, then the operators of this one, each behind what it reads."""
         return self._walked(frame, self._counted(frame))
 
-    def _walked(self, frame: StageFrame, counts: Sequence[Count]) -> _Point:
-        received: dict[int, tuple[_Point, int | None]] = {}
-        slots: list[_Point] = []
+    def _walked(self, frame: StageFrame, counts: Sequence[OperatorCount]) -> _Position:
+        received: dict[int, tuple[_Position, int | None]] = {}
+        slots: list[_Position] = []
         for below in frame.inputs:
             if isinstance(below, ExchangeFrame):
                 received |= {_slot_of(sender): self._sent(sender) for sender in below.inputs}
             else:
                 slots.append(self._frame(below))
-        return _Walk(self, received, slots, counts).point(frame.tree)
+        return _StageProgress(self, received, slots, counts).point(frame.tree)
 
-    def _frame(self, frame: Frame) -> _Point:
+    def _frame(self, frame: Frame) -> _Position:
         """What Catalyst computes streams through the task."""
         match frame:
             case StageFrame():
@@ -147,13 +147,13 @@ class _Look:
             case _:
                 return self._frame(frame.input)
 
-    def _sent(self, sender: StageFrame) -> tuple[_Point, int | None]:
+    def _sent(self, sender: StageFrame) -> tuple[_Position, int | None]:
         """How far a stage before an exchange is, and how many updates it has sent; None: it has not said."""
         counts = self._counted(sender)
         point = self._walked(sender, counts)
         return point, counts[1].rows if point.percent == DONE and len(counts) > 1 else None
 
-    def _counted(self, frame: StageFrame) -> Sequence[Count]:
+    def _counted(self, frame: StageFrame) -> Sequence[OperatorCount]:
         """What all tasks have counted, an operator being at its end when it is in all of them; empty: nothing."""
         if self.begun is None:
             return ()
@@ -162,47 +162,47 @@ class _Look:
         if self.begun.ended or all(has_reported(self.begun.folder, frame.name, share) for share in shares):
             totals = _added([counts for counts in told if counts])
             size = sum(1 for _ in p.nodes_of(frame.tree))
-            return [Count(totals[at].rows if totals else 0, True) for at in range(size)]
+            return [OperatorCount(totals[at].rows if totals else 0, True) for at in range(size)]
         found = _added([counts for counts in told if counts])
-        return found if all(told) else [Count(each.rows) for each in found]
+        return found if all(told) else [OperatorCount(each.rows) for each in found]
 
 
 @dataclass
-class _Walk:
+class _StageProgress:
     """Over the tree of one stage, its counts in hand."""
 
-    look: _Look
-    received: Mapping[int, tuple[_Point, int | None]]
-    slots: Sequence[_Point]
-    counts: Sequence[Count]
+    look: _FragmentProgress
+    received: Mapping[int, tuple[_Position, int | None]]
+    slots: Sequence[_Position]
+    counts: Sequence[OperatorCount]
     places: Iterator[int] = field(default_factory=count)
 
-    def point(self, node: p.Pipeline) -> _Point:
+    def point(self, node: p.Pipeline) -> _Position:
         place = next(self.places)
-        counted = self.counts[place] if place < len(self.counts) else Count()
+        counted = self.counts[place] if place < len(self.counts) else OperatorCount()
         point = self._reached(node, counted)
         if counted.ended:
-            point = _Point(DONE, point.rows)
+            point = _Position(DONE, point.rows)
         elif point.percent > BUSY:
-            point = _Point(BUSY, point.rows)
-        if isinstance(node, p.Publish | p.Leave):
+            point = _Position(BUSY, point.rows)
+        if isinstance(node, p.Publish | p.LoopOutput):
             self.look.published[node.name] = point.rows
         name = operator_name(node, self.look.ids)
         if name is not None:
             self.look.operators.append(OperatorProgress(name, point.percent, point.rows))
         return point
 
-    def _reached(self, node: p.Pipeline, counted: Count) -> _Point:
+    def _reached(self, node: p.Pipeline, counted: OperatorCount) -> _Position:
         match node:
             case p.Source() | p.IndexSource():
                 rows = self.look.rows_of(node)
-                return _Point(_percent(counted.rows, rows), rows)
-            case p.Published(name) | p.PublishedErrors(name):
-                return _Point(_percent(counted.rows, self.look.rows_of(node)), self.look.published.get(name, 0))
-            case p.Received(slot):
+                return _Position(_percent(counted.rows, rows), rows)
+            case p.ReadPublished(name) | p.ReadPublishedErrors(name):
+                return _Position(_percent(counted.rows, self.look.rows_of(node)), self.look.published.get(name, 0))
+            case p.ExchangeInput(slot):
                 sender, sent = self.received[slot]
-                return _Point(_percent(counted.rows, sent or 0), sender.rows)
-            case p.Slot(slot):
+                return _Position(_percent(counted.rows, sent or 0), sender.rows)
+            case p.JvmInput(slot):
                 return self.slots[slot]
             case _:
                 return _mean([self.point(below) for below in p.inputs_of(node)])
@@ -213,17 +213,17 @@ def _slot_of(sender: StageFrame) -> int:
     return sender.tree.slot
 
 
-def _added(told: Sequence[Sequence[Count]]) -> list[Count]:
+def _added(told: Sequence[Sequence[OperatorCount]]) -> list[OperatorCount]:
     """The tasks' counts, operator by operator."""
-    return [Count(sum(c.rows for c in each), all(c.ended for c in each)) for each in zip(*told, strict=True)]
+    return [OperatorCount(sum(c.rows for c in each), all(c.ended for c in each)) for each in zip(*told, strict=True)]
 
 
-def _mean(points: Sequence[_Point]) -> _Point:
+def _mean(points: Sequence[_Position]) -> _Position:
     """Several streams as one: each counts for its rows."""
     rows = sum(point.rows for point in points)
     if rows == 0:
-        return _Point(0.0, 0)
-    return _Point(sum(point.percent * point.rows for point in points) / rows, rows)
+        return _Position(0.0, 0)
+    return _Position(sum(point.percent * point.rows for point in points) / rows, rows)
 
 
 def _percent(rows: int, of: int) -> float:

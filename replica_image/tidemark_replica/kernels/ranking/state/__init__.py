@@ -10,16 +10,16 @@ arrangement, reports what it `found`, and commits.
 
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state.full import Whole
-from tidemark_replica.kernels.ranking.state.interface import Kept, State
-from tidemark_replica.kernels.ranking.state.monotonic import Growing
-from tidemark_replica.kernels.ranking.state.tournament import Tournament, stage_ranking
+from tidemark_replica.kernels.ranking.state.full import FullState
+from tidemark_replica.kernels.ranking.state.interface import RankingState, RankingStateSpec
+from tidemark_replica.kernels.ranking.state.monotonic import MonotonicState
+from tidemark_replica.kernels.ranking.state.tournament import TournamentState, stage_ranking
 
-__all__ = ["Kept", "State", "keep", "stage_ranking"]
+__all__ = ["RankingState", "RankingStateSpec", "open_state", "stage_ranking"]
 
 
-def keep(context: StepContext, state: State, ranking: Ranking) -> Kept:
+def open_state(context: StepContext, state: RankingStateSpec, ranking: Ranking) -> RankingState:
     """The state of a ranking in this step."""
-    if state.grows:
-        return Growing(context, state, ranking)
-    return Tournament(context, state, ranking) if state.stages else Whole(context, state, ranking)
+    if state.monotonic:
+        return MonotonicState(context, state, ranking)
+    return TournamentState(context, state, ranking) if state.stages else FullState(context, state, ranking)

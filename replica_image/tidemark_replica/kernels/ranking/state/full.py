@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.updates import Updates
-from tidemark_replica.arrangement.spines.first_rows_reader import Ranked
+from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
-from tidemark_replica.kernels.ranking.ranking import Ranking, by_value, check_state
-from tidemark_replica.kernels.ranking.state.interface import State
+from tidemark_replica.kernels.ranking.ranking import Ranking, check_state, value_ordered_rows
+from tidemark_replica.kernels.ranking.state.interface import RankingStateSpec
 
 
-class Whole:
+class FullState:
     """All rows are kept."""
 
-    def __init__(self, context: StepContext, state: State, ranking: Ranking) -> None:
+    def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         check_state(context, state.arrangement, ranking.layout)
         self._ranking = ranking
         self._runs = StepRuns(context, state.arrangement)
 
     def add(self, oks: Updates) -> None:
-        self._runs.add(by_value(oks, self._ranking.layout))
+        self._runs.add(value_ordered_rows(oks, self._ranking.layout))
 
     def finish(self) -> Iterator[Updates]:
         return iter(())
@@ -28,7 +28,7 @@ class Whole:
     def segments(self) -> list[Segment]:
         return list(self._runs.segments())
 
-    def found(self, ranked: Ranked) -> None:
+    def accept(self, ranked: RankedRows) -> None:
         """Nothing: it is kept already."""
 
     def commit(self) -> None:

@@ -6,16 +6,16 @@ from typing import Protocol
 
 from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.updates import Updates
-from tidemark_replica.arrangement.spines.first_rows_reader import Ranked
+from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 
 
 @dataclass(frozen=True)
-class State:
+class RankingStateSpec:
     """How a ranking's state is kept; the arrangement is of the ranking's layout."""
 
     arrangement: ArrangementId
-    grows: bool = False
+    monotonic: bool = False
     """Rows are only ever added."""
     must_consolidate: bool = False
     """A step of a growing input may take back what it adds, at the same time."""
@@ -28,7 +28,7 @@ class State:
         return (self.arrangement, *(a for a, _ in self.stages))
 
 
-class Kept(Protocol):
+class RankingState(Protocol):
     """A ranking's state in one step."""
 
     def add(self, oks: Updates) -> None:
@@ -40,7 +40,7 @@ class Kept(Protocol):
     def segments(self) -> list[Segment]:
         """What the step brought: to be read beside the arrangement."""
 
-    def found(self, ranked: Ranked) -> None:
+    def accept(self, ranked: RankedRows) -> None:
         """These are the first rows of some groups."""
 
     def commit(self) -> None:

@@ -22,59 +22,59 @@ from tidemark_replica.arrangement.batches.batch import Segment
 from tidemark_replica.arrangement.rows.grouping import group_rows
 from tidemark_replica.arrangement.rows.layout import file_hashes
 from tidemark_replica.arrangement.rows.updates import Updates, make_updates, split_errors
-from tidemark_replica.arrangement.spines.first_rows_reader import Ranked, rank
+from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows, rank
 from tidemark_replica.arrangement.spines.spine import RANGE_ROWS
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
-from tidemark_replica.kernels.ranking.first_rows import changes
-from tidemark_replica.kernels.ranking.ranking import Ranking, by_value, check_state
-from tidemark_replica.kernels.ranking.state.interface import State
+from tidemark_replica.kernels.ranking.first_rows import first_rows_changes
+from tidemark_replica.kernels.ranking.ranking import Ranking, check_state, value_ordered_rows
+from tidemark_replica.kernels.ranking.state.interface import RankingStateSpec
 from tidemark_replica.values.error_text import error_text
 
-SHRINKS = "NON_MONOTONIC_INPUT"
+NON_MONOTONIC = "NON_MONOTONIC_INPUT"
 
 
-class Growing:
+class MonotonicState:
     """Of each group the rows down to the ranking's last place are kept."""
 
-    def __init__(self, context: StepContext, state: State, ranking: Ranking) -> None:
+    def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         check_state(context, state.arrangement, ranking.layout)
         self._context, self._consolidates = context, state.must_consolidate or context.is_hydration
         self._ranking = replace(ranking, offset=0)
-        self._step = StepRuns(context, state.arrangement)
-        self._kept = StepRuns(context, state.arrangement)
-        self._gone: list[Updates] = []
+        self._step_runs = StepRuns(context, state.arrangement)
+        self._state_runs = StepRuns(context, state.arrangement)
+        self._retraction_errors: list[Updates] = []
         self._pending: list[Updates] = []
 
     def add(self, oks: Updates) -> None:
-        rows = by_value(oks, self._ranking.layout)
+        rows = value_ordered_rows(oks, self._ranking.layout)
         if not self._consolidates:
-            self._look_for_retractions(rows)
+            self._report_retractions(rows)
             rows = self._thinned(rows)
-        self._step.add(rows)
+        self._step_runs.add(rows)
 
     def finish(self) -> Iterator[Updates]:
         if self._consolidates:
-            for rows in self._step.consolidated(RANGE_ROWS):
-                self._look_for_retractions(rows)
-        yield from self._gone
+            for rows in self._step_runs.consolidated(RANGE_ROWS):
+                self._report_retractions(rows)
+        yield from self._retraction_errors
 
     def segments(self) -> list[Segment]:
-        return list(self._step.segments())
+        return list(self._step_runs.segments())
 
-    def found(self, ranked: Ranked) -> None:
-        self._pending += [split_errors(c)[0] for c in changes(ranked, self._ranking, self._context.lower)]
+    def accept(self, ranked: RankedRows) -> None:
+        self._pending += [split_errors(c)[0] for c in first_rows_changes(ranked, self._ranking, self._context.lower)]
         if sum(c.num_rows for c in self._pending) >= self._context.chunk_rows:
             self._keep_pending()
 
     def commit(self) -> None:
         self._keep_pending()
-        self._step.discard()
-        self._kept.commit()
+        self._step_runs.discard()
+        self._state_runs.commit()
 
     def _keep_pending(self) -> None:
         if self._pending:
-            self._kept.add(by_value(pa.concat_batches(self._pending), self._ranking.layout))
+            self._state_runs.add(value_ordered_rows(pa.concat_batches(self._pending), self._ranking.layout))
         self._pending = []
 
     def _thinned(self, rows: Any) -> Any:
@@ -82,10 +82,10 @@ class Growing:
         layout = self._ranking.layout
         groups = group_rows(file_hashes(rows), [rows.column(1 + k) for k in layout.key])
         ranked = rank(rows, groups.ids(), layout, len(groups.starts))
-        parts = [split_errors(c)[0] for c in changes(ranked, self._ranking, self._context.lower)]
-        return by_value(pa.concat_batches(parts), layout) if parts else layout.empty
+        parts = [split_errors(c)[0] for c in first_rows_changes(ranked, self._ranking, self._context.lower)]
+        return value_ordered_rows(pa.concat_batches(parts), layout) if parts else layout.empty
 
-    def _look_for_retractions(self, rows: Any) -> None:
+    def _report_retractions(self, rows: Any) -> None:
         """An errs row for every row that goes, consolidated rows given."""
         layout = self._ranking.layout
         diffs = np.asarray(rows.column(layout.weights[0]).to_numpy())
@@ -94,6 +94,6 @@ class Growing:
             times, which = np.unique(np.asarray(rows.column(layout.time).to_numpy())[negative], return_inverse=True)
             counts = np.zeros(len(times), np.int64)
             np.subtract.at(counts, which, diffs[negative])
-            texts = pa.array([error_text(SHRINKS, "top-k")] * len(times), pa.string())
+            texts = pa.array([error_text(NON_MONOTONIC, "top-k")] * len(times), pa.string())
             nulls = [pa.nulls(len(times), t) for t in layout.types]
-            self._gone.append(make_updates(nulls, times, counts, texts))
+            self._retraction_errors.append(make_updates(nulls, times, counts, texts))

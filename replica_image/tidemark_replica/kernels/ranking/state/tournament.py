@@ -28,14 +28,14 @@ from tidemark_replica.arrangement.rows.updates import (
     split_errors,
     times,
 )
-from tidemark_replica.arrangement.spines.first_rows_reader import Heads, Ranked, touched
+from tidemark_replica.arrangement.spines.first_rows_reader import FirstRowsReader, RankedRows, touched_keys
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.step import StepContext
 from tidemark_replica.arrangement.step_runs import StepRuns
-from tidemark_replica.kernels.ranking.first_rows import changes
-from tidemark_replica.kernels.ranking.ranking import Ranking, by_value, check_state
-from tidemark_replica.kernels.ranking.state.full import Whole
-from tidemark_replica.kernels.ranking.state.interface import State
+from tidemark_replica.kernels.ranking.first_rows import first_rows_changes
+from tidemark_replica.kernels.ranking.ranking import Ranking, check_state, value_ordered_rows
+from tidemark_replica.kernels.ranking.state.full import FullState
+from tidemark_replica.kernels.ranking.state.interface import RankingStateSpec
 
 PARTS_AT_ONCE = 1 << 10
 
@@ -46,19 +46,19 @@ def stage_ranking(ranking: Ranking) -> Ranking:
     return Ranking((*ranking.types, pa.int64()), (*ranking.key, part), ranking.order, 0, ranking.end)
 
 
-class Tournament:
+class TournamentState:
     """The input goes through all stages; what is left of it is kept to be read by heads."""
 
-    def __init__(self, context: StepContext, state: State, ranking: Ranking) -> None:
+    def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         self._chunk_rows = context.chunk_rows
         self._stages = [_Stage(context, a, stage_ranking(ranking), parts) for a, parts in state.stages]
-        self._last = Whole(context, state, ranking)
+        self._last = FullState(context, state, ranking)
 
     def add(self, oks: Updates) -> None:
         self._stages[0].add(oks)
 
     def finish(self) -> Iterator[Updates]:
-        following: list[_Stage | Whole] = [*self._stages[1:], self._last]
+        following: list[_Stage | FullState] = [*self._stages[1:], self._last]
         for stage, after in zip(self._stages, following, strict=True):
             for _, packed in rechunk(((None, s) for s in stage.survivors()), self._chunk_rows):
                 oks, errs = split_errors(packed)
@@ -70,8 +70,8 @@ class Tournament:
     def segments(self) -> list[Segment]:
         return self._last.segments()
 
-    def found(self, ranked: Ranked) -> None:
-        self._last.found(ranked)
+    def accept(self, ranked: RankedRows) -> None:
+        self._last.accept(ranked)
 
     def commit(self) -> None:
         for stage in self._stages:
@@ -91,15 +91,15 @@ class _Stage:
         columns = [canonical(c) for c in row_columns(oks)]
         part = (hash_rows(columns, oks.num_rows) % np.uint64(self._parts)).astype(np.int64)
         rows = make_updates([*columns, pa.array(part)], times(oks), diffs(oks))
-        self._runs.add(by_value(rows, self._ranking.layout))
+        self._runs.add(value_ordered_rows(rows, self._ranking.layout))
 
     def survivors(self) -> Iterator[Updates]:
         """How the first rows of all parts change, without the parts' numbers; errs rows too."""
         step, layout = list(self._runs.segments()), self._ranking.layout
-        for keys in touched(step, layout, PARTS_AT_ONCE):
-            heads = Heads(keys, self._context.trace(self._arrangement).segments_of(keys), step, layout)
+        for keys in touched_keys(step, layout, PARTS_AT_ONCE):
+            heads = FirstRowsReader(keys, self._context.trace(self._arrangement).segments_of(keys), step, layout)
             everything = heads.read(np.full(heads.groups, np.iinfo(np.int64).max))
-            for changed in changes(everything, self._ranking, self._context.lower):
+            for changed in first_rows_changes(everything, self._ranking, self._context.lower):
                 yield make_updates(row_columns(changed)[:-1], times(changed), diffs(changed), errors(changed))
 
     def commit(self) -> None:

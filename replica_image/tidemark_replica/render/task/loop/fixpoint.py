@@ -25,9 +25,9 @@ from tidemark_replica.arrangement.spines.spine import Merge, apply
 from tidemark_replica.render.errors import EndlessRecursion
 from tidemark_replica.render.plan.pipeline import Loop
 from tidemark_replica.render.stepped_dataflow import Merged
-from tidemark_replica.render.task.description import Description, FedBack, Published, Report
+from tidemark_replica.render.task.description import FeedbackFile, PublishedFiles, StageReport, StepDescription
 
-RunPart = Callable[[int, Path], Report]
+RunPart = Callable[[int, Path], StageReport]
 """Runs a part of the body, by its position, as the description at that path says."""
 
 Pending = dict[int, dict[str, tuple[str, ...]]]
@@ -37,14 +37,14 @@ Pending = dict[int, dict[str, tuple[str, ...]]]
 class Fixpoint:
     """One loop in one run of a step; afterwards it says what was written and what left."""
 
-    def __init__(self, loop: Loop, outer: Description, folder: Path, run: RunPart) -> None:
+    def __init__(self, loop: Loop, outer: StepDescription, folder: Path, run: RunPart) -> None:
         self._loop, self._outer, self._folder, self._run = loop, outer, folder.absolute(), run
         self._manifests = {a: outer.manifests[a] for a in loop.arrangements}
         self._own: dict[str, BatchRef] = {}
         self._rounds = 0
-        self.leaving: dict[str, Published] = {}
+        self.leaving: dict[str, PublishedFiles] = {}
 
-    def settle(self, entering: Mapping[str, Published]) -> None:
+    def settle(self, entering: Mapping[str, PublishedFiles]) -> None:
         """Settle every time at which something enters, and the as_of."""
         times = {time for published in entering.values() for time in published.times}
         if self._outer.hydrates:
@@ -72,7 +72,7 @@ class Fixpoint:
 
     def _round(
         self, time: int, iteration: int | None, reads: Mapping[str, tuple[str, ...]], hydrates: bool
-    ) -> list[FedBack]:
+    ) -> list[FeedbackFile]:
         """One round over what is new to it; what it feeds back."""
         self._rounds += 1
         folder = self._folder / f"{self._loop.name}.{self._rounds}"
@@ -88,8 +88,8 @@ class Fixpoint:
             for name, found in report.published.items():
                 files = tuple(str(folder / file) for file in found.files)
                 if found.rows and name in self._loop.leaving:
-                    before = self.leaving.get(name, Published((), 0))
-                    self.leaving[name] = Published(before.files + files, before.rows + found.rows)
+                    before = self.leaving.get(name, PublishedFiles((), 0))
+                    self.leaving[name] = PublishedFiles(before.files + files, before.rows + found.rows)
                 elif found.rows:
                     published[name] = files
             fed_back += [replace(f, file=str(folder / f.file)) for f in report.fed_back]
@@ -97,7 +97,7 @@ class Fixpoint:
 
     def _describe(
         self, time: int, iteration: int | None, published: Mapping[str, tuple[str, ...]], hydrates: bool
-    ) -> Description:
+    ) -> StepDescription:
         outer, left = self._outer, self._outer.bytes_left
         return replace(
             outer,
@@ -112,7 +112,7 @@ class Fixpoint:
             iteration=iteration,
         )
 
-    def _take_in(self, report: Report, time: int) -> None:
+    def _take_in(self, report: StageReport, time: int) -> None:
         """What a round wrote is part of what the next one reads; what it merged away goes, if it is the step's own."""
         for arrangement, refs in report.written.items():
             manifest = self._manifests[arrangement]
@@ -152,7 +152,7 @@ def _replaced(before: Manifest, after: Manifest) -> tuple[BatchRef, ...]:
     return tuple(b for b in before.batches if b.file not in after.files)
 
 
-def _keep(pending: Pending, fed_back: list[FedBack]) -> None:
+def _keep(pending: Pending, fed_back: list[FeedbackFile]) -> None:
     for each in fed_back:
         for iteration in each.iterations:
             files = pending.setdefault(iteration, {})

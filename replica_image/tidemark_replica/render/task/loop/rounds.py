@@ -37,7 +37,7 @@ from tidemark_replica.kernels.arrange import sorted_rows
 _RANGE_ROWS = 1 << 16
 
 
-def entering(published: Iterable[Updates], time: int) -> Iterator[Updates]:
+def loop_input(published: Iterable[Updates], time: int) -> Iterator[Updates]:
     """The updates at one time, in iteration 0."""
     for batch in published:
         at = times(batch) == time
@@ -47,9 +47,9 @@ def entering(published: Iterable[Updates], time: int) -> Iterator[Updates]:
             yield make_updates([*row_columns(now), iteration], times(now), diffs(now), errors(now))
 
 
-def variable(context: StepContext, fed_back: Iterable[Updates], iteration: int) -> Iterator[Updates]:
+def loop_variable(context: StepContext, next_iteration: Iterable[Updates], iteration: int) -> Iterator[Updates]:
     """All that was fed back for one iteration, consolidated: what cancels must not go round for ever."""
-    rows = ((None, part) for part in _of_iteration(fed_back, iteration))
+    rows = ((None, part) for part in _of_iteration(next_iteration, iteration))
     chunks = (chunk for _, chunk in rechunk(rows, context.chunk_rows))
     first, second = next(chunks, None), next(chunks, None)
     if first is not None and second is None:
@@ -58,8 +58,8 @@ def variable(context: StepContext, fed_back: Iterable[Updates], iteration: int) 
         yield from _consolidated(context, first, chain([second], chunks))
 
 
-def _of_iteration(fed_back: Iterable[Updates], iteration: int) -> Iterator[Updates]:
-    for batch in fed_back:
+def _of_iteration(next_iteration: Iterable[Updates], iteration: int) -> Iterator[Updates]:
+    for batch in next_iteration:
         iterations = _ints(row_columns(batch)[-1])
         begin, end = np.searchsorted(iterations, iteration, "left"), np.searchsorted(iterations, iteration, "right")
         if end > begin:
@@ -79,7 +79,7 @@ def _consolidated(context: StepContext, first: Updates, rest: Iterator[Updates])
     runs.discard()
 
 
-def later(updates: Iterable[Updates], left: int) -> Iterator[Updates]:
+def later_iteration(updates: Iterable[Updates], left: int) -> Iterator[Updates]:
     """A joined row is there from the later of its two iterations on."""
     for batch in updates:
         columns = row_columns(batch)
@@ -94,13 +94,13 @@ def without_iterations(updates: Iterable[Updates]) -> Iterator[Updates]:
         yield make_updates(row_columns(batch)[:-1], times(batch), diffs(batch), errors(batch))
 
 
-def fed_back(updates: Updates, last: int | None) -> Updates:
+def next_iteration(updates: Updates, last: int | None) -> Updates:
     """The rows that go round once more, each an iteration on, ascending by iteration. Errors do not."""
     oks, _ = split_errors(updates)
     *columns, column = row_columns(oks)
     iterations = _ints(column)
     if last is not None and (iterations >= last).any():
-        return fed_back(oks.filter(pa.array(iterations < last)), None)
+        return next_iteration(oks.filter(pa.array(iterations < last)), None)
     moved = make_updates([*columns, pa.array(iterations + 1)], times(oks), diffs(oks), errors(oks))
     if (iterations[1:] < iterations[:-1]).any():
         moved = moved.take(pa.array(np.argsort(iterations, kind="stable")))

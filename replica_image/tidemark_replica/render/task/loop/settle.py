@@ -11,14 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidemark_replica.render.plan.pipeline import Loop
-from tidemark_replica.render.task.description import Description, Published
+from tidemark_replica.render.task.description import PublishedFiles, StepDescription
 from tidemark_replica.render.task.loop.fixpoint import Fixpoint, RunPart
 from tidemark_replica.render.task.update_files import UpdatesFile, read_updates
 
 
-def settle(
-    loop: Loop, description: Description, folder: Path, attempt: int, published: Mapping[str, Published], run: RunPart
-) -> tuple[Fixpoint, dict[str, Published]]:
+def run_loop(
+    loop: Loop,
+    description: StepDescription,
+    folder: Path,
+    attempt: int,
+    published: Mapping[str, PublishedFiles],
+    run: RunPart,
+) -> tuple[Fixpoint, dict[str, PublishedFiles]]:
     """Run the loop to its end; what it left is published in `folder`, in the attempt's name."""
     own = folder.absolute() / f"{loop.name}.{attempt}"
     own.mkdir()
@@ -30,11 +35,11 @@ def settle(
     return fixpoint, left
 
 
-def _absolute(published: Published, folder: Path) -> Published:
+def _absolute(published: PublishedFiles, folder: Path) -> PublishedFiles:
     return replace(published, files=tuple(str(folder.absolute() / file) for file in published.files))
 
 
-def _gathered(name: str, found: Published, folder: Path, attempt: int) -> Published:
+def _gathered(name: str, found: PublishedFiles, folder: Path, attempt: int) -> PublishedFiles:
     """Many small files as one."""
     first = next(read_updates(Path(found.files[0])))
     with UpdatesFile(folder, f"{name}.{attempt}.arrow", first.schema.types[:-3]) as out:

@@ -1,4 +1,4 @@
-"""SQL that is written out as other SQL: patterns with ESCAPE, limits that are computed, windows with FILTER."""
+"""Cases of functions: texts, numbers, times, intervals, and functions that take functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from tests.oracle.check import Case
 from tests.oracle.histories import Table
-from tests.oracle.tables import T
+from tests.oracle.tables import TU, T
 
 PATTERNS = Table(
     (("s", "string"), ("p", "string")), (["a%", "ab", "A_b", "!%", "\\%", "", None], ["a%", "%", "_", None])
@@ -23,12 +23,11 @@ CODES = Table(
         [datetime(2020, 2, 29, 23, 59, 59, 1, tzinfo=UTC), datetime(1969, 7, 20, 20, 17, tzinfo=UTC), None],
     ),
 )
-ARRAYS = Table(
+LISTS = Table(
     (("k", "int"), ("i", "array<int>"), ("w", "array<string>")),
     ([0, 1, 2, None], [[], [1, None], [3, 1, 2], [0], None], [[], ["x", "y"], [None, ""], None]),
 )
-# Sums that overflow do so in whatever order the values come.
-BIG = Table((("g", "int"), ("x", "bigint")), ([1, 2, None], [2**62, 2**62 + 5, 7, 1, None]))
+
 QUERIES = (
     Case(
         "patterns",
@@ -63,30 +62,6 @@ QUERIES = (
         {"c": CODES},
     ),
     Case(
-        "bits and shapes",
-        "SELECT s, bit_and(a) AS x, bit_or(b) FILTER (WHERE a > 0) AS o, bit_xor(b) AS r, bit_xor(DISTINCT b) AS e, "
-        "skewness(b) AS k, kurtosis(b) AS u, percentile(b, array(0.25, 0.5)) AS p FROM t GROUP BY s",
-        {"t": T},
-    ),
-    Case(
-        "regressions",
-        "SELECT s, regr_count(a, b) AS n, regr_avgx(a, b) AS x, regr_avgy(a, b) AS y, regr_slope(a, b) AS m, "
-        "regr_intercept(a, b) AS c, regr_r2(a, b) AS r, regr_sxx(a, b) AS xx, regr_sxy(a, b) AS xy, "
-        "regr_syy(a, b) FILTER (WHERE a < 3) AS yy FROM t GROUP BY s",
-        {"t": T},
-    ),
-    Case(
-        "sums that are tried",
-        "SELECT g, try_sum(x) AS a, try_avg(x) AS b, try_sum(DISTINCT x) AS c, try_sum(x) FILTER (WHERE x > 0) AS d "
-        "FROM big GROUP BY g",
-        {"big": BIG},
-    ),
-    Case(
-        "bits in a window",
-        "SELECT a, b, bit_or(b) OVER (PARTITION BY a) AS o, skewness(b) OVER (PARTITION BY s) AS k FROM t",
-        {"t": T},
-    ),
-    Case(
         "functions of functions",
         "SELECT k, transform(i, e -> e + 1) AS a, transform(i, (e, n) -> e * n + k) AS b, "
         "filter(w, e -> e <> 'x') AS c, exists(i, e -> e > k) AS d, forall(i, e -> e IS NOT NULL) AS e, "
@@ -94,27 +69,20 @@ QUERIES = (
         "aggregate(i, CAST(0 AS bigint), (s, e) -> s + coalesce(e, 0), s -> s * 2) AS g, "
         "zip_with(i, w, (e, f) -> concat(f, e)) AS h, array_sort(i) AS j, array_compact(i) AS l, "
         "arrays_zip(i, w) AS m, transform(array(i, array(k)), e -> transform(e, f -> f - k)) AS n FROM ar",
-        {"ar": ARRAYS},
+        {"ar": LISTS},
     ),
     Case(
         "functions of functions that fail",
         "SELECT k, transform(i, e -> 10 div e) AS a, filter(i, e -> e <> 0 AND 10 div e > 1) AS b FROM ar WHERE k > 0",
-        {"ar": ARRAYS},
+        {"ar": LISTS},
     ),
     Case(
         "a function of what fails",
         "SELECT k, transform(i, e -> e + q) AS a FROM (SELECT k, i, 10 div k AS q FROM ar) WHERE size(i) > 0",
-        {"ar": ARRAYS},
+        {"ar": LISTS},
         lenient="SELECT k, transform(i, e -> e + q) AS a "
         "FROM (SELECT k, i, CASE WHEN k <> 0 THEN 10 div k END AS q FROM ar) WHERE size(i) > 0",
     ),
-    Case(
-        "steps by pipes",
-        "SELECT a, b, s FROM t |> WHERE b > 0 |> EXTEND a + b AS c |> AGGREGATE sum(c) AS n, count(*) AS m GROUP BY s "
-        "|> ORDER BY n DESC, s |> LIMIT 2",
-        {"t": T},
-    ),
-    Case("columns as rows", "SELECT * FROM t UNPIVOT (v FOR n IN (a, b AS bee))", {"t": T}),
     Case(
         "casts of moments",
         "SELECT CAST(n AS timestamp) AS a, CAST(d AS timestamp) AS b, CAST(ts AS double) AS c, CAST(ts AS int) AS e, "
@@ -123,22 +91,46 @@ QUERIES = (
         {"c": CODES},
     ),
     Case(
-        "rows that several functions make nothing of",
-        "SELECT ar.k, q.x, q.y FROM ar LEFT JOIN LATERAL "
-        "(SELECT x, y FROM explode(i) e(x) LATERAL VIEW explode(filter(array(x, x - 1), z -> z > 1)) f AS y) q",
-        {"ar": ARRAYS},
-    ),
-    Case(
-        "rows without a match in what they make",
-        "SELECT ar.k, q.z FROM ar LEFT JOIN LATERAL (SELECT x * 2 AS z FROM explode(i) e(x) WHERE x > 0) q ON q.z > k",
-        {"ar": ARRAYS},
-    ),
-    Case("a limit that is computed", "SELECT a, b FROM t ORDER BY a, b, s LIMIT 1 + 2 OFFSET 3 % 2", {"t": T}),
-    Case(
-        "some rows of a window",
-        "SELECT a, b, s, sum(b) FILTER (WHERE s = 'x') OVER w AS x, count(*) FILTER (WHERE b > 0) OVER w AS n, "
-        "max(s) FILTER (WHERE 10 div b > 0) OVER (PARTITION BY a) AS m, count(b) FILTER (WHERE s <> 'y') OVER w AS c "
-        "FROM t WHERE b <> 0 WINDOW w AS (PARTITION BY a ORDER BY b, s)",
+        "days of intervals before the epoch",
+        "SELECT a, extract(DAY FROM INTERVAL '-1 12' DAY TO HOUR) AS x, extract(HOUR FROM INTERVAL '-36' HOUR) AS y "
+        "FROM t",
         {"t": T},
+        changes=2,
+    ),
+    Case(
+        "intervals cut to whole days",
+        "SELECT n, ts + CAST(ts - TIMESTAMP '2020-01-01 12:00:00' AS INTERVAL DAY) AS a, "
+        "ts + TRY_CAST(make_dt_interval(n, 30, 59) AS INTERVAL HOUR) AS b, "
+        "CAST(ts - TIMESTAMP '2020-02-28 12:00:00' AS INTERVAL DAY) = INTERVAL '1' DAY AS c, "
+        "ts + CAST(make_ym_interval(n, 13) AS INTERVAL YEAR) AS d, "
+        "ts + CAST(INTERVAL '-36' HOUR AS INTERVAL DAY) AS e, "
+        "(CAST(ts AS date) - DATE '2020-02-01') + INTERVAL '1' HOUR > INTERVAL '1' DAY AS f FROM c",
+        {"c": CODES},
+        changes=3,
+    ),
+    Case(
+        "lambdas over what a join may not have",
+        "SELECT t.a, exists(x.i, e -> e > t.a) AS b, aggregate(x.i, CAST(t.b AS bigint), (s, e) -> s + e) AS c, "
+        "forall(x.i, e -> e <> t.a) AS d FROM t LEFT JOIN ar x ON x.k = t.a "
+        "WHERE NOT exists(x.i, e -> e = t.b) OR x.k IS NULL",
+        {"t": T, "ar": LISTS},
+        changes=3,
+    ),
+    Case(
+        "a text that names a variable of Spark's",
+        "SELECT a, '${env:PATH}' AS p, s || '${nosuch}' AS n FROM t WHERE '${env:HOME}' || s LIKE '${%'",
+        TU,
+        duckdb="same",
+        changes=6,
+    ),
+    Case(
+        "sums with NULL",
+        "SELECT 10 div a + NULL AS x, (a + CAST(NULL AS bigint)) * 10 div b AS y, b IN (1, a, NULL) AS z, "
+        "a NOT IN (b, b + 1) AS w FROM t WHERE s IN ('x', s, NULL)",
+        {"t": T},
+        # Spark asks no row of a table for the quotient; of rows in a plan it does, before its optimiser is there
+        lenient="SELECT CAST(NULL AS bigint) AS x, CAST(NULL AS bigint) AS y, b IN (1, a, NULL) AS z, "
+        "a NOT IN (b, b + 1) AS w FROM t WHERE s IN ('x', s, NULL)",
+        changes=3,
     ),
 )
