@@ -56,6 +56,26 @@ QUERIES = (
         duckdb="same",
         changes=4,
     ),
+    Case("a window of the outer row", "SELECT a, b, (SELECT sum(b + 1) OVER ()) AS s FROM t", {"t": TU["t"]}),
+    Case(
+        "a window in a correlated subquery",
+        "SELECT a, b, (SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY d) AS r FROM u WHERE u.a = t.a) q) AS m "
+        "FROM t",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "exists of a window",
+        "SELECT a, b FROM t WHERE EXISTS (SELECT rank() OVER (ORDER BY d) FROM u WHERE u.a = t.a)",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "in of a window",
+        "SELECT a, b FROM t WHERE 2 IN (SELECT rank() OVER (ORDER BY d) FROM u WHERE u.a = t.a)",
+        TU,
+        duckdb="same",
+    ),
     Case("in", "SELECT a, b FROM t WHERE a IN (SELECT a FROM u WHERE d > 0)", TU, duckdb="same"),
     Case("not in", "SELECT a, b FROM t WHERE a NOT IN (SELECT a FROM v WHERE d = 1)", TV, duckdb="same", changes=2),
     Case("in of itself", "SELECT a, b FROM t WHERE a IN (SELECT b FROM t)", {"t": TU["t"]}, duckdb="same"),

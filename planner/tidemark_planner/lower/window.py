@@ -63,7 +63,7 @@ def lower_window(node: Node, context: Context) -> Lowered:
     calls = _WindowCalls(context.lower(rows))
     partition = tuple(calls.column_of(p) for p in node.expressions("partitionSpec"))
     order = tuple(map(calls.order, ordering.order or map(sort_key, node.expressions("orderSpec"))))
-    outputs = node.expressions("windowExpressions")
+    outputs = _call_outputs(node)
     made = tuple(calls.call(o.children[0]) for o in outputs)
     window = Window(Project(calls.below.hir, tuple(calls.exprs)), partition, order, made)
     width, every = len(calls.below.attributes), all_columns(window)
@@ -75,11 +75,17 @@ def lower_window(node: Node, context: Context) -> Lowered:
     return select_columns(lowered, (*(attribute for attribute, _ in ordering.shown), *attributes))
 
 
+def _call_outputs(node: Node) -> tuple[Node, ...]:
+    """The named calls of the window. In a correlated subquery Spark lists the correlation's columns beside them, which
+    are columns of the rows below already."""
+    return tuple(o for o in node.expressions("windowExpressions") if o.kind != "AttributeReference")
+
+
 def _is_limit(node: Node) -> bool:
     """Whether this is what Spark makes of LIMIT in a correlated subquery: rows numbered as they come. Then they come in
     the order below, also where columns that it is by are not shown (`SELECT name ... ORDER BY age LIMIT 1`)."""
     below = node.children[0]
-    numbers = [o.children[0].children[0].kind for o in node.expressions("windowExpressions")]
+    numbers = [o.children[0].children[0].kind for o in _call_outputs(node)]
     sort = below.children[0] if below.kind == "Project" else below
     return not node.expressions("orderSpec") and numbers == ["RowNumber"] and sort.kind == "Sort"
 
