@@ -6,6 +6,7 @@ harm, the pids of processes.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +27,7 @@ import yaml
 from tests.directory_listing import matching, text_of
 from tests.e2e.reading import GROUP, VERSION, Reader
 from tests.waiting import BOUND
+from tidemark_cli.main import main as cli
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_persist import open_shard
 from tidemark_protocol.messages.responses import Description
@@ -44,6 +46,14 @@ _AGAIN = (
     *("try again", "ask again", "was dropped while", "planning took longer"),
     *("no replica of ComputeInstance", "no gateway answers"),
 )
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of the CLI in this process: its exit code, and all that it printed."""
+    printed, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(errors):
+        status = cli(arguments)
+    return subprocess.CompletedProcess(arguments, status, printed.getvalue(), errors.getvalue())
 
 
 def is_to_be_asked_again(said: str) -> bool:
@@ -206,11 +216,14 @@ class System:
     # --- answers ---
 
     def tidemark(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A command to its end; given again, as users would, where it says that it may be."""
-        command = [*CLI, *arguments, "--gateway-file", str(self.home / "gateway.json")]
+        """A command to its end; given again, as users would, where it says that it may be.
+
+        It runs in this process: tests give some hundred commands, and a program of its own takes most of a second of
+        CPU to start. Programs that tests interrupt, or read from, are processes (`following.py`).
+        """
 
         def done() -> subprocess.CompletedProcess[str] | None:
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+            ran = run_command(*arguments, "--gateway-file", str(self.home / "gateway.json"))
             return None if ran.returncode == 1 and is_to_be_asked_again(ran.stderr) else ran
 
         ran: subprocess.CompletedProcess[str] = wait_for(f"`tidemark {' '.join(arguments)}`", done, self.log)

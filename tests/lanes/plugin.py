@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--lane-ledger") is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(config.getoption("--lane-ledger")))
+        config.pluginmanager.register(Recorder(config, config.getoption("--lane-ledger")))
 
 
 @pytest.hookimpl(trylast=True)
@@ -57,8 +57,8 @@ def file_of(item: pytest.Item) -> str:
 class Recorder:
     """Writes an entry when a test's last phase is reported; with xdist, in the process that hears all workers."""
 
-    def __init__(self, ledger: Path) -> None:
-        self._ledger = ledger
+    def __init__(self, config: pytest.Config, ledger: Path) -> None:
+        self._config, self._ledger = config, ledger
         self._seconds: dict[str, float] = defaultdict(float)
         self._outcome: dict[str, str] = {}
 
@@ -69,8 +69,17 @@ class Recorder:
         # an expected failure is reported as skipped, and a test may fail in its teardown alone
         worst = max(before, report.outcome, key=("passed", "skipped", "failed").index)
         self._outcome[test] = worst
+        if report.failed:
+            self._show(report)
         if report.when == "teardown":
             self._write(test)
+
+    def _show(self, report: pytest.TestReport) -> None:
+        """At once, in the lane's log: its other tests may take half an hour more."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            terminal.write_sep("-", report.nodeid)
+            terminal.write_line(report.longreprtext)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A module that cannot be imported has no test that could fail."""
