@@ -25,7 +25,7 @@ from bench.harness.ratios import Figures, rounded
 from bench.views import Tables
 from tests.replica.process import ReplicaProcess
 from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
-from tidemark_operator.handlers.revisions.installer import running_sinces
+from tidemark_operator.handlers.revisions.as_of_selection import running_sinces
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.commands import InstanceConfig
 from tidemark_protocol.messages.responses import Description

@@ -13,20 +13,20 @@ from tests.protocol.samples import A
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.planning.adoption import adopted_shard, newest_source
-from tidemark_operator.planning.shards import Look, Place
+from tidemark_operator.planning.shards import ShardLocations, ShardLookup
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.messages.planning import PlannedExport, PlannedTask
 from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.types import STRING, Column
 
-PLACE = Place.of("/data", "ns", "revenue", "new")
+PLACE = ShardLocations.of("/data", "ns", "revenue", "new")
 B = Column("b", STRING)
 VIEW = PlannedExport("v", "materializedView", GlobalId("v"), (A,), (0,))
 Tables = Mapping[str, tuple[tuple[Column, ...], Frontier]]
 
 
-def looking(tables: Tables, owner: bool = True, makers: Mapping[str, str] | None = None) -> Look:
+def looking(tables: Tables, owner: bool = True, makers: Mapping[str, str] | None = None) -> ShardLookup:
     """A replica's answers, where tables stand at these parts and versions; `makers`: ids that they have."""
     makers = makers or {}
 

@@ -9,7 +9,7 @@ import pytest
 from tests.controller.worlds import EMPTY, INDEX, LAG, R1, TERM, World, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.answers.copies import CopyAnswer
@@ -91,16 +91,15 @@ def test_where_nothing_takes_its_place_nothing_is_advised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("suspended", "deleting", "edited", "expected"),
+    ("suspended", "edited", "expected"),
     [
-        (False, False, "d", "Dataflow d was edited, and its new revision has taken over"),
-        (False, False, "a", "A new revision of Dataflow d has taken over, after an edit of Dataflow a, which it reads"),
-        (False, False, None, "A new revision of Dataflow d has taken over, after an edit of it, or of what it reads"),
-        (True, False, None, "Dataflow d is suspended"),
-        (True, True, None, "Dataflow d was deleted"),
+        (False, "d", "Dataflow d was edited, and its new revision has taken over"),
+        (False, "a", "A new revision of Dataflow d has taken over, after an edit of Dataflow a, which it reads"),
+        (False, None, "A new revision of Dataflow d has taken over, after an edit of it, or of what it reads"),
+        (True, None, "Dataflow d is suspended"),
     ],
 )
-def test_why_a_dataflow_goes(suspended: bool, deleting: bool, edited: str | None, expected: str) -> None:
+def test_why_a_dataflow_goes(suspended: bool, edited: str | None, expected: str) -> None:
     """By its name, and whose edit it was."""
-    state = DataflowState(Key(DATAFLOWS, "ns", "d"), "uid", "default", suspended=suspended, deleting=deleting)
+    state = DataflowState(Key(DATAFLOWS, "ns", "d"), "uid", "default", DataflowSpec(suspended=suspended))
     assert why_dropped(state, edited) == expected

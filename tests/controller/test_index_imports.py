@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World, at
+from tests.handlers.revisions import mark
 from tests.protocol.samples import ROW, A, dataflow
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.handlers.revisions.installer import exporters_first
@@ -157,7 +158,9 @@ def state(name: str, *reads: str, instance: str = "default") -> DataflowState:
     parents = tuple(Parent("Dataflow", r) for r in reads)
     revision = DataflowRevision(description, exports, parents, "identity", 1, "sha256:0")
     key = Key(DATAFLOWS, "ns", name)
-    return DataflowState(key, f"uid-{name}", instance, ActiveRevision("r1", 1, 1, "sha256:0", revision))
+    return DataflowState(
+        key, f"uid-{name}", instance, revisions=RevisionSet(ActiveRevision("r1", 1, 1, "sha256:0", revision))
+    )
 
 
 def test_exporters_are_installed_before_their_importers() -> None:
@@ -167,7 +170,7 @@ def test_exporters_are_installed_before_their_importers() -> None:
     for s in states:
         assert s.active is not None
         revision = replace(s.active.revision, description=descriptions[s.key.name])
-        s.active = replace(s.active, revision=revision)
+        mark(s, active=replace(s.active, revision=revision))
     order = [s.key.name for s, _ in exporters_first([(s, s.active) for s in states if s.active])]
 
     assert order.index("d") < order.index("m") < order.index("a")

@@ -17,7 +17,7 @@ from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile.replica_processes import PATIENCE_MS, is_level
 from tidemark_operator.handlers.revisions.takeover import _failure
-from tidemark_operator.handlers.revisions.takeover import _too_old as _nobody_knows
+from tidemark_operator.handlers.revisions.takeover import _incompatible as _nobody_knows
 from tidemark_operator.handlers.status.replica_statuses import hydrated_on, lacking_on
 from tidemark_operator.handlers.status.statuses import _errors, _too_old
 from tidemark_protocol.frontier import Frontier

@@ -9,17 +9,26 @@ from dataclasses import replace
 
 import pytest
 
+from tests.handlers.revisions import mark
 from tests.protocol.samples import DATAFLOW, SHARD, A
-from tidemark_operator.catalogue.registry import DataflowState, Registry, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.catalogue.relations import catalogue, parents
 from tidemark_operator.errors import Rejected, RevisionUnreadable, Waiting
-from tidemark_operator.handlers.revisions.installer import running_sinces
+from tidemark_operator.handlers.revisions.as_of_selection import running_sinces
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import Owner, build_revision, parse_revision, revision_name
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, Written, export_ids
-from tidemark_operator.planning.shards import Place, free_version, next_term, unless_finished, version_of, view_shard
+from tidemark_operator.planning.shards import (
+    ShardLocations,
+    free_version,
+    next_term,
+    unless_finished,
+    version_of,
+    view_shard,
+)
 from tidemark_operator.resources.manifest.meta import Meta, Namespace, Uid
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
@@ -34,7 +43,7 @@ from tidemark_protocol.types import STRING, Column
 META = Meta(Namespace("ns"), "revenue", Uid("0a1b2c3d-4e5f"), 1, "7", False, ())
 NAMED = Named(META.name, META.uid)
 OWNER = Owner(DATAFLOWS.api_version, DATAFLOWS.kind, META)
-PLACE = Place.of("/data", "ns", "revenue", META.uid)
+PLACE = ShardLocations.of("/data", "ns", "revenue", META.uid)
 BUILT = DATAFLOW.objects[0].id
 INDEX = PlannedExport("i", "index", BUILT, (A,), (0,), unique=True)
 VIEW = PlannedExport("v", "materializedView", BUILT, (A,), (0,))
@@ -219,8 +228,7 @@ def source_state(name: str, uid: str) -> SourceState:
 
 def dataflow_state(name: str, planned: Planned) -> DataflowState:
     state = DataflowState(Key(DATAFLOWS, "ns", name), META.uid, "default")
-    state.active = ActiveRevision(f"{name}-r1", 1, 1, "sha256:0", revision(planned))
-    return state
+    return mark(state, active=ActiveRevision(f"{name}-r1", 1, 1, "sha256:0", revision(planned)))
 
 
 def test_names_of_a_namespace() -> None:
@@ -276,7 +284,7 @@ def test_users_are_those_whose_active_plan_reads_the_object() -> None:
 
     assert [k.name for k in registry.users(Key(DATA_SOURCES, "ns", "src"))] == ["a", "z"]
     assert registry.users(Key(DATA_SOURCES, "other", "src")) == []
-    unplanned.claims = (Parent("DataSource", "src"),)
+    unplanned.planning.reads = (Parent("DataSource", "src"),)
     assert [k.name for k in registry.users(Key(DATA_SOURCES, "ns", "src"))] == ["a", "unplanned", "z"]
     assert parents(registry.sources("ns"), registry.dataflows("ns"), [GlobalId("s/a")]) == (
         Parent("DataSource", "src"),
@@ -289,9 +297,9 @@ def test_users_follow_what_dataflows_come_to_read_and_read_no_more() -> None:
     a, z = (registry.put_dataflow(dataflow_state(name, PLANNED)) for name in ("a", "z"))
     assert [k.name for k in registry.users(source)] == ["a", "z"]
 
-    a.active = None
+    mark(a, active=None)
     assert [k.name for k in registry.users(source)] == ["z"]
-    a.active = z.active
+    mark(a, active=z.active)
     assert [k.name for k in registry.users(source)] == ["a", "z"]
     registry.forget(z.key)
     registry.put_dataflow(DataflowState(a.key, "another", "default"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.protocol.samples import A
-from tidemark_operator.catalogue.registry import DataflowState, Registry, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
+from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.assemble import Named, describe
@@ -48,6 +49,8 @@ def add_dataflow(
     planned = Planned(sources, (BuildDesc(built, Get(GlobalId(first), ROW)),), (export,), (), "", index_imports=imports)
     description, identity = describe(Named(name, name), planned, {"e": shard_of(name)} if view else {})
     revision = DataflowRevision(description, (export,), (), identity, 1, "spec")
-    state = DataflowState(Key(DATAFLOWS, "ns", name), name, "default", ActiveRevision("r", 1, 1, "spec", revision))
+    state = DataflowState(
+        Key(DATAFLOWS, "ns", name), name, "default", revisions=RevisionSet(ActiveRevision("r", 1, 1, "spec", revision))
+    )
     to.put_dataflow(state)
     return GlobalId(shard_of(name).shard_id) if view else description.export_ids[0]

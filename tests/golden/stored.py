@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tests.golden.values import INGESTIONS, REVISION
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
-from tidemark_operator.catalogue.registry import PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import PendingRevision, Together
 from tidemark_operator.controller.hydration.quarantine import Death, Suspicion
 from tidemark_operator.handlers.publish.status_documents import (
     ExportStatus,

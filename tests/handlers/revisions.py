@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.protocol.samples import ROW, SHARD, A
-from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import (
+    DataflowState,
+    PendingRevision,
+    RevisionEnds,
+    RevisionSet,
+    Together,
+)
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent
@@ -81,22 +87,32 @@ def dataflow(
 ) -> DataflowState:
     """`root`: `name/number` of the revision that `pending` takes over with; itself by default. `spec`: as it is now;
     that of the newest revision by default."""
-    state = DataflowState(Key(DATAFLOWS, "ns", name), name, "default", active)
+    state = DataflowState(Key(DATAFLOWS, "ns", name), name, "default", revisions=RevisionSet(active))
     if pending is not None:
         of, _, number = (root or f"{name}/{pending.number}").partition("/")
-        state.pending = PendingRevision(pending, Together(of, f"{of}-r{number}"))
+        mark(state, pending=PendingRevision(pending, Together(of, f"{of}-r{number}")))
     newest = pending if pending is not None and not root else active
-    state.spec_digest = spec or (newest.spec_digest if newest else "")
+    return ask(state, digest=spec or (newest.spec_digest if newest else ""))
+
+
+def mark(state: DataflowState, **revisions: object) -> DataflowState:
+    """The status names these."""
+    state.revisions = replace(state.revisions, **revisions)  # type: ignore[arg-type]
     return state
 
 
-def outrun(state: DataflowState, *revisions: str) -> DataflowState:
+def ask(state: DataflowState, **spec: object) -> DataflowState:
+    """The object asks for this."""
+    state.spec = replace(state.spec, **spec)  # type: ignore[arg-type]
+    return state
+
+
+def superseded(state: DataflowState, *revisions: str) -> DataflowState:
     """Another revision has finished a table that these were to write."""
-    return replace(state, outrun=frozenset(revisions))
+    return replace(state, ends=RevisionEnds(superseded=frozenset(revisions)))
 
 
-def over(state: DataflowState) -> DataflowState:
-    """What serves has come to its end."""
+def ended(state: DataflowState) -> DataflowState:
+    """The active revision has come to its end."""
     assert state.active is not None
-    state.over = state.active.name
-    return state
+    return replace(state, ends=RevisionEnds(state.active.name))

@@ -14,9 +14,10 @@ from tests.handlers.worlds import Somewhere
 from tests.protocol.samples import INGESTION
 from tests.resources.manifests import body
 from tests.waiting import BOUND
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
-from tidemark_operator.handlers.revisions.adopted_history_hold import keep_history
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.resources.conditions.dataflow import PlanRefused
@@ -37,7 +38,7 @@ def put(somewhere: Somewhere, kind: str, name: str, created: str = LONG_AGO, **s
 
 def refused(reason: str) -> DataflowState:
     state = dataflow("d", None)
-    state.plan = PlanRefused(reason, "")
+    state.obstacles.planning = PlanRefused(reason, "")
     return state
 
 
@@ -65,11 +66,11 @@ def test_adopted_tables_keep_everything_while_a_dataflow_may_want_it(
     for id, location in (OLD, OWN):
         book.register(id, location, 1_000)
 
-    assert keep_history(somewhere.world, SOURCE, "new", [OLD, OWN]) == kept
+    assert hold_history(somewhere.world, SOURCE, "new", [OLD, OWN]) == kept
     assert [shard.id for shard in book.all() if shard.holds] == ([OLD[0]] if kept else [])
 
     somewhere.cache.remove(Key(DATAFLOWS, "ns", "d"))
-    assert not keep_history(somewhere.world, SOURCE, "new", [OLD, OWN])
+    assert not hold_history(somewhere.world, SOURCE, "new", [OLD, OWN])
     assert not any(shard.holds for shard in book.all())
 
 
@@ -77,7 +78,7 @@ def test_adopted_tables_keep_everything_at_first() -> None:
     """The manifests of their readers may not have been applied yet."""
     somewhere = Somewhere()
     put(somewhere, "DataSource", "s", created=datetime.now(UTC).isoformat())
-    assert keep_history(somewhere.world, SOURCE, "new", [OLD])
+    assert hold_history(somewhere.world, SOURCE, "new", [OLD])
 
 
 def test_dataflows_hear_of_tables_that_are_known_now() -> None:

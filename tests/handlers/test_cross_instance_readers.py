@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.handlers.revisions import dataflow, rev, table
+from tests.handlers.revisions import ask, dataflow, rev, table
 from tests.handlers.worlds import Somewhere
 from tests.protocol.samples import SHARD
 from tests.replica.plans import COLUMNS, transient
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -92,7 +92,7 @@ def test_a_dataflow_is_deleted(runs: str) -> None:
     world.world.registry.put_dataflow(state)
     world.install(state)
     if runs == "suspended":
-        state.suspended = True
+        ask(state, suspended=True)
         world.install(state)
     if runs == "without its instance":
         world.fleet.remove("ns", "default")

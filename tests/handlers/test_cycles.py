@@ -8,18 +8,19 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from tests.controller.worlds import at
+from tests.handlers.revisions import ask
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
-from tidemark_operator.catalogue.registry import DataflowState
-from tidemark_operator.errors import Rejected
-from tidemark_operator.handlers.revisions.plan_revision import Reviser
-from tidemark_operator.handlers.revisions.planner_queue import PlannersTurn
-from tidemark_operator.handlers.revisions.revision_marks import Marks
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.handlers.revisions.plan_revision import RevisionPlanner
+from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
+from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body
 from tidemark_operator.kube.revisions import Owner, build_revision
+from tidemark_operator.resources.conditions.dataflow import PlanRefused
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_operator.resources.manifest.meta import Meta
@@ -74,8 +75,8 @@ class Two:
         self.close, self.world = somewhere.fleet.close, somewhere.world
         self.world.kube, self.world.revisions = cast(Any, Server()), cast(Any, Stored())
         self.world.planner, self.world.events = cast(Any, self), cast(Any, Server())
-        marks = Marks(self.world, cast(Any, Server()))
-        self._reviser = Reviser(self.world, marks, deleter(somewhere), PlannersTurn(lambda key: None))
+        marks = RevisionMarks(self.world, cast(Any, Server()))
+        self._reviser = RevisionPlanner(self.world, marks, deleter(somewhere), PlannerQueue(lambda key: None))
         running = self.world.running("ns", "default")
         assert running is not None
         self._running = running
@@ -111,12 +112,9 @@ class Two:
     async def edit(self, name: str, sql: str) -> str:
         """The reason, where it is refused."""
         state, dataflow = self.state(name), Dataflow.parse(written(name, sql))
-        state.spec_digest = spec_digest(dataflow)
-        try:
-            await self._reviser.revise(state, dataflow, self._running)
-        except Rejected as rejected:
-            return rejected.reason
-        return ""
+        ask(state, digest=spec_digest(dataflow))
+        refused = await self._reviser.revise(state, dataflow, self._running)
+        return refused.reason if isinstance(refused, PlanRefused) else ""
 
 
 def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:

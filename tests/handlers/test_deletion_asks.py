@@ -9,11 +9,12 @@ from typing import Any, cast
 import pytest
 
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.deletion import ASK_AGAIN_MS, LATE_MS, Doomed, ShardDeletions
+from tidemark_operator.handlers.deletion.table_deletion import LATE_MS, REPEAT_MS, DeletionRequests
+from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import ShardDeleted
 
-TABLE = Doomed(ShardId("t"), "/data/ns/d/v/v1")
+TABLE = TableAddress(ShardId("t"), "/data/ns/d/v/v1")
 R1, R2 = ReplicaId("r1"), ReplicaId("r2")
 OLD = 2 * LATE_MS
 """A time at which no operator before this one matters."""
@@ -41,19 +42,19 @@ class Instance:
         pass
 
 
-def ask(deletions: ShardDeletions, instance: Instance, now: int) -> tuple[list[ReplicaId], bool]:
+def ask(deletions: DeletionRequests, instance: Instance, now: int) -> tuple[list[ReplicaId], bool]:
     """Who is asked then, and whether the table is gone."""
     instance.asked.clear()
     left = deletions.ask(cast(RunningInstance, cast(Any, instance)), [TABLE], now)
     return sorted(instance.asked), not left
 
 
-def answers(deletions: ShardDeletions, replica: ReplicaId, now: int, error: str | None = None) -> None:
+def answers(deletions: DeletionRequests, replica: ReplicaId, now: int, error: str | None = None) -> None:
     deletions.answered("default", replica, ShardDeleted(TABLE.id, error), now)
 
 
 def test_one_is_asked_and_its_answer_counts_at_once() -> None:
-    deletions, instance = ShardDeletions(lambda: 0), Instance([R1, R2], [R1, R2])
+    deletions, instance = DeletionRequests(lambda: 0), Instance([R1, R2], [R1, R2])
     assert ask(deletions, instance, OLD) == ([R1], False)
     assert ask(deletions, instance, OLD + 1) == ([], False)
     answers(deletions, R1, OLD + 2)
@@ -61,31 +62,31 @@ def test_one_is_asked_and_its_answer_counts_at_once() -> None:
 
 
 def test_who_fails_gives_the_turn_to_another() -> None:
-    deletions, instance = ShardDeletions(lambda: 0), Instance([R1, R2], [R1, R2])
+    deletions, instance = DeletionRequests(lambda: 0), Instance([R1, R2], [R1, R2])
     ask(deletions, instance, OLD)
     answers(deletions, R1, OLD, "its store does not answer")
-    assert ask(deletions, instance, OLD + ASK_AGAIN_MS) == ([R2], False)
-    answers(deletions, R2, OLD + ASK_AGAIN_MS)
-    assert ask(deletions, instance, OLD + ASK_AGAIN_MS) == ([], True)
+    assert ask(deletions, instance, OLD + REPEAT_MS) == ([R2], False)
+    answers(deletions, R2, OLD + REPEAT_MS)
+    assert ask(deletions, instance, OLD + REPEAT_MS) == ([], True)
 
 
 def test_a_table_is_not_gone_while_a_slow_one_may_be_at_it() -> None:
     """It would remove what is made there next. It is asked again, as its answer may have been lost."""
-    deletions, instance = ShardDeletions(lambda: 0), Instance([R1, R2], [R1, R2])
+    deletions, instance = DeletionRequests(lambda: 0), Instance([R1, R2], [R1, R2])
     ask(deletions, instance, OLD)
-    assert ask(deletions, instance, OLD + ASK_AGAIN_MS) == ([R1, R2], False)
-    answers(deletions, R2, OLD + ASK_AGAIN_MS)
-    assert ask(deletions, instance, OLD + 2 * ASK_AGAIN_MS) == ([R1], False)
-    answers(deletions, R1, OLD + 3 * ASK_AGAIN_MS)
-    assert ask(deletions, instance, OLD + 3 * ASK_AGAIN_MS) == ([], True)
+    assert ask(deletions, instance, OLD + REPEAT_MS) == ([R1, R2], False)
+    answers(deletions, R2, OLD + REPEAT_MS)
+    assert ask(deletions, instance, OLD + 2 * REPEAT_MS) == ([R1], False)
+    answers(deletions, R1, OLD + 3 * REPEAT_MS)
+    assert ask(deletions, instance, OLD + 3 * REPEAT_MS) == ([], True)
 
 
 def test_one_that_never_answers_is_waited_for_so_long_as_it_can_be_at_it() -> None:
-    deletions, instance = ShardDeletions(lambda: 0), Instance([R1, R2], [R1, R2])
+    deletions, instance = DeletionRequests(lambda: 0), Instance([R1, R2], [R1, R2])
     ask(deletions, instance, OLD)
     instance.online.remove(R1)
-    assert ask(deletions, instance, OLD + ASK_AGAIN_MS) == ([R2], False)
-    gone = OLD + ASK_AGAIN_MS
+    assert ask(deletions, instance, OLD + REPEAT_MS) == ([R2], False)
+    gone = OLD + REPEAT_MS
     answers(deletions, R2, gone)
     assert ask(deletions, instance, gone + LATE_MS - 1) == ([], False)
     assert ask(deletions, instance, gone + LATE_MS) == ([], True)
@@ -93,7 +94,7 @@ def test_one_that_never_answers_is_waited_for_so_long_as_it_can_be_at_it() -> No
 
 @pytest.mark.parametrize("offline", [[], [R2]], ids=["all are there", "one is away"])
 def test_a_new_operator_asks_all_that_the_one_before_it_may_have_asked(offline: list[ReplicaId]) -> None:
-    deletions, instance = ShardDeletions(lambda: 0), Instance([R1, R2], [r for r in (R1, R2) if r not in offline])
+    deletions, instance = DeletionRequests(lambda: 0), Instance([R1, R2], [r for r in (R1, R2) if r not in offline])
     assert ask(deletions, instance, 1) == (instance.online, False)
     for replica in instance.online:
         answers(deletions, replica, 2)
@@ -102,6 +103,6 @@ def test_a_new_operator_asks_all_that_the_one_before_it_may_have_asked(offline: 
 
 
 def test_what_nobody_asked_for_is_not_remembered() -> None:
-    deletions = ShardDeletions(lambda: 0)
+    deletions = DeletionRequests(lambda: 0)
     answers(deletions, R1, OLD)
     assert deletions.ask(None, [TABLE], OLD) == [TABLE]

@@ -10,16 +10,13 @@ from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, World
 from tests.handlers.revisions import dataflow as state
 from tests.model.operator import Running
 from tests.protocol.samples import ROW, dataflow
-from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.revisions.installer import (
-    choose_as_of,
-    has_ended,
-    hold_stored,
-    install,
-    is_over,
-    note_end,
-)
+from tidemark_operator.handlers.holds.revision_holds import hold_inputs
+from tidemark_operator.handlers.revisions.as_of_selection import first_as_of, installation_as_of
+from tidemark_operator.handlers.revisions.installer import install
+from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end, has_ended, note_ends
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, ShardId, Time, WriterTerm
@@ -53,8 +50,10 @@ class Reports(World):
         self.shards.observe(TABLE, table, at(0), NOW)
         self.running = Running(self.instance, lambda _: None)
 
-    def reconcile(self, report: DataflowState) -> None:
-        install(self.running, Registry(), report)  # type: ignore[arg-type]
+    def reconcile(self, report: DataflowState) -> str:
+        """What keeps the report from being installed."""
+        obstacle = install(self.running, Registry(), report)  # type: ignore[arg-type]
+        return obstacle.message if obstacle else ""
 
     def connects(self, replica: ReplicaId, table: Frontier) -> None:
         """It has nothing, and finds the table so far."""
@@ -77,10 +76,10 @@ class Reports(World):
 def test_when_it_is_over(until: int | None, table: Frontier, over: bool) -> None:
     """By an end of its own, and by what its table holds."""
     world, one = Reports(table), serving(report(until))
-    note_end(world.running, one)  # type: ignore[arg-type]
+    note_ends(world.running, one)  # type: ignore[arg-type]
 
-    assert is_over(world.running, report(until)) is over  # type: ignore[arg-type]
-    assert one.is_over is over
+    assert has_ended(world.running, report(until)) is over  # type: ignore[arg-type]
+    assert one.has_ended is over
 
 
 def test_what_is_finished_since_its_inputs_are_is_not_over() -> None:
@@ -91,7 +90,7 @@ def test_what_is_finished_since_its_inputs_are_is_not_over() -> None:
     world.report(R1, EMPTY)
 
     assert world.instance.dataflows.may_end(report(None), NOW)
-    assert not is_over(world.running, report(None))  # type: ignore[arg-type]
+    assert not has_ended(world.running, report(None))  # type: ignore[arg-type]
 
 
 def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
@@ -108,8 +107,7 @@ def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
     assert not world.is_told(R2)
     (there,) = world.instance.dataflows.collections_of(one.owner)
     assert (there.write, there.hydrated) == (EMPTY, True)
-    with pytest.raises(Waiting, match="waits for the index"):
-        unfinished.reconcile(one)
+    assert unfinished.reconcile(one).startswith("waits for the index")
 
 
 def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() -> None:
@@ -119,8 +117,7 @@ def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() 
     world.reconcile(one)
     assert world.is_told(R1)
     world.instance.drop("ns/d")
-    with pytest.raises(Waiting, match="until all replicas are done"):
-        world.reconcile(one)
+    assert "until all replicas are done" in world.reconcile(one)
     assert AllowCompaction(VIEW, EMPTY) in world.sent(R1)
 
     world.report(R1, EMPTY, VIEW)
@@ -137,13 +134,13 @@ def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
     world.shards.observe(INPUT, at(900), at(800), NOW)
     ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
 
-    assert has_ended(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
-    assert not has_ended(world.running, Registry(), restored, replace(ended, until=None))  # type: ignore[arg-type]
-    as_of = choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
+    assert has_come_to_its_end(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
+    assert not has_come_to_its_end(world.running, Registry(), restored, replace(ended, until=None))  # type: ignore[arg-type]
+    as_of = first_as_of(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
     assert as_of == 0
     world.shards.forget(TABLE)
     with pytest.raises(Rejected, match=r"spec\.until is 400"):
-        choose_as_of(world.running, Registry(), restored, ended, first=True)  # type: ignore[arg-type]
+        first_as_of(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
 
 
 def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
@@ -176,11 +173,11 @@ def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier,
     assert source is not None
     source.holds.clear()
 
-    hold_stored(world.shards, one)
+    hold_inputs(world.shards, one)
     assert source.holds
-    note_end(world.running, one)  # type: ignore[arg-type]
+    note_ends(world.running, one)  # type: ignore[arg-type]
     assert bool(source.holds) is held
-    hold_stored(world.shards, one)
+    hold_inputs(world.shards, one)
     assert bool(source.holds) is held
 
 
@@ -193,4 +190,4 @@ def test_while_its_table_is_not_known_it_is_not_refused() -> None:
     for world, refusal in ((unknown, Waiting), (behind, Rejected)):
         world.shards.observe(INPUT, at(900), at(800), NOW)
         with pytest.raises(refusal):
-            choose_as_of(world.running, Registry(), serving(ended), ended, first=False)  # type: ignore[arg-type]
+            installation_as_of(world.running, Registry(), serving(ended), ended, sealed=False)  # type: ignore[arg-type]

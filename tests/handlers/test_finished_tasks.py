@@ -13,7 +13,8 @@ from tests.handlers.revisions import dataflow as state
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.revisions.installer import choose_as_of, has_ended
+from tidemark_operator.handlers.revisions.as_of_selection import first_as_of, installation_as_of
+from tidemark_operator.handlers.revisions.revision_ends import has_come_to_its_end
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import DescribedCollection, DescribedDataflow, Description
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription, MaterializedViewSink
@@ -38,13 +39,13 @@ def running(world: World) -> Any:
 @pytest.mark.parametrize(("until", "ended"), [(400, True), (None, False), (2**62, False)])
 def test_whether_there_is_more_to_come_of_it(until: int | None, ended: bool) -> None:
     """Its inputs go on."""
-    assert has_ended(running(World()), Registry(), D, task(until)) is ended  # type: ignore[arg-type]
+    assert has_come_to_its_end(running(World()), Registry(), D, task(until)) is ended  # type: ignore[arg-type]
 
 
 def test_while_nothing_is_known_of_its_inputs_it_waits() -> None:
     """They may be finished: it must not begin its table anew."""
     with pytest.raises(Waiting, match="waiting for the first data"):
-        has_ended(running(World(upper=0)), Registry(), D, task(None))  # type: ignore[arg-type]
+        has_come_to_its_end(running(World(upper=0)), Registry(), D, task(None))  # type: ignore[arg-type]
 
 
 def test_a_task_that_a_replica_has_goes_on_while_its_table_cannot_be_read() -> None:
@@ -58,9 +59,9 @@ def test_a_task_that_a_replica_has_goes_on_while_its_table_cannot_be_read() -> N
     instance = running(world)
 
     with pytest.raises(Waiting, match="how far its own table is"):
-        choose_as_of(instance, Registry(), D, stored, first=False)  # type: ignore[arg-type]
+        installation_as_of(instance, Registry(), D, stored, sealed=False)  # type: ignore[arg-type]
     instance.replicas["r1"] = SimpleNamespace(description=there)
-    assert choose_as_of(instance, Registry(), D, stored, first=False) == 350  # type: ignore[arg-type]
+    assert installation_as_of(instance, Registry(), D, stored, sealed=False) == 350  # type: ignore[arg-type]
 
 
 def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
@@ -69,7 +70,7 @@ def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
     world.shards.observe(VIEW_SHARD, at(400), at(0), NOW)
 
     with pytest.raises(Rejected, match="no edit of it goes on without that"):
-        choose_as_of(running(world), Registry(), D, edited, first=False)  # type: ignore[arg-type]
+        installation_as_of(running(world), Registry(), D, edited, sealed=False)  # type: ignore[arg-type]
 
 
 def test_what_has_ended_needs_nothing_of_its_inputs() -> None:
@@ -77,4 +78,4 @@ def test_what_has_ended_needs_nothing_of_its_inputs() -> None:
     world = World(upper=900, since=800)
     world.shards.observe(VIEW_SHARD, EMPTY, at(0), NOW)
 
-    assert choose_as_of(running(world), Registry(), D, task(400), first=True) == 0  # type: ignore[arg-type]
+    assert first_as_of(running(world), Registry(), D, task(400)) == 0  # type: ignore[arg-type]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tests.controller.worlds import EMPTY, INDEX, INPUT, NOW, R1, VIEW, World, at
 from tests.handlers.revisions import dataflow as state
 from tests.model.operator import Running
 from tests.protocol.samples import ROW, dataflow
-from tidemark_operator.catalogue.registry import DataflowState, Registry
-from tidemark_operator.errors import Waiting
+from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.handlers.revisions.installer import install
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.frontier import Frontier
@@ -33,8 +31,8 @@ class Exporting(World):
         self.one = _importing()
         self.report(R1, at(450))
 
-    def reconcile(self) -> None:
-        install(self.running, Registry(), self.one)  # type: ignore[arg-type]
+    def reconcile(self) -> Obstacle | None:
+        return install(self.running, Registry(), self.one)  # type: ignore[arg-type]
 
     @property
     def table_since(self) -> Frontier | None:
@@ -60,8 +58,7 @@ def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> Non
     kept = world.table_since
 
     world.instance.drop("ns/d")
-    with pytest.raises(Waiting):
-        world.reconcile()
+    assert world.reconcile() == Obstacle("waits until all replicas are done with the same revision from before")
     world.report(R1, EMPTY, REPORT, INDEX, VIEW)
     world.shards.observe(INPUT, at(5000), at(0), NOW)
     world.maintain()
@@ -91,14 +88,17 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
         for n, each in enumerate((replace(dataflow("d", 300), sink_exports=()), edited), 1)
     )
     one = state("report", serves, coming)
-    world.shards.register(table, "file:///data/report", one.lag_ms)
+    world.shards.register(table, "file:///data/report", one.spec.lag_ms)
     world.shards.observe(table, at(350), at(0), NOW)
     install(running, Registry(), one)  # type: ignore[arg-type]
-    assert "spec.until is 400" in one.obstacle
+    refused = one.installing(coming)
+    assert refused is not None
+    assert refused.failed
+    assert "spec.until is 400" in refused.message
 
     found = DescribedShard(table, True, EMPTY, at(0), WriterTerm(2))
     world.shards.heard_end(found)
     world.shards.described(found, NOW)
     install(running, Registry(), one)  # type: ignore[arg-type]
     assert world.instance.dataflows.get(one.installation(coming)) is not None
-    assert not one.obstacle
+    assert one.installing(coming) is None

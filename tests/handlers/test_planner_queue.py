@@ -15,10 +15,10 @@ from tests.handlers.worlds import READABLE, Somewhere
 from tests.resources.manifests import dataflow
 from tests.waiting import BOUND
 from tidemark_operator.errors import GaveWay
-from tidemark_operator.handlers.reconcile.dataflow import GAVE_WAY_SECONDS
+from tidemark_operator.handlers.reconcile.dataflow import IN_LINE_SECONDS
 from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
 from tidemark_operator.handlers.revisions import planner_queue
-from tidemark_operator.handlers.revisions.planner_queue import PlannersTurn
+from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body, Resource
 from tidemark_operator.resources.conditions.dataflow import Planning
@@ -50,7 +50,7 @@ class Thinks:
 
 def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many wait to be planned: what is deleted meanwhile is seen to. Each of them is planned afterwards."""
-    monkeypatch.setattr(planner_queue, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:
         somewhere, planner, seen = Somewhere(), Thinks(), asyncio.Event()
@@ -95,18 +95,18 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
 def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one, in the order in which they came; who needs no turn any more passes it on, and nobody takes it from
     one who has it."""
-    monkeypatch.setattr(planner_queue, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:
         told: list[Key] = []
-        turn = PlannersTurn(told.append)
+        turn = PlannerQueue(told.append)
         first, gone, second, third, fourth = (Key(DATAFLOWS, "ns", name) for name in "abcde")
 
         async def fails() -> None:
-            async with turn.taken(first):
+            async with turn.turn(first):
                 for key in (gone, second, third, fourth) * 2:
                     with pytest.raises(GaveWay):
-                        async with turn.taken(key):
+                        async with turn.turn(key):
                             pass
                 turn.leave(gone)
                 turn.pass_on()
@@ -119,7 +119,7 @@ def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkey
         assert [turn.is_in_line(key) for key in (gone, second, third, fourth)] == [False, False, True, True]
         turn.pass_on()
         assert told == [second, third]
-        async with turn.taken(third):
+        async with turn.turn(third):
             pass
         assert told == [second, third, fourth]
         turn.pass_on()
@@ -132,7 +132,7 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a thousand that wait each would be looked at a thousand times. It is when it itself changes."""
-    monkeypatch.setattr(planner_queue, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:
         somewhere, planner = Somewhere(), Thinks()
@@ -148,7 +148,7 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
         planned = asyncio.create_task(operator._dataflows.reconcile(first, bodies[0]))
         while not planner.asked:  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0)
-        assert await operator._dataflows.reconcile(second, bodies[1]) == GAVE_WAY_SECONDS
+        assert await operator._dataflows.reconcile(second, bodies[1]) == IN_LINE_SECONDS
         operator._tell("ns")
         assert first in queued
         assert second not in queued
@@ -166,14 +166,14 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
 
 def test_while_plans_are_short_the_next_ones_wait_and_follow_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is looked at twice. One that goes while it waits keeps the turn from nobody."""
-    monkeypatch.setattr(planner_queue, "PATIENCE_SECONDS", math.inf)
+    monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", math.inf)
 
     async def scenario() -> None:
         told: list[Key] = []
-        turn, had, free = PlannersTurn(told.append), list[str](), asyncio.Event()
+        turn, had, free = PlannerQueue(told.append), list[str](), asyncio.Event()
 
         async def plan(name: str) -> None:
-            async with turn.taken(Key(DATAFLOWS, "ns", name)):
+            async with turn.turn(Key(DATAFLOWS, "ns", name)):
                 had.append(name)
                 await free.wait()
 

@@ -7,8 +7,8 @@ import pytest
 from tests.handlers.revisions import dataflow, rev
 from tests.resources.manifests import body
 from tests.resources.manifests import dataflow as manifest
-from tidemark_operator.catalogue.registry import Answer
-from tidemark_operator.handlers.revisions.planner_requests import must_ask, plan_request, remember, standing
+from tidemark_operator.catalogue.dataflow_state import Answer
+from tidemark_operator.handlers.revisions.planner_requests import must_send, outcome_of_refusal, plan_request, remember
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS, MAX_PAUSE_MS
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
@@ -27,9 +27,9 @@ def test_the_same_question_is_asked_once(said: Planned | Refused) -> None:
     """Until the text, or what its names mean, is another."""
     answer = remember(FLOW, said, Q, None, 0)
 
-    assert must_ask(None, Q, 0)
-    assert not must_ask(answer, Q, 10**12)
-    assert must_ask(answer, OTHER, 0)
+    assert must_send(None, Q, 0)
+    assert not must_send(answer, Q, 10**12)
+    assert must_send(answer, OTHER, 0)
 
 
 def test_a_planner_that_was_busy_is_asked_again_ever_more_rarely() -> None:
@@ -39,8 +39,8 @@ def test_a_planner_that_was_busy_is_asked_again_ever_more_rarely() -> None:
     for _ in range(12):
         answer = remember(FLOW, TIMEOUT, Q, answer, 1000)
         assert answer.again_ms is not None
-        assert not must_ask(answer, Q, answer.again_ms - 1)
-        assert must_ask(answer, Q, answer.again_ms)
+        assert not must_send(answer, Q, answer.again_ms - 1)
+        assert must_send(answer, Q, answer.again_ms)
         pauses.append(answer.again_ms - 1000)
 
     assert pauses[:3] == [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS]
@@ -54,8 +54,8 @@ def missing(*relation: str) -> Refused:
 
 def test_a_missing_relation_is_waited_for_but_not_oneself() -> None:
     """A Dataflow that reads itself would wait for ever."""
-    assert isinstance(standing(FLOW, missing("tpch", "orders")), WaitingForInputs)
-    own = standing(FLOW, missing(FLOW.meta.name))
+    assert isinstance(outcome_of_refusal(FLOW, missing("tpch", "orders")), WaitingForInputs)
+    own = outcome_of_refusal(FLOW, missing(FLOW.meta.name))
     assert isinstance(own, PlanRefused)
     assert own.reason == "Cycle"
 

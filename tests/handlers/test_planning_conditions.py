@@ -13,7 +13,7 @@ from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import SHARD, A, dataflow
 from tests.resources.manifests import body
-from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, RevisionSet, Together
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 from tidemark_operator.kube.cache import key_of
@@ -111,9 +111,11 @@ def test_what_serves_cannot_begin_and_its_edit_is_planned(edited: bool) -> None:
         ended, other = (replace(dataflow(name, 300), index_exports=(), until=until) for name, until in ENDS)
         serves = ActiveRevision("d-r1", 1, 1, "before", DataflowRevision(ended, (), (), Digest("1"), 1, "before"))
         coming = ActiveRevision("d-r2", 2, 2, digest, DataflowRevision(other, (), (), Digest("2"), 2, digest))
-        state = DataflowState(key, "d", "default", serves if edited else replace(serves, spec_digest=digest))
+        state = DataflowState(
+            key, "d", "default", revisions=RevisionSet(serves if edited else replace(serves, spec_digest=digest))
+        )
         if edited:
-            state.pending = PendingRevision(coming, Together("d", "d-r2"))
+            state.revisions = replace(state.revisions, pending=PendingRevision(coming, Together("d", "d-r2")))
         somewhere.world.registry.put_dataflow(state)
         book = somewhere.fleet.book("ns")
         for shard in (SHARD, *view_shards(ended)):

@@ -19,7 +19,6 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATAFLOWS
-from tidemark_operator.resources.conditions.dataflow import Stored
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages.responses import Description, Frontiers
 
@@ -41,7 +40,6 @@ class Reading(Somewhere):
         self.restart("first")
         for mark in (rev("a", 1), rev("b", 1, imports=["a/i/1"], tables=())):
             state = dataflow(mark.name[0], mark)
-            state.plan = Stored(mark.name)
             self.world.registry.put_dataflow(state)
             description = replace(mark.revision.description, as_of=Time(300))
             running.core.create(Dataflow(state.installation(mark), description, LAG), TERM)

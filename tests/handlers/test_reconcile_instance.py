@@ -78,7 +78,7 @@ def test_an_instance_that_cannot_be_read_keeps_its_read_policy(
         state = reconciler.adopt(key_of(DATAFLOWS, dataflow), dataflow)
         reconciler.read_spec(state, dataflow)
         assert somewhere.world.lag_ms("ns", "default") == lag
-        assert state.lag_ms == (KEEP_ALL_MS if lag is None else lag)
+        assert state.spec.lag_ms == (KEEP_ALL_MS if lag is None else lag)
         assert (facts.found, bool(facts.unreadable)) == (now is not None, now is UNREADABLE)
         await somewhere.fleet.close()
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.handlers.worlds import Somewhere
 from tests.resources.manifests import body, dataflow
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
 from tidemark_operator.handlers.round_robin import LEAST
 from tidemark_operator.kube.cache import Key
@@ -43,7 +44,9 @@ def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> No
 
     for n in range(count):
         serves = cast(Any, None if n == count - 1 else object())
-        somewhere.world.registry.put_dataflow(DataflowState(flow(n), f"u-{n}", "default", active=serves))
+        somewhere.world.registry.put_dataflow(
+            DataflowState(flow(n), f"u-{n}", "default", revisions=RevisionSet(serves))
+        )
     source = somewhere.world.registry.put_source(SourceState(Key(DATA_SOURCES, "ns", "s"), "u-s", "default"))
     asyncio.run(resync())
 

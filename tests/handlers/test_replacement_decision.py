@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.handlers.revisions import dataflow, outrun, over, rev, table, writing_own
-from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Registry, Together
+from tests.handlers.revisions import ask, dataflow, ended, mark, rev, superseded, table, writing_own
+from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, Together
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import as_replaced, closure, dependants, is_stale, joins
 from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -23,7 +24,7 @@ from tidemark_operator.handlers.revisions.replacement_decision import (
     judge,
     succession,
 )
-from tidemark_operator.handlers.revisions.takeover import _may_be_finished, held_back
+from tidemark_operator.handlers.revisions.takeover import _may_be_finished, obstacle_of
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 
@@ -32,7 +33,7 @@ B1, B2 = rev("b", 1, imports=["a/i/1"], tables=()), rev("b", 2, imports=["a/i/2"
 C1 = rev("c", 1, imports=["b/i/1"], tables=())
 A_EDITED = dataflow("a", A1, A2)
 B, C = dataflow("b", B1), dataflow("c", C1)
-B_OVER = over(dataflow("b", B1))
+B_OVER = ended(dataflow("b", B1))
 B_COMING = dataflow("b", B1, B2, root="a/2")
 WITH_A2 = Together("a", "a-r2")
 
@@ -77,16 +78,16 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
     ),
     ("its import is edited, and it is over", B_OVER, [A_EDITED], Serve()),
     ("its import is gone, and it is over", B_OVER, [dataflow("a", A2)], Serve()),
-    ("it is over, and was pending with the edit", over(dataflow("b", B1, B2, root="a/2")), [A_EDITED], Serve()),
-    ("it was over, and is edited", over(dataflow("b", B1, spec="spec 9")), [A_EDITED], Replace(WITH_A2)),
-    ("its table was finished before it took over", outrun(dataflow("a", A1, A2), "a-r2"), [B], Replace()),
-    ("... and then its edit is reverted", outrun(dataflow("a", A1, A2, spec="spec 1"), "a-r2"), [B], Serve()),
-    ("... as it took over", outrun(dataflow("a", A2), "a-r2"), [], Replace()),
-    ("... and is pending with another table", outrun(dataflow("a", A2, A3, spec="spec 3"), "a-r2"), [B], Keep()),
-    ("... while its import is edited", outrun(B_COMING, "b-r2"), [A_EDITED], Replace(WITH_A2)),
+    ("it is over, and was pending with the edit", ended(dataflow("b", B1, B2, root="a/2")), [A_EDITED], Serve()),
+    ("it was over, and is edited", ended(dataflow("b", B1, spec="spec 9")), [A_EDITED], Replace(WITH_A2)),
+    ("its table was finished before it took over", superseded(dataflow("a", A1, A2), "a-r2"), [B], Replace()),
+    ("... and then its edit is reverted", superseded(dataflow("a", A1, A2, spec="spec 1"), "a-r2"), [B], Serve()),
+    ("... as it took over", superseded(dataflow("a", A2), "a-r2"), [], Replace()),
+    ("... and is pending with another table", superseded(dataflow("a", A2, A3, spec="spec 3"), "a-r2"), [B], Keep()),
+    ("... while its import is edited", superseded(B_COMING, "b-r2"), [A_EDITED], Replace(WITH_A2)),
     (
         "reads a table whose columns change, and is over",
-        over(dataflow("d", rev("d", 1, tables=[table("a", 1)]))),
+        ended(dataflow("d", rev("d", 1, tables=[table("a", 1)]))),
         [dataflow("a", rev("a", 1, view=1), rev("a", 2, view=2))],
         Serve(),
     ),
@@ -96,7 +97,7 @@ DECISIONS: list[tuple[str, DataflowState, list[DataflowState], Decision]] = [
 @pytest.mark.parametrize(("state", "others", "decision"), [d[1:] for d in DECISIONS], ids=[d[0] for d in DECISIONS])
 def test_which_revision_is_wanted(state: DataflowState, others: list[DataflowState], decision: Decision) -> None:
     """Of the spec as it is, and of what others are about to replace."""
-    assert decide(state, state.spec_digest, [state, *others]) == decision
+    assert decide(state, [state, *others]) == decision
 
 
 def test_the_closure_is_all_that_imports_what_goes_away() -> None:
@@ -111,7 +112,7 @@ def test_the_closure_is_all_that_imports_what_goes_away() -> None:
 def test_what_is_over_is_left_out_of_the_closure() -> None:
     """It needs nothing of what it read. While it has a pending revision of that replacement, which it is to give up,
     the replacement waits for that."""
-    coming = over(dataflow("b", B1, B2, root="a/2"))
+    coming = ended(dataflow("b", B1, B2, root="a/2"))
 
     assert closure(A_EDITED, [A_EDITED, B_OVER, C]) == [A_EDITED]
     assert closure(A_EDITED, [A_EDITED, coming]) == [A_EDITED, coming]
@@ -150,7 +151,7 @@ def test_a_reader_of_an_adopted_table_follows_an_edit_that_takes_it_away(serves:
 def test_what_reads_it_however_indirectly_cannot_be_read_by_it() -> None:
     """Also where only a pending revision, or one that is just being stored, does."""
     storing = dataflow("d", rev("d", 1))
-    storing.claims = C1.revision.reads[:1]
+    storing.planning.reads = C1.revision.reads[:1]
 
     assert dependants(dataflow("a", A1), [dataflow("a", A1), B, C, storing]) == {"b", "c", "d"}
     assert dependants(C, [dataflow("a", A1), B, C]) == set()
@@ -178,47 +179,47 @@ def test_a_task_that_reads_the_table_which_is_still_written_cannot_run_beside() 
 
 NOW = 1_000_000
 READY = Member("a", True, hydrated=2, exports=2, level_ms=NOW - 1)
-MEMBERS: list[tuple[str, list[Member], HeldBack | None]] = [
+MEMBERS: list[tuple[str, list[Member], Obstacle | None]] = [
     ("all are as far", [READY, replace(READY, name="b")], None),
     ("suspended, or cannot run beside", [READY, Member("b", True, at_once=True)], None),
-    ("not planned yet", [READY, Member("b", False)], HeldBack("Dataflow b is to be planned anew with it")),
+    ("not planned yet", [READY, Member("b", False)], Obstacle("Dataflow b is to be planned anew with it")),
     (
         "cannot be planned yet",
         [READY, Member("b", False, waits="waits for the index a.i")],
-        HeldBack("Dataflow b is to be planned anew with it: waits for the index a.i"),
+        Obstacle("Dataflow b is to be planned anew with it: waits for the index a.i"),
     ),
-    ("not installed", [replace(READY, waits="waits for x", exports=0)], HeldBack("Dataflow a waits for x")),
+    ("not installed", [replace(READY, waits="waits for x", exports=0)], Obstacle("Dataflow a waits for x")),
     (
         "hydrating",
         [replace(READY, hydrated=1)],
-        HeldBack("Dataflow a hydrates: 1 of 2 exports are hydrated"),
+        Obstacle("Dataflow a hydrates: 1 of 2 exports are hydrated"),
     ),
     (
         "never as far",
         [replace(READY, level_ms=None)],
-        HeldBack("Dataflow a is not as far as the revision that serves"),
+        Obstacle("Dataflow a is not as far as the revision that serves"),
     ),
     (
         "was as far once",
         [replace(READY, level_ms=NOW - LATELY_MS - 1)],
-        HeldBack("Dataflow a is not as far as the revision that serves"),
+        Obstacle("Dataflow a is not as far as the revision that serves"),
     ),
     (
         "one fails: said before whatever others wait for",
         [replace(READY, hydrated=0), replace(READY, name="b", failure="v: step failed: boom")],
-        HeldBack("Dataflow b fails: v: step failed: boom", failed=True),
+        Obstacle("Dataflow b fails: v: step failed: boom", failed=True),
     ),
     (
         "one cannot be planned",
         [Member("a", False), Member("b", False, obstacle="line 1: no column x")],
-        HeldBack("Dataflow b cannot be planned on it: line 1: no column x", failed=True),
+        Obstacle("Dataflow b cannot be planned on it: line 1: no column x", failed=True),
     ),
-    ("hydrated, and fails since", [replace(READY, failure="v: boom")], HeldBack("Dataflow a fails: v: boom", True)),
+    ("hydrated, and fails since", [replace(READY, failure="v: boom")], Obstacle("Dataflow a fails: v: boom", True)),
 ]
 
 
 @pytest.mark.parametrize(("members", "held"), [m[1:] for m in MEMBERS], ids=[m[0] for m in MEMBERS])
-def test_a_replacement_takes_over_together_or_not_at_all(members: list[Member], held: HeldBack | None) -> None:
+def test_a_replacement_takes_over_together_or_not_at_all(members: list[Member], held: Obstacle | None) -> None:
     """And says by whom it is held back."""
     assert judge(members, NOW) == held
 
@@ -249,12 +250,12 @@ def test_an_edit_waits_for_the_statuses_that_name_the_edit_before(through: bool)
     late = beyond if through else reader
 
     def held() -> str:
-        _, found = held_back(first, registry, lambda _: None, NOW)
+        _, found = obstacle_of(first, registry, lambda _: None, NOW)
         return "" if found is None else found.message
 
-    late.unmarked = True
+    mark(late, unmarked=True)
     assert held() == f"Dataflow {late.key.name} is just being replaced with another"
-    late.deleting = True
+    ask(late, deleting=True)
     assert held().startswith("Dataflow a hydrates")
-    late.deleting, late.unmarked = False, False
+    mark(ask(late, deleting=False), unmarked=False)
     assert held().startswith("Dataflow a hydrates")

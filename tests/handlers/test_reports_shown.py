@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.protocol.samples import DATAFLOW
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
 from tidemark_operator.handlers.publish.status_documents import FileCounters, Now
 from tidemark_operator.handlers.status.statuses import _files, _first_error, _remembered
@@ -51,7 +51,9 @@ def vars_of(counters: FileCounters | None) -> list[int]:
 def test_errors_of_what_nobody_computes_any_more_are_those_that_were_told_last() -> None:
     """A finished table holds what it held, and nobody tells of its errors. Those of another revision are not its."""
     revision = DataflowRevision(DATAFLOW, (), (), DATAFLOW.plan_digest, 1, "")
-    state = DataflowState(Key(DATAFLOWS, "ns", "d"), "u", "default", ActiveRevision("d-r2", 2, 1, "", revision))
+    state = DataflowState(
+        Key(DATAFLOWS, "ns", "d"), "u", "default", revisions=RevisionSet(ActiveRevision("d-r2", 2, 1, "", revision))
+    )
     condition = {"type": "Erroring", "status": "True", "message": "v: DIVIDE_BY_ZERO"}
     finished = Collection(GlobalId("u/v"), "d", Time(3), (), 0, ShardId("v"), write=Frontier.empty())
     finished.replicas[ReplicaId("r1")] = OnReplica.done(Frontier.at(3))

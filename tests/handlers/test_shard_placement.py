@@ -8,7 +8,7 @@ from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import Somewhere
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.handlers.revisions.shard_placement import place_of
+from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
 
@@ -23,8 +23,8 @@ def test_what_another_has_and_what_is_to_be_deleted_is_no_place() -> None:
         theirs = registry.put_dataflow(dataflow("d", rev("d", 1, view=1), rev("d", 2, view=2)))
         source = SourceState(Key(DATA_SOURCES, "ns", "d"), "new", "default")
 
-        seen = await place_of(registry, graves, source, "/data", adopts=False)
-        own = await place_of(registry, graves, theirs, "/data", adopts=False)
+        seen = await shard_locations(registry, graves, source, "/data", adopts=False)
+        own = await shard_locations(registry, graves, theirs, "/data", adopts=False)
 
         marked = {table("d", version).location: "that of Dataflow ns/d" for version in (1, 2)}
         assert seen.taken == {buried: "to be deleted", **marked}

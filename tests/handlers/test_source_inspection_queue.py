@@ -10,7 +10,7 @@ from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_operator.handlers.reconcile.data_source import LOOK_AGAIN_SECONDS, DataSourceReconciler
-from tidemark_operator.handlers.reconcile.source_inspection_queue import AT_A_TIME
+from tidemark_operator.handlers.reconcile.source_inspection_queue import MAX_INSPECTIONS
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES
@@ -64,8 +64,8 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
         queue.add(Key(DATA_SOURCES, "ns", OTHERS))
         async with asyncio.timeout(BOUND):
             await rest.wait()
-        assert len(asked) == AT_A_TIME
-        assert list(again.values()) == [LOOK_AGAIN_SECONDS] * (8 - AT_A_TIME)
+        assert len(asked) == MAX_INSPECTIONS
+        assert list(again.values()) == [LOOK_AGAIN_SECONDS] * (8 - MAX_INSPECTIONS)
 
         answers.set()
         async with asyncio.timeout(BOUND):

@@ -21,7 +21,7 @@ def test_a_status_is_late_no_longer_than_it_must_be(goes: bool) -> None:
     that the API server refuses would keep it there."""
     somewhere, written = Somewhere(), list[dict[str, Any]]()
     state = revisions.dataflow("b", rev("b", 2))
-    state.unmarked = True
+    revisions.mark(state, unmarked=True)
     somewhere.world.registry.put_dataflow(state)
     metadata = {"deletionTimestamp": "2026-11-23T00:00:00Z"} if goes else {}
     body = dataflow({"sql": "SELECT 1", "index": {"key": ["1"]}}, "b", uid=state.uid, **metadata)
@@ -38,4 +38,4 @@ def test_a_status_is_late_no_longer_than_it_must_be(goes: bool) -> None:
     asyncio.run(reconciler.reconcile(state.key, body))
 
     assert [status["revision"]["name"] for status in written] == ([] if goes else ["b-r2"])
-    assert state.unmarked == goes
+    assert state.revisions.unmarked == goes

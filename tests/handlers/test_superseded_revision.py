@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.worlds import EMPTY, INPUT, NOW, R1, at
+from tests.handlers.revisions import ask, mark
 from tests.handlers.revisions import dataflow as state
 from tests.handlers.test_finished_dataflow import TABLE, VIEW, Reports, report
 from tests.protocol.samples import dataflow
-from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Registry, Together
-from tidemark_operator.handlers.revisions.installer import hold_stored, note_end
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, Together
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.handlers.holds.revision_holds import hold_inputs
 from tidemark_operator.handlers.revisions.replacement_decision import Replace, Serve, decide
-from tidemark_operator.handlers.revisions.takeover import held_back
+from tidemark_operator.handlers.revisions.revision_ends import note_ends
+from tidemark_operator.handlers.revisions.takeover import obstacle_of
 from tidemark_operator.handlers.status.statuses import _replacement
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision
 from tidemark_protocol.frontier import Frontier
@@ -59,7 +62,7 @@ def tell(world: Reports, term: int, upper: Frontier = EMPTY) -> None:
 
 def known(world: Reports, one: DataflowState) -> DataflowState:
     """What is known of it at a reconcile."""
-    note_end(world.running, one)  # type: ignore[arg-type]
+    note_ends(world.running, one)  # type: ignore[arg-type]
     return one
 
 
@@ -72,8 +75,8 @@ def test_what_serves_is_replaced_where_the_one_before_it_has_finished_its_table(
     serves = state("report", revision(view(until), 2))
     one = known(finished(term), serves)
 
-    assert decide(one, SPEC, [one]) == (Replace() if replaced else Serve())
-    assert one.is_over == (not replaced and until == 400)
+    assert decide(one, [one]) == (Replace() if replaced else Serve())
+    assert one.has_ended == (not replaced and until == 400)
     shown = _replacement(one)
     assert (shown is not None) is replaced
     assert shown is None or (shown.own and not shown.failed), "it is not Ready, with the rows of the old SQL"
@@ -86,10 +89,10 @@ def test_what_is_to_take_over_is_replaced_where_its_table_is_finished(upper: Fro
     world = finished(1, upper)
     one = known(world, serves)
     world.running.replicas = {}
-    _, held = held_back(one, Registry(), lambda _: world.running, NOW)  # type: ignore[arg-type, return-value]
+    _, held = obstacle_of(one, Registry(), lambda _: world.running, NOW)  # type: ignore[arg-type, return-value]
 
-    assert (one.outrun == {"report-r2"}) is replaced
-    assert isinstance(decide(one, SPEC, [one]), Replace) is replaced
+    assert (one.ends.superseded == {"report-r2"}) is replaced
+    assert isinstance(decide(one, [one]), Replace) is replaced
     assert held is not None
     assert not held.failed
     assert ("is to be planned anew" in held.message) is replaced
@@ -105,7 +108,7 @@ def test_one_that_is_to_write_the_next_version_is_not_outrun() -> None:
     serves = state("report", revision(view(400), 2), revision(coming, 3))
     one = known(finished(1), serves)
 
-    assert one.outrun == {"report-r2"}
+    assert one.ends.superseded == {"report-r2"}
 
 
 def test_an_adopted_table_that_is_finished_is_kept() -> None:
@@ -116,15 +119,15 @@ def test_an_adopted_table_that_is_finished_is_kept() -> None:
         adopts.uid = "another"
         known(finished(0), adopts)
 
-    assert (ended.is_over, set(ended.outrun)) == (True, set())
-    assert (meanwhile.is_over, set(meanwhile.outrun)) == (False, {"report-r1"})
+    assert (ended.has_ended, set(ended.ends.superseded)) == (True, set())
+    assert (meanwhile.has_ended, set(meanwhile.ends.superseded)) == (False, {"report-r1"})
 
 
 def test_a_first_revision_is_outrun_by_nobody() -> None:
     """Whatever a replica says of its table's term."""
     one = known(finished(0), state("report", revision(view(400), 1)))
 
-    assert (one.is_over, set(one.outrun)) == (True, set())
+    assert (one.has_ended, set(one.ends.superseded)) == (True, set())
 
 
 def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:
@@ -134,13 +137,13 @@ def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:
     assert source is not None
     world.reconcile(known(world, one))
     (export,) = world.instance.dataflows.collections_of(one.owner)
-    assert not one.is_over
+    assert not one.has_ended
     assert world.shards.asks_whose_end
     assert export.write != EMPTY
     assert export.holder in source.holds
 
     tell(world, 2)
-    assert known(world, one).is_over
+    assert known(world, one).has_ended
     assert not world.shards.asks_whose_end
 
 
@@ -150,7 +153,7 @@ def test_a_task_is_replaced_only_where_it_may_go_on(until: int | None, outrun: b
     """One that has ended too has nothing more to do."""
     one = known(finished(term), state("report", revision(task(until), 2)))
 
-    assert bool(one.outrun) is outrun
+    assert bool(one.ends.superseded) is outrun
 
 
 def test_while_nothing_is_known_of_its_inputs_a_task_stays() -> None:
@@ -161,7 +164,7 @@ def test_while_nothing_is_known_of_its_inputs_a_task_stays() -> None:
     source.frontiers = None
     one = known(world, state("report", revision(task(None), 2)))
 
-    assert not one.outrun
+    assert not one.ends.superseded
 
 
 def test_crash_what_was_outrun_keeps_its_inputs_until_it_is_replaced() -> None:
@@ -169,7 +172,7 @@ def test_crash_what_was_outrun_keeps_its_inputs_until_it_is_replaced() -> None:
     nothing of its inputs is compacted."""
     one = state("report", revision(view(400), 2))
     world = finished(1)
-    hold_stored(world.shards, one)
+    hold_inputs(world.shards, one)
     world.reconcile(known(world, one))
     world.connects(R1, EMPTY)
     world.report(R1, EMPTY, VIEW)
@@ -185,8 +188,8 @@ def test_crash_what_was_outrun_keeps_its_inputs_until_it_is_replaced() -> None:
 def test_a_member_of_a_replacement_is_outrun_as_any() -> None:
     """Its table is finished while it waits for the others. Here they are gone, and it is replaced alone."""
     member = state("report", revision(report(), 1))
-    member.pending = PendingRevision(revision(report(), 2), Together("parent", "parent-r9"))
-    member.spec_digest = "spec 2"
+    mark(member, pending=PendingRevision(revision(report(), 2), Together("parent", "parent-r9")))
+    ask(member, digest="spec 2")
 
-    assert known(finished(1), member).outrun == {"report-r2"}
-    assert decide(member, "spec 2", [member]) == Replace()
+    assert known(finished(1), member).ends.superseded == {"report-r2"}
+    assert decide(member, [member]) == Replace()

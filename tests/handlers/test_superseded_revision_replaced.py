@@ -11,16 +11,18 @@ from typing import Any, cast
 import pytest
 
 from tests.controller.worlds import EMPTY, NOW, at
+from tests.handlers.revisions import ask, mark
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.errors import Waiting
-from tidemark_operator.handlers.revisions.installer import hold_stored, note_end
-from tidemark_operator.handlers.revisions.plan_revision import Reviser
-from tidemark_operator.handlers.revisions.planner_queue import PlannersTurn
-from tidemark_operator.handlers.revisions.revision_marks import Marks
+from tidemark_operator.handlers.holds.revision_holds import hold_inputs
+from tidemark_operator.handlers.revisions.plan_revision import RevisionPlanner
+from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
+from tidemark_operator.handlers.revisions.revision_ends import note_ends
+from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATAFLOWS, Body
 from tidemark_operator.kube.revisions import Owner, build_revision
@@ -85,8 +87,8 @@ class Edited:
         self.stored, self.written = Stored(), Written()
         world = self.somewhere.world
         world.revisions, world.planner = cast(Any, self.stored), cast(Any, Planner())
-        self.marks = Marks(world, cast(Any, self.written))
-        self.reviser = Reviser(world, self.marks, deleter(self.somewhere), PlannersTurn(lambda key: None))
+        self.marks = RevisionMarks(world, cast(Any, self.written))
+        self.reviser = RevisionPlanner(world, self.marks, deleter(self.somewhere), PlannerQueue(lambda key: None))
         running = world.running("ns", "default")
         assert running is not None
         self.running, self.tables = running, dict[ShardId, tuple[Frontier, int]]()
@@ -115,17 +117,17 @@ class Edited:
         other = Edited()
         other.stored, other.tables = self.stored, self.tables
         other.somewhere.world.revisions = cast(Any, self.stored)
-        other.state.active, other.state.pending = self.state.active, self.state.pending
-        hold_stored(other.somewhere.world.fleet.book("ns"), other.state)
+        mark(other.state, active=self.state.active, pending=self.state.pending)
+        hold_inputs(other.somewhere.world.fleet.book("ns"), other.state)
         return other
 
     async def revise(self, sql: str, *, told: bool = True) -> None:
         """As a reconcile does, with what a replica has told of its tables, or before any has."""
         dataflow = Dataflow.parse(self.body(sql))
-        self.state.spec_digest = spec_digest(dataflow)
+        ask(self.state, digest=spec_digest(dataflow))
         if told:
             self.tell(*map(self.described, self.tables))
-        note_end(self.running, self.state)
+        note_ends(self.running, self.state)
         await self.reviser.revise(self.state, dataflow, self.running)
 
     async def begin(self, *, takes_over: bool) -> ShardId:

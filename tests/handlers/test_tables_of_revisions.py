@@ -10,14 +10,14 @@ import pytest
 from tests.handlers.revisions import rev
 from tests.protocol.samples import A
 from tidemark_operator.planning.revision import Written
-from tidemark_operator.planning.shards import Place, given_before, unless_finished, version_of, view_shard
+from tidemark_operator.planning.shards import ShardLocations, given_before, unless_finished, version_of, view_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.messages.planning import PlannedExport
 from tidemark_protocol.messages.responses import DescribedShard
 from tidemark_protocol.types import STRING, Column
 
-PLACE = Place("/data/ns/d", "uid")
+PLACE = ShardLocations("/data/ns/d", "uid")
 B = Column("b", STRING)
 EXPORT = PlannedExport("v", "materializedView", GlobalId("o"), (B,), ())
 

@@ -10,7 +10,7 @@ import pytest
 from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
 from tests.handlers.worlds import ONE, READABLE, Somewhere
-from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.commands import DeleteShard
 
@@ -41,7 +41,7 @@ def test_a_table_that_another_object_has_is_not_deleted(uid: str, asked: list[st
         state.uid = uid
         somewhere.world.registry.put_dataflow(state)
 
-        await Deleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
+        await TableDeleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
 
         assert sent == asked
         assert bool(buried.bodies) == left
@@ -61,7 +61,7 @@ def test_a_table_in_another_storage_is_not_taken_for_gone() -> None:
         running.replicas[ReplicaId("r1")].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command.id)
 
-        await Deleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
+        await TableDeleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
 
         assert (sent, bool(buried.bodies)) == ([], True)
         await somewhere.fleet.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tests.handlers.worlds import Somewhere
-from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 
 
 class Buried:
@@ -24,6 +24,6 @@ class Buried:
         self.deleted.append(name)
 
 
-def deleter(somewhere: Somewhere, *locations: str) -> Deleter:
+def deleter(somewhere: Somewhere, *locations: str) -> TableDeleter:
     """To which these are left."""
-    return Deleter(cast(Any, Buried(*locations)), somewhere.fleet, somewhere.world.registry)
+    return TableDeleter(cast(Any, Buried(*locations)), somewhere.fleet, somewhere.world.registry)

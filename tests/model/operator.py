@@ -9,26 +9,37 @@ Plans are copies of a table or of an index; storing and marking are assignments,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.model.shards import Shards, SimShard
 from tests.model.world import TABLES
 from tests.replica.plans import COLUMNS, copies, shard
-from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Registry, Together
+from tidemark_operator.catalogue.dataflow_state import (
+    DataflowSpec,
+    DataflowState,
+    PendingRevision,
+    RevisionSet,
+    Together,
+)
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import as_replaced
 from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.instance_facade import InstanceFacade
-from tidemark_operator.handlers.revisions.installer import choose_as_of, hold_stored, install, retire
+from tidemark_operator.handlers.deletion.dataflow_deletion import drop_revisions, forget_revisions
+from tidemark_operator.handlers.holds.revision_holds import hold_inputs, retire
+from tidemark_operator.handlers.revisions.as_of_selection import first_as_of
+from tidemark_operator.handlers.revisions.installer import install
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Replace, Serve, decide
 from tidemark_operator.handlers.revisions.revision_marks import promote, roll_forward
-from tidemark_operator.handlers.revisions.takeover import held_back
+from tidemark_operator.handlers.revisions.takeover import obstacle_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.assemble import at
 from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, Parent, view_shards
+from tidemark_operator.resources.conditions.dataflow import Planning
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Digest, GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.messages.planning import PlannedExport
@@ -93,8 +104,8 @@ class Operator:
         self.durable, self.shards, self.running, self.registry = durable, shards, running, Registry()
         for name, stored in durable.items():
             state = self._state(name, stored.spec)
-            state.active, state.pending, state.reached = stored.active, stored.pending, reached
-            hold_stored(self._book, state)
+            state.revisions = RevisionSet(stored.active, stored.pending, reached=reached)
+            hold_inputs(self._book, state)
         roll_forward(self._book, self.states)
 
     @property
@@ -106,25 +117,24 @@ class Operator:
 
     def create(self, name: str, spec: Spec, reached: dict[GlobalId, Frontier]) -> None:
         self.durable[name] = Durable(spec)
-        self._state(name, spec).reached = reached
+        state = self._state(name, spec)
+        state.revisions = replace(state.revisions, reached=reached)
 
     def edit(self, name: str, spec: Spec) -> None:
         self.durable[name].spec = spec
         state = self.state(name)
         assert state is not None
-        state.spec_digest = spec.digest
+        state.spec = replace(state.spec, digest=spec.digest)
 
     def drop(self, name: str) -> None:
         """Waits, as long as others read it."""
         state = self.state(name)
         if state is None or self.registry.users(state.key):
             return
-        state.deleting = True
-        install(self.running, self.registry, state)  # type: ignore[arg-type]
+        state.spec = replace(state.spec, deleting=True)
+        drop_revisions(self.running, state, "")  # type: ignore[arg-type]
         self.registry.forget(state.key)
-        marks, state.active, state.pending = state.marks, None, None
-        for mark in marks:
-            retire(self._book, state, mark)
+        forget_revisions(self._book, state)
         del self.durable[name]
 
     def work(self, now_ms: int) -> None:
@@ -138,31 +148,30 @@ class Operator:
     def mark(self, state: DataflowState) -> None:
         """Its status is as it should be: what others' edits have made of it, and what its own spec makes."""
         stored = self.durable[state.key.name]
-        stored.active, stored.pending, state.unmarked = state.active, state.pending, False
-        match decide(state, state.spec_digest, self.states):
+        stored.active, stored.pending = state.active, state.pending
+        state.revisions = replace(state.revisions, unmarked=False)
+        match decide(state, self.states):
             case Serve() if state.pending is not None:
                 stored.pending = None
-                old, state.pending = state.pending.mark, None
+                old = state.pending.mark
+                state.revisions = replace(state.revisions, pending=None)
                 retire(self._book, state, old)
             case Replace(joining):
                 try:
                     self._replace(state, stored, joining)
                 except Waiting as waiting:
-                    state.pending_waiting = str(waiting)
+                    state.obstacles.planning = Planning(str(waiting))
             case Serve() | Keep():
                 pass
 
     def install(self, state: DataflowState) -> None:
-        try:
-            install(self.running, self.registry, state)  # type: ignore[arg-type]
-        except Waiting:
-            return
+        install(self.running, self.registry, state)  # type: ignore[arg-type]
 
     def take_over(self, root: DataflowState, now_ms: int, dies: bool = False) -> bool:
         """Whether it has. `dies`: the operator does, after the write that is the moment."""
         if root.pending is None or root.pending.together.dataflow != root.key.name:
             return False
-        members, held = held_back(root, self.registry, lambda _: self.running, now_ms)  # type: ignore[arg-type, return-value]
+        members, held = obstacle_of(root, self.registry, lambda _: self.running, now_ms)  # type: ignore[arg-type, return-value]
         if held is not None:
             return False
         stored = self.durable[root.key.name]
@@ -192,17 +201,19 @@ class Operator:
         for view in view_shards(mark.revision.description):
             self.shards.setdefault(view.shard_id, SimShard())
         if state.active is None:
-            stored.active = state.active = mark
+            stored.active = mark
+            state.revisions = replace(state.revisions, active=mark)
             self._allow(mark)
         else:
             together = joining or Together(state.key.name, mark.name)
-            stored.pending = state.pending = PendingRevision(mark, together)
+            stored.pending = PendingRevision(mark, together)
+            state.revisions = replace(state.revisions, pending=stored.pending)
             before = {v.shard_id for v in view_shards(state.active.revision.description)}
             if not before & {v.shard_id for v in view_shards(mark.revision.description)}:
                 self._allow(mark)
         if retired is not None:
             retire(self._book, state, retired)
-        hold_stored(self._book, state, only=mark)
+        hold_inputs(self._book, state, only=mark)
 
     def _planned(self, state: DataflowState, stored: Durable, joining: Together | None) -> ActiveRevision:
         name, spec, number = state.key.name, stored.spec, stored.numbers + 1
@@ -224,7 +235,7 @@ class Operator:
             view=shard(_table(state, spec, number), "") if spec.kind == "view" else None,
             imports_index=imports,
         )
-        as_of = choose_as_of(self.running, self.registry, state, description, first=True)  # type: ignore[arg-type]
+        as_of = first_as_of(self.running, self.registry, state, description)  # type: ignore[arg-type]
         kind, export = ("index", "i") if spec.kind == "index" else ("materializedView", "v")
         exports = (PlannedExport(export, kind, description.objects[0].id, COLUMNS, (0,)),)
         digest = Digest(f"{name} {number}")
@@ -238,7 +249,7 @@ class Operator:
             simulated.allowed = max(simulated.allowed or WriterTerm(0), WriterTerm(mark.revision.writer_term))
 
     def _state(self, name: str, spec: Spec) -> DataflowState:
-        state = DataflowState(_key(name), name, INSTANCE, lag_ms=LAG, spec_digest=spec.digest)
+        state = DataflowState(_key(name), name, INSTANCE, DataflowSpec(spec.digest, lag_ms=LAG))
         return self.registry.put_dataflow(state)
 
     @property

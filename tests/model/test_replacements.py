@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.model.edits import EditedWorld
 from tests.model.operator import Spec
 from tests.model.world import REPLICAS, TABLES
-from tidemark_operator.handlers.revisions.takeover import held_back
+from tidemark_operator.handlers.revisions.takeover import obstacle_of
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.messages.responses import Status
@@ -91,7 +91,7 @@ def test_a_dependant_that_fails_to_hydrate_keeps_all_from_taking_over() -> None:
     for name in (R1, R2):
         world.said(name, Status(failing, "step_failed", {"message": "boom"}))
     d1 = world.operator.states[0]
-    _, held = held_back(d1, world.operator.registry, lambda _: world.operator.running, world.now)  # type: ignore[arg-type, return-value]
+    _, held = obstacle_of(d1, world.operator.registry, lambda _: world.operator.running, world.now)  # type: ignore[arg-type, return-value]
 
     assert held is not None
     assert held.failed

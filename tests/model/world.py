@@ -30,7 +30,7 @@ from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import Rejected, Waiting
-from tidemark_operator.handlers.revisions.installer import running_sinces
+from tidemark_operator.handlers.revisions.as_of_selection import running_sinces
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm

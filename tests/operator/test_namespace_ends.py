@@ -12,13 +12,14 @@ import yaml
 
 from tests.handlers.worlds import Somewhere
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed
+from tidemark_operator.handlers.deletion.table_deletion import TIMEOUT_MS, TableDeleter
+from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, REVISIONS, Kube
 from tidemark_protocol.ids import ShardId
 
 pytestmark = pytest.mark.cluster
-LEFT = Doomed(ShardId("u/1"), "/data/ns/d/v/v1")
+LEFT = TableAddress(ShardId("u/1"), "/data/ns/d/v/v1")
 HELD = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["tests.local/held"]}}
 
 
@@ -39,8 +40,8 @@ def deleted(plane: ControlPlane, namespace: str) -> tuple[bool, list[Any]]:
     async def scenario() -> tuple[bool, list[Any]]:
         somewhere = Somewhere()
         async with Kube.connect(plane.kubeconfig) as kube:
-            deleter = Deleter(kube, somewhere.fleet, somewhere.world.registry)
-            may_go = await deleter.delete(Key(DATAFLOWS, namespace, "d"), "u", None, [LEFT], PATIENCE_MS)
+            deleter = TableDeleter(kube, somewhere.fleet, somewhere.world.registry)
+            may_go = await deleter.delete(Key(DATAFLOWS, namespace, "d"), "u", None, [LEFT], TIMEOUT_MS)
             tombstones = await kube.list(REVISIONS, namespace=namespace)
         await somewhere.fleet.close()
         return may_go, tombstones

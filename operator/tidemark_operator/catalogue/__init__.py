@@ -1,8 +1,9 @@
-"""What a namespace's names mean, and who reads what.
+"""What a namespace's names mean, and which object reads which.
 
-registry    the operator's memory of every DataSource and Dataflow: pinned tables, active revisions
-relations   registry -> planning.Catalogue
-readers     who reads what, kept from one question to the next
-closure     what must be replaced together
-claims      which tables belong to objects that are there
+dataflow_state       what the operator remembers of one Dataflow
+registry             ... and of every DataSource and Dataflow
+relations            the relations that SQL may name, as the planner's catalogue
+reader_index         which Dataflows read an object
+replacement_closure  which Dataflows an edit replaces together
+table_locations      which object owns the table at a location
 """

@@ -1,60 +1,41 @@
-"""Who reads what, kept from one question to the next: of many Dataflows, few have changed since the last one.
+"""Which Dataflows read an object. The index is kept between questions: of many Dataflows few have changed since.
 
-What a Dataflow reads follows from three of its fields, each of which is only ever set, never changed within. So whether
-it reads something else is seen by looking whether they are the very same objects.
+What a Dataflow reads follows from `revisions` and `planning.reads`. Both are replaced and never changed in place, so an
+entry is out of date exactly when one of them is another object than before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
+from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.planning.revision import Parent
 
 
-class Reader(Protocol):
-    """A Dataflow, as far as this goes. `claims`, `active` and `pending`: what its reads follow from."""
-
-    @property
-    def key(self) -> Key: ...
-
-    @property
-    def claims(self) -> object: ...
-
-    @property
-    def active(self) -> object: ...
-
-    @property
-    def pending(self) -> object: ...
-
-    @property
-    def reads(self) -> tuple[Parent, ...]: ...
-
-
-class Readers:
+class ReaderIndex:
     def __init__(self) -> None:
-        self._looks: dict[Key, _Look] = {}
+        self._entries: dict[Key, _Entry] = {}
         self._readers: dict[tuple[str, Parent], set[Key]] = {}
 
-    def put(self, state: Reader) -> None:
+    def put(self, state: DataflowState) -> None:
         self.forget(state.key)
-        self._looks[state.key] = _Look(state)
+        self._entries[state.key] = _Entry(state)
 
     def forget(self, key: Key) -> None:
-        if look := self._looks.pop(key, None):
-            self._change(look.state, look.reads, ())
+        if entry := self._entries.pop(key, None):
+            self._change(entry.state, entry.reads, ())
 
     def of(self, key: Key) -> Iterable[Key]:
         """Dataflows that read the object."""
-        for look in self._looks.values():
-            if look.is_old:
-                before = look.reads
-                look.renew()
-                self._change(look.state, before, look.reads)
+        for entry in self._entries.values():
+            if entry.is_old:
+                before = entry.reads
+                entry.renew()
+                self._change(entry.state, before, entry.reads)
         return self._readers.get((key.namespace, Parent(key.resource.kind, key.name)), ())
 
-    def _change(self, state: Reader, before: Iterable[Parent], now: Iterable[Parent]) -> None:
+    def _change(self, state: DataflowState, before: Iterable[Parent], now: Iterable[Parent]) -> None:
         namespace = state.key.namespace
         for parent in before:
             readers = self._readers.get((namespace, parent), set())
@@ -65,24 +46,21 @@ class Readers:
             self._readers.setdefault((namespace, parent), set()).add(state.key)
 
 
-class _Look:
-    """At a Dataflow: what it read then."""
+class _Entry:
+    """What one Dataflow read when the index looked at it last."""
 
-    __slots__ = ("_active", "_claims", "_pending", "reads", "state")
+    __slots__ = ("_revisions", "_storing", "reads", "state")
 
-    def __init__(self, state: Reader) -> None:
+    def __init__(self, state: DataflowState) -> None:
         self.state = state
         self.reads: tuple[Parent, ...] = ()
-        self._claims: object = ()
-        self._active: object = None
-        self._pending: object = None
+        self._revisions: object = None
+        self._storing: object = None
 
     @property
     def is_old(self) -> bool:
-        state = self.state
-        same = state.claims is self._claims and state.active is self._active and state.pending is self._pending
-        return not same
+        return self.state.revisions is not self._revisions or self.state.planning.reads is not self._storing
 
     def renew(self) -> None:
-        self._claims, self._active, self._pending = self.state.claims, self.state.active, self.state.pending
+        self._revisions, self._storing = self.state.revisions, self.state.planning.reads
         self.reads = self.state.reads

@@ -4,18 +4,18 @@ DataSource a, pinned         a.<table>      a shard
 Dataflow d, active           d.<export>     a shard (materialized view), or an index
                              d              where d has one export
 
-Queries read any of them. A plan imports shards of all instances, and indexes of its own.
+Queries read any of them. A plan imports shards of every instance, and indexes of its own instance.
 
-What is derived from SQL, a unique key or that rows are only ever added, is true of an index for as long as there is
-one. It is not of a shard: an edit whose columns stay keeps the shard and leaves its readers alone, whatever the new SQL
-has of that; and readers of the new SQL may still begin at times before the shard was corrected.
-"""
+A unique key, and that a collection is monotonic, are derived from SQL. They hold for an index as long as it exists.
+They do not hold for a shard: an edit that keeps the columns keeps the shard and its readers, even if the new SQL lacks
+the key; and readers of the new SQL may begin at times before the shard was corrected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision, Parent
 from tidemark_protocol.ids import GlobalId
@@ -29,9 +29,9 @@ def catalogue(
     instance: str | None = None,
     named_in: str | None = None,
 ) -> Catalogue:
-    """`without`: the Dataflow that is being planned; a plan never reads its own exports. `instance`: the one that the
-    plan is to run on, whose indexes it may import. `named_in`: SQL; what it cannot mean, since it does not even hold
-    the parent's name, is left out, so that a plan costs no more where there are many others."""
+    """The planner's catalogue. `without`: the Dataflow that is planned; a plan never reads its own exports. `instance`:
+    where the plan will run; it may import that instance's indexes. `named_in`: SQL; relations whose parent's name does
+    not occur in it are left out, so that the cost of a plan does not grow with the namespace."""
     text = None if named_in is None else named_in.lower()
     tables = [relation for s in sources if text is None or s.key.name in text for relation in _tables(s)]
     others = [d for d in dataflows if d.key.name != without and (text is None or d.key.name in text)]
@@ -40,10 +40,10 @@ def catalogue(
 
 
 def named_in(sql: str, known: Catalogue) -> Catalogue:
-    """What of it the text can mean, as in `catalogue`. A parent is looked for once, however much it has."""
+    """The relations whose parent's name occurs in the SQL, as in `catalogue`."""
     text = sql.lower()
-    there = {parent for parent in {relation.parent for relation in known.relations} if parent in text}
-    return Catalogue(tuple(relation for relation in known.relations if relation.parent in there))
+    named = {parent for parent in {relation.parent for relation in known.relations} if parent in text}
+    return Catalogue(tuple(relation for relation in known.relations if relation.parent in named))
 
 
 def parents(
@@ -59,7 +59,7 @@ def parents(
 
 
 def owners(sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -> dict[GlobalId, Parent]:
-    """Whose each relation is."""
+    """The object that each relation belongs to, by the relation's id."""
     tables = ((s, table) for s in sources if s.pinned for table in s.pinned.tables)
     found = {table.id: Parent(DATA_SOURCES.kind, s.key.name) for s, table in tables}
     active = ((Parent(DATAFLOWS.kind, d.key.name), d.active.revision) for d in dataflows if d.active)
@@ -69,15 +69,15 @@ def owners(sources: Iterable[SourceState], dataflows: Iterable[DataflowState]) -
 def names(
     sources: Iterable[SourceState], dataflows: Iterable[DataflowState], ids: Iterable[GlobalId] | None = None
 ) -> dict[GlobalId, str]:
-    """What people call relations, those with these ids or all: of a Dataflow that is being edited, also those to
-    come."""
+    """Names of relations for users, `parent.relation`, by id: of these ids, or of all. Those of pending revisions are
+    among them."""
     wanted = None if ids is None else frozenset(ids)
     tables = ((s, table) for s in sources if s.pinned for table in s.pinned.tables)
     found = {t.id: f"{s.key.name}.{t.table.name}" for s, t in tables if wanted is None or t.id in wanted}
     if found.keys() == wanted:
-        return found  # it reads no Dataflow, of which there may be many
+        return found  # no Dataflow needs to be looked at, of which there may be many
     for dataflow in dataflows:
-        for mark in reversed(dataflow.marks):  # what is active says more than what is to come
+        for mark in reversed(dataflow.marks):  # the active revision's names win over the pending one's
             known = mark.revision.relations
             met = known.keys() if wanted is None else known.keys() & wanted
             found |= {id: f"{dataflow.key.name}.{known[id]}" for id in met}
@@ -116,7 +116,7 @@ def _exports(dataflow: DataflowState, shares: bool = False) -> Iterator[Relation
 
 
 def _indexes(revision: DataflowRevision, of: PlannedExport) -> tuple[SharedIndex, ...]:
-    """The Dataflow's indexes on the collection that is exported, the export itself first."""
+    """The Dataflow's indexes on the exported collection, the export itself first."""
     same = [e for e in revision.exports if e.kind == "index" and e.on == of.on]
     ordered = sorted(same, key=lambda e: e.name != of.name)
     return tuple(SharedIndex(id, e.on, e.key) for e in ordered if (id := revision.export_id(e.name)) is not None)

@@ -1,10 +1,10 @@
-"""What must be replaced together: a Dataflow that is edited, and all that import what the edit takes away.
+"""Which Dataflows an edit replaces together: the edited one, and every Dataflow that imports what the edit takes away.
 
     a (edited) ──index──► b ──index──► c          a', b' and c' run beside a, b and c, and take over at one moment
-         ├──table, same columns──► d              d is not touched: the table is still there
-         └──index──► e (its end has passed)       nor is e, which needs nothing of what it read any more
+         ├──table, same columns──► d              d stays: the table still exists
+         └──index──► e (ended)                    e stays: it needs its inputs no more
 
-A compute id names a plan, so whatever is planned anew has other indexes; a table keeps its id while its columns stay.
+A compute id names a plan, so a new plan has new indexes. A table keeps its id while its columns stay the same.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tidemark_operator.catalogue.registry import DataflowState, Together
+from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet, Together
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.revision import DataflowRevision
 from tidemark_protocol.ids import GlobalId
 
 
 def taken_away(state: DataflowState) -> frozenset[GlobalId]:
-    """What the active revision provides and the pending one does not."""
+    """What the active revision provides and the pending one does not provide."""
     if state.active is None or state.pending is None:
         return frozenset()
     return state.active.revision.provided - state.pending.mark.revision.provided
 
 
 def needed(state: DataflowState) -> frozenset[GlobalId]:
-    """What its active revision imports, and must be there. One that is over gives up what is pending of it first."""
-    if state.active is None or (state.is_over and state.pending is None):
+    """What its active revision imports. A revision that ended needs nothing, once its pending one is given up."""
+    if state.active is None or (state.has_ended and state.pending is None):
         return frozenset()
     return state.active.revision.imported
 
 
 def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[DataflowState]:
-    """The edited one, then whatever imports what is taken away, as far as it is known: what is not planned anew yet
-    takes nothing away."""
+    """The edited Dataflow, then every Dataflow that imports what a member takes away. A member without a pending
+    revision takes nothing away yet."""
     members = [root]
     for member in members:
         gone = taken_away(member)
@@ -43,7 +43,7 @@ def closure(root: DataflowState, dataflows: Sequence[DataflowState]) -> list[Dat
 
 
 def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together | None:
-    """The replacement that takes away what its active revision imports; of several the first by name: the others wait
+    """The replacement that takes away what the active revision imports. Of several, the first by name: the others wait
     for it."""
     mine = needed(state)
     others = [d for d in dataflows if d is not state and d.pending is not None]
@@ -54,14 +54,14 @@ def joins(state: DataflowState, dataflows: Iterable[DataflowState]) -> Together 
 def as_replaced(dataflows: Iterable[DataflowState], together: Together | None) -> list[DataflowState]:
     """The Dataflows as they will be once the replacement has taken over; without one, as they are."""
     return [
-        replace(d, active=d.pending.mark, pending=None) if d.pending and d.pending.together == together else d
+        replace(d, revisions=RevisionSet(d.pending.mark)) if d.pending and d.pending.together == together else d
         for d in dataflows
     ]
 
 
 def is_stale(revision: DataflowRevision, dataflows: Iterable[DataflowState]) -> bool:
-    """Whether it imports of a Dataflow what that does not provide (any more). An index has the uid of its Dataflow in
-    its id; a table may be an adopted one, and is found by the name in its address."""
+    """Whether the revision imports from a Dataflow what that Dataflow does not provide (any more). The id of an index
+    begins with the uid of its Dataflow. A table may be adopted, so its owner is found by the name in its location."""
     tables = _tables_of(revision)
     owners = {id.partition("/")[0] for id in revision.imported}
     there = [d for d in dataflows if d.active is not None and (d.uid in owners or d.key.name in tables.values())]
@@ -72,8 +72,9 @@ def is_stale(revision: DataflowRevision, dataflows: Iterable[DataflowState]) -> 
 
 
 def _tables_of(revision: DataflowRevision) -> Mapping[GlobalId, str]:
-    """Of the tables that it imports of Dataflows, their names: <location>/<namespace>/<name>/<export>/v<n>. Where it
-    also reads a DataSource of that name, the address does not tell."""
+    """The owners' names of the tables that the revision imports from Dataflows, by table. A table is at
+    <location>/<namespace>/<name>/<export>/v<n>; where the revision also reads a DataSource of that name, the location
+    does not tell which of the two owns the table."""
     read = {parent.name for parent in revision.reads if parent.kind == DATAFLOWS.kind}
     read -= {parent.name for parent in revision.reads if parent.kind != DATAFLOWS.kind}
     shards = [imported.shard for imported in revision.description.source_imports]
@@ -82,7 +83,7 @@ def _tables_of(revision: DataflowRevision) -> Mapping[GlobalId, str]:
 
 
 def dependants(state: DataflowState, dataflows: Sequence[DataflowState]) -> set[str]:
-    """Names of all that read it, also through others."""
+    """Names of the Dataflows that read it, directly or through others."""
     found = {state.key.name}
     while more := {d.key.name for d in dataflows if d.key.name not in found and found & _reads(d)}:
         found |= more

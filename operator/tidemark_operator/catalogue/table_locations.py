@@ -1,28 +1,28 @@
-"""Which tables belong to objects that are there, by location: ids do not tell, since a table keeps its id when another
-object adopts it."""
+"""Which object owns the table at a location. Ids do not tell: a table keeps its id when another object adopts it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidemark_operator.catalogue.registry import DataflowState, Registry, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 
 
-def claims(registry: Registry, namespace: str, but: str) -> Mapping[str, Key]:
-    """What is pinned of sources, and written by revisions that serve or are to; `but`: the uid of an object whose own
-    are left out."""
-    return _claims([*registry.sources(namespace), *registry.dataflows(namespace)], but)
+def table_owners(registry: Registry, namespace: str, but: str) -> Mapping[str, Key]:
+    """The owner of each table of the namespace, by location: tables that sources pinned, and tables that active and
+    pending revisions write. `but`: the uid of an object whose tables are left out."""
+    return _owners([*registry.sources(namespace), *registry.dataflows(namespace)], but)
 
 
-def claims_of_name(registry: Registry, namespace: str, name: str, but: str) -> Mapping[str, Key]:
-    """Of objects of this name alone: no other has tables below its address."""
+def table_owners_of_name(registry: Registry, namespace: str, name: str, but: str) -> Mapping[str, Key]:
+    """`table_owners` of the objects of this name alone: no other object has tables below its location."""
     of_name = registry.source(Key(DATA_SOURCES, namespace, name)), registry.dataflow(Key(DATAFLOWS, namespace, name))
-    return _claims([owner for owner in of_name if owner is not None], but)
+    return _owners([owner for owner in of_name if owner is not None], but)
 
 
-def _claims(owners: Iterable[SourceState | DataflowState], but: str) -> Mapping[str, Key]:
+def _owners(owners: Iterable[SourceState | DataflowState], but: str) -> Mapping[str, Key]:
     return {location: owner.key for owner in owners if owner.uid != but for location in _locations(owner)}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import World

@@ -23,14 +23,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from tidemark_operator.catalogue.registry import name_of
+from tidemark_operator.catalogue.dataflow_state import name_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.reports.operator_costs import operators
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import World
-from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId

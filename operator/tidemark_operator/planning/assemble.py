@@ -1,10 +1,10 @@
-"""A plan, the shards of its views and an as_of, put together as a description with ids of its own.
+"""A plan, the shards of its views and an as_of, assembled as a dataflow description with ids of its own.
 
     identity   = digest of the description without as_of, its exports named <uid>/<export>
-    compute id = <uid>/<export>/<first 16 of identity>
+    compute id = <uid>/<export>/<first 16 digits of the identity>
 
-So the same plan of the same Dataflow always has the same ids, and another plan has others; so has one that ends at
-another time, or is refreshed at others.
+So the same plan of the same Dataflow always has the same ids. Another plan has others, and so has the same plan with
+another end or other refresh times.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ID_DIGITS = 16
 
 @dataclass(frozen=True)
 class Named:
-    """The Dataflow that the plan is of; when it ends, and when its views are refreshed."""
+    """The Dataflow of a plan. `until`: when it ends. `refresh`: when its views are refreshed."""
 
     name: str
     uid: str
@@ -42,8 +42,7 @@ class Named:
 
 
 def describe(named: Named, planned: Planned, shards: Mapping[str, ShardMetadata]) -> tuple[DataflowDescription, Digest]:
-    """The description at as_of 0, and its identity. `shards`: where views and tasks are written, by
-    export."""
+    """The description, with as_of 0, and its identity. `shards`: where views and tasks are written, by export."""
     plain = _description(named, planned, shards, {e.name: GlobalId(named.id_prefix + e.name) for e in planned.exports})
     identity = plain.plan_digest
     ids = {e.name: GlobalId(f"{named.id_prefix}{e.name}/{identity[:ID_DIGITS]}") for e in planned.exports}

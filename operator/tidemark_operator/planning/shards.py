@@ -1,18 +1,16 @@
-"""Addresses of shards: <location>/<namespace>/<name>/<table or export>/v<n>, and which n.
+"""Locations of shards, <location>/<namespace>/<name>/<table or export>/v<n>, and which version n.
 
-    unchanged columns   the version before: readers of the view are not touched
-    ... and finished    the next one: what is complete for all times cannot be corrected any more. But a task that has
-                        ended by its new plan too has nothing more to do: what it wrote stays
-    changed columns     the next one, also for another kind of export: a task must not go on with a view's rows
-    first time          the first that is free: a retained table of a deleted Dataflow of that name is left as it is
+    unchanged columns   the version of the active revision: readers of the view are not touched
+    ... and finished    the next version: a finished table takes no correction. But a continual task that has come to
+                        its end by its new plan too has nothing to write: its table stays
+    changed columns     the next version; also for another kind of export: a task must not go on with a view's rows
+    first time          the first free version: a retained table of a deleted Dataflow of that name is left as it is
+    ... with `adopt`    a version that exists, under the id that it has (adoption.py)
 
-    ... with `adopt`    one that is there, under the id that it has (adoption.py)
-
-Without `adopt`, an address that some shard has is never taken: what stands there may be anybody's. Nor is that of a
-revision that never served, one that has been pending until now or whose edit was reverted: a replica that has not heard
-of its end may begin its table yet. Ids of tasks' tables say that they are: what a task wrote is no view's contents,
-whatever its columns.
-"""
+Without `adopt`, a location at which a shard exists is never used: the shard may belong to anything. Nor is the location
+of a revision that never served (one that is pending until now, or whose edit was reverted): a replica that does not
+know its end yet may still create its table. Ids of tasks' tables contain /task: a task's table is not the contents of a
+view, even if its columns are the same."""
 
 from __future__ import annotations
 
@@ -30,25 +28,29 @@ from tidemark_protocol.types import Column
 
 PROBED_AT_ONCE = 8
 REMAP, TASK, OF_TASK = "__remap", "continualTask", "/task"
-Look = Callable[[Sequence[tuple[ShardId, str]]], Awaitable[Sequence[DescribedShard]]]
+ShardLookup = Callable[[Sequence[tuple[ShardId, str]]], Awaitable[Sequence[DescribedShard]]]
+"""Describes shards, given by id and location. Raises Waiting if no replica answers."""
 HasEnded = Callable[[], bool]
-"""Whether a table that is finished is all that there is to come of it; may raise Waiting."""
+"""Whether a dataflow has nothing to write to a table that is finished. Raises Waiting while that is unknown."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a resource's shards are: `root` is <location>/<namespace>/<name>."""
+class ShardLocations:
+    """Where an object's shards are.
+
+    `root`: <location>/<namespace>/<name>. `adopted`: ids of tables that existed before the object, by location.
+    `taken`: locations that must not be used, also if nothing is there, with the owner or the reason."""
 
     root: str
     uid: str
     adopted: Mapping[str, ShardId] = field(default_factory=dict)
-    """By location: ids of tables that stood there before."""
     taken: Mapping[str, str] = field(default_factory=dict)
-    """By location: whose it is, or that its table is to be deleted. No place for another, also where nothing is."""
 
     @staticmethod
-    def of(location: str, namespace: str, name: str, uid: str, taken: Mapping[str, str] | None = None) -> Place:
-        return Place(f"{location}/{namespace}/{name}", uid, taken=taken or {})
+    def of(
+        location: str, namespace: str, name: str, uid: str, taken: Mapping[str, str] | None = None
+    ) -> ShardLocations:
+        return ShardLocations(f"{location}/{namespace}/{name}", uid, taken=taken or {})
 
     def address(self, part: str, version: int, infix: str = "") -> tuple[ShardId, str]:
         location = f"{self.root}/{part}/v{version}"
@@ -59,7 +61,7 @@ class Place:
         return ShardMetadata(id, location, columns)
 
     def exported(self, export: PlannedExport, version: int) -> ShardMetadata:
-        """Where an export is written."""
+        """Where an export is written, in this version."""
         return self.shard(export.name, version, export.columns, OF_TASK if export.kind == TASK else "")
 
 
@@ -68,20 +70,21 @@ def version_of(shard: ShardMetadata) -> int:
     return int(found[1]) if found else 0
 
 
-async def free_version(place: Place, parts: Sequence[str], first: int, look: Look) -> int:
-    """The first version from `first` on at which none of the parts exists."""
+async def free_version(locations: ShardLocations, parts: Sequence[str], first: int, look_up: ShardLookup) -> int:
+    """The first version from `first` on in which none of the parts exists, or is taken. Raises Waiting."""
     while True:
         versions = range(first, first + PROBED_AT_ONCE)
-        wanted = [place.address(part, version) for version in versions for part in parts]
-        found = {shard.id: shard for shard in await look(wanted)}
+        wanted = [locations.address(part, version) for version in versions for part in parts]
+        found = {shard.id: shard for shard in await look_up(wanted)}
         for version in versions:
-            addresses = [place.address(part, version) for part in parts]
-            if all(at not in place.taken and is_free(found.get(id), id) for id, at in addresses):
+            addresses = [locations.address(part, version) for part in parts]
+            if all(at not in locations.taken and is_free(found.get(id), id) for id, at in addresses):
                 return version
         first += PROBED_AT_ONCE
 
 
 def is_free(shard: DescribedShard | None, id: ShardId) -> bool:
+    """Whether no shard exists. Raises Waiting if the replica could not tell."""
     if shard is None or shard.error is not None:
         why = shard.error if shard else "the replica did not say"
         raise Waiting("StorageUnreadable", f"cannot tell whether there is a shard {id} already: {why}")
@@ -91,8 +94,9 @@ def is_free(shard: DescribedShard | None, id: ShardId) -> bool:
 def given_before(
     export: PlannedExport, pending: DataflowRevision | None, stored: Iterable[DataflowRevision], spec_digest: str
 ) -> list[Written]:
-    """Where revisions write, or will, that are to serve no more, or never did. But one that was stored of this very
-    spec, to write the same, may be taken up where an operator died."""
+    """Tables that other revisions were given: the pending one, and stored ones that never served or serve no more. A
+    stored revision of the same spec with the same columns is left out: after a crash of the operator it is used
+    again."""
     found = [pending.written(export.name)] if pending else []
     for revision in stored:
         written = revision.written(export.name)
@@ -103,34 +107,38 @@ def given_before(
 
 
 async def view_shard(
-    place: Place, export: PlannedExport, before: Written | None, look: Look, given: Sequence[Written] = ()
+    locations: ShardLocations,
+    export: PlannedExport,
+    before: Written | None,
+    look_up: ShardLookup,
+    given: Sequence[Written] = (),
 ) -> ShardMetadata:
-    """Where an export is to be written, by what the revision that serves writes, and what others were given."""
+    """Where an export is to be written. `before`: what the active revision writes; `given`: tables of other revisions.
+    Raises Waiting."""
     if before is not None and (before.kind, before.shard.columns) == (export.kind, export.columns):
         return before.shard
     first = 1 + max((version_of(written.shard) for written in (before, *given) if written), default=0)
-    return place.exported(export, await free_version(place, (export.name,), first, look))
+    return locations.exported(export, await free_version(locations, (export.name,), first, look_up))
 
 
 async def unless_finished(
-    place: Place,
+    locations: ShardLocations,
     export: PlannedExport,
     shard: ShardMetadata,
-    look: Look,
+    look_up: ShardLookup,
     has_ended: HasEnded,
     given: Sequence[Written] = (),
 ) -> ShardMetadata:
-    """The shard, or where another plan is to write an export whose shard will never take an update again, the next
-    version."""
-    (found,) = await look([(shard.shard_id, shard.location)])
+    """The shard; its next version, if the shard is finished and a new plan has updates to write. Raises Waiting."""
+    (found,) = await look_up([(shard.shard_id, shard.location)])
     if is_free(found, shard.shard_id) or not found.upper.is_empty:
         return shard
     if export.kind == TASK and has_ended():
         return shard
     first = 1 + max(map(version_of, (shard, *(written.shard for written in given))))
-    return place.exported(export, await free_version(place, (export.name,), first, look))
+    return locations.exported(export, await free_version(locations, (export.name,), first, look_up))
 
 
-def next_term(*seen: int) -> WriterTerm:
-    """A term above all that were seen."""
-    return WriterTerm(max(seen, default=0) + 1)
+def next_term(*terms: int) -> WriterTerm:
+    """A term above all of these."""
+    return WriterTerm(max(terms, default=0) + 1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.explanations.why import Seen, SeenReplica
 from tidemark_operator.handlers.reconcile_context import World
-from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_protocol.plan.dataflow import MaterializedViewSink

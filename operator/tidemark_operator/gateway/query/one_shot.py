@@ -17,7 +17,7 @@ from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.read_time import Span, When, choose_time
-from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.frontier import Frontier

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tidemark_operator.catalogue.registry import DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance

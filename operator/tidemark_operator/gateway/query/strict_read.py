@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 
-from tidemark_operator.catalogue.registry import DataflowState, Registry
+from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tidemark_operator.catalogue.registry import DataflowState, name_of
+from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -88,7 +88,7 @@ class Slots:
     def hydrated(self, running: RunningInstance, owner: str) -> None:
         """It was a suspect: innocent."""
         if found := self._mark(running, owner):
-            found[0].suspicions.pop(found[1].name, None)
+            found[0].obstacles.suspicions.pop(found[1].name, None)
 
     def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: OutOfMemory) -> None:
         """As good as a death: where the memory of all processes ends together, it is one."""
@@ -169,13 +169,13 @@ class Slots:
         async with self._saving:
             while (key := self._next_blamed(namespace)) is not None:
                 state = self._world.registry.dataflow(key)
-                suspects = suspects_status(state.suspicions.values()) if state else None
+                suspects = suspects_status(state.obstacles.suspicions.values()) if state else None
                 if state is not None:
                     try:
                         await self._publisher.store(key, {"suspects": suspects}, state.uid)
                     except Invalid as error:
                         LOG.error("the API server does not take who is blamed, of %s: %s", key, error)
-                if state is None or suspects == suspects_status(state.suspicions.values()):
+                if state is None or suspects == suspects_status(state.obstacles.suspicions.values()):
                     self._unsaved.discard(key)
 
     def _next_blamed(self, namespace: str) -> Key | None:
@@ -183,10 +183,10 @@ class Slots:
         return next((key for key in self._unsaved if key.namespace == namespace), None)
 
     def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
-        suspicion = blamed(state.suspicions.get(mark.name), mark.name, death, state.release, alone=alone)
+        suspicion = blamed(state.obstacles.suspicions.get(mark.name), mark.name, death, state.spec.release, alone=alone)
         what = "%s was hydrating when replica %s died, or ran out of memory: %s"
         LOG.warning(what, mark.name, death.replica, suspicion.standing.value)
-        state.suspicions[mark.name] = suspicion
+        state.obstacles.suspicions[mark.name] = suspicion
         self._unsaved.add(state.key)
 
     def _died(self, uid: str, shape: str) -> bool:
@@ -202,7 +202,7 @@ class Slots:
 
     def _suspicion(self, running: RunningInstance, owner: str) -> Suspicion | None:
         found = self._mark(running, owner)
-        return found and found[0].suspicions.get(found[1].name)
+        return found and found[0].obstacles.suspicions.get(found[1].name)
 
     def _mark(self, running: RunningInstance, owner: str) -> tuple[DataflowState, ActiveRevision] | None:
         state = self._world.registry.dataflow(Key(DATAFLOWS, running.namespace, name_of(owner)))

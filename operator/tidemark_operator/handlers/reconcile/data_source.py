@@ -1,10 +1,10 @@
-"""DataSource: pin its tables once, choose who ingests, and keep it that way.
+"""Reconciles a DataSource: its tables are pinned once, and one replica ingests them.
 
-    tables known? ──no──► a replica inspects the source ─► free shard version ─► stored in a ControllerRevision
+    tables pinned? ──no──► a replica inspects the source ─► free shard version ─► stored in a ControllerRevision
         │
-    ingester ─► stored in status, with a new term if it is another than before ─► RunIngestion
+    ingester ─► stored in the status, with a new writer term if it changed ─► RunIngestion
 
-What is stored comes first each time: an operator that dies in between finds it, and goes on from there.
+Each step is stored before it takes effect: an operator that begins after a crash goes on from what is stored.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.controller.ingester_choice import Candidates, Ingester, choose_ingester
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.deletion import Deleter, Doomed, waited_ms
+from tidemark_operator.handlers.deletion.data_source_deletion import DataSourceDeletion, pinned_shards
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.finalizers import set_finalizer
+from tidemark_operator.handlers.holds import adopted_history_hold
+from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import Publisher
-from tidemark_operator.handlers.reconcile.source_inspection_queue import Inspections
+from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.replica_specs import replica_spec
-from tidemark_operator.handlers.revisions import adopted_history_hold
-from tidemark_operator.handlers.revisions.adopted_history_hold import keep_history, let_go
-from tidemark_operator.handlers.revisions.shard_placement import looking, place_of
+from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.revisions import Owner, revision_name
-from tidemark_operator.planning.adoption import Found, newest_source
-from tidemark_operator.planning.shards import REMAP, Place, free_version
+from tidemark_operator.planning.adoption import SourceTables, newest_source
+from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.messages.responses import IngestionStatus
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
@@ -50,14 +50,15 @@ LOOK_AGAIN_SECONDS = 5.0
 
 
 class DataSourceReconciler:
-    """`again`: looks at a DataSource again."""
+    """`again`: puts a DataSource into the work queue."""
 
-    def __init__(self, world: World, publisher: Publisher, deleter: Deleter, again: Callable[[Key], None]) -> None:
+    def __init__(self, world: World, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
         self._world, self._publisher, self._deleter = world, publisher, deleter
-        self._inspections = Inspections(again)
+        self._deletion = DataSourceDeletion(world, deleter)
+        self._inspections = SourceInspectionQueue(again)
 
     def adopt(self, key: Key, body: Body) -> SourceState:
-        """The state of this very object; another of the same name was another one."""
+        """The state of this object. That of an earlier object of the same name is forgotten."""
         uid = body["metadata"]["uid"]
         state = self._world.registry.source(key)
         if state is None or state.uid != uid:
@@ -70,7 +71,7 @@ class DataSourceReconciler:
         return state
 
     async def load(self, state: SourceState, source: DataSource) -> None:
-        """Reads what is stored of its tables, if anything is, and sees whether it may be read."""
+        """Reads its pinned tables, if they are stored, and checks whether the source may be read."""
         running = self._world.running(state.key.namespace, state.instance)
         if running is not None:
             state.refused = reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
@@ -80,30 +81,23 @@ class DataSourceReconciler:
         self._register(state)
 
     def forget(self, key: Key) -> None:
-        """The object is gone: its ingestion stops; its shards stay."""
+        """The object is gone."""
         self._inspections.leave(key)
         state = self._world.registry.source(key)
-        if state is None:
-            return
-        self._stop(self._world.running(key.namespace, state.instance), state)
-        self._world.registry.forget(key)
-        book = self._world.fleet.book(key.namespace)
-        book.release(ingesting(GlobalId(state.uid)))  # the next one may adopt the very same tables
-        let_go(self._world, key)
-        for id, _ in _written(state.pinned) if state.pinned else ():
-            book.forget(id)
-        self._world.revisions.forget(state.uid)
+        if state is not None:
+            self._deletion.forget(state)
 
     async def reconcile(self, key: Key, body: Body) -> float | None:
-        """Seconds until it must be looked at again, if time alone can change something."""
+        """Returns the seconds until it must be reconciled again, if time alone can change something. Raises ApiError,
+        ResourceError, RevisionUnreadable."""
         source = DataSource.parse(body)
         state = self.adopt(key, body)
         users = self._world.registry.users(key)
         running = self._world.running(key.namespace, source.instance)
         if source.meta.deleting and not users:
-            return await self._delete(state, source, running, body)
-        takes_along = source.deletion_policy is DeletionPolicy.DELETE
-        wanted = bool(users) or (takes_along and not source.meta.deleting)
+            return await self._deletion.delete(state, source, body)
+        deletes_tables = source.deletion_policy is DeletionPolicy.DELETE
+        wanted = bool(users) or (deletes_tables and not source.meta.deleting)
         await set_finalizer(self._world.kube, self._world.cache, key, wanted)
         if running is None:
             return None
@@ -114,32 +108,11 @@ class DataSourceReconciler:
         if state.pinned is None and not await self._pin(state, source, running):
             return LOOK_AGAIN_SECONDS
         again = await self._ingest(state, source, running)
-        return adopted_history_hold.LOOK_AGAIN_SECONDS if again is None and self._keep_history(state) else again
-
-    async def _delete(
-        self, state: SourceState, source: DataSource, running: RunningInstance | None, body: Body
-    ) -> float | None:
-        """Nobody reads it: the ingestion stops, and with deletionPolicy Delete its tables go first."""
-        self._stop(running, state)
-        if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
-            doomed = [Doomed(id, location) for id, location in _written(state.pinned)]
-            if not await self._deleter.delete(state.key, state.uid, running, doomed, waited_ms(body)):
-                return 1.0
-        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
-        return None
-
-    def _stop(self, running: RunningInstance | None, state: SourceState) -> None:
-        """It is deleted: nobody ingests it, and who would wait for more of its tables is told, also on other instances:
-        they read them too."""
-        if running is not None:
-            running.drop_ingestion(GlobalId(state.uid))
-        tables = [table.shard.shard_id for table in state.pinned.tables] if state.pinned else []
-        ending = Ending(f"DataSource {state.key.name} was deleted")
-        self._world.fleet.end_readers(state.key.namespace, tables, ending)
+        return adopted_history_hold.POLL_SECONDS if again is None and self._hold_history(state) else again
 
     def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:
-        """A replica says how an ingestion goes. What another than its ingester says is of before: that it is fenced
-        would stand until the ingester has something new to say."""
+        """Records a replica's report of an ingestion, and returns the DataSource. A report of a replica that is not the
+        ingester (any more) is dropped: it would stand until the ingester has something new to report."""
         for state in self._world.registry.sources(namespace):
             if state.uid == status.id and state.ingester is not None and state.ingester.replica == replica:
                 state.report, state.failure = status, failure_of(status)
@@ -147,7 +120,7 @@ class DataSourceReconciler:
         return None
 
     def resume(self, running: RunningInstance) -> None:
-        """A replica is about to be told everything: its ingestions are part of that."""
+        """Runs the ingestions of the instance, before a replica is told what the instance has."""
         for state in self._world.registry.sources(running.namespace):
             stopped = self._is_suspended(state.key) or state.refused is not None
             if state.instance == running.name and state.pinned and state.ingester and not stopped:
@@ -168,19 +141,19 @@ class DataSourceReconciler:
         book.register(state.pinned.remap_id, state.pinned.remap_location, lag, endless=True)
         running = self._world.running(state.key.namespace, state.instance)
         if running is None or not running.is_ingesting(state.pinned.id):
-            # suspended, say: which bindings tables lack is known once it is ingested again
+            # suspended, for example: which bindings the tables lack is known once a replica ingests again
             book.hold(state.pinned.remap_id, ingesting(state.pinned.id), Frontier.minimum())
-        self._keep_history(state)
+        self._hold_history(state)
 
-    def _keep_history(self, state: SourceState) -> bool:
-        """Of what was adopted, for now; whether it does."""
-        return keep_history(self._world, state.key, state.uid, _written(state.pinned) if state.pinned else ())
+    def _hold_history(self, state: SourceState) -> bool:
+        """Holds its adopted tables, or releases them. Returns whether any is held."""
+        return hold_history(self._world, state.key, state.uid, pinned_shards(state.pinned) if state.pinned else ())
 
     async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
-        """Asks a replica what tables there are, and stores the answer. Whether that is done."""
+        """Asks a replica for the tables of the source, and stores them. Returns whether they are stored."""
         try:
-            with self._inspections.turn(state.key) as there_is_room:
-                if not there_is_room:
+            with self._inspections.turn(state.key) as admitted:
+                if not admitted:
                     return False
                 answer = await running.inspect(source.source)
         except Waiting:
@@ -195,45 +168,47 @@ class DataSourceReconciler:
         if instance is None:
             return False
         try:
-            place, version = await self._place(state, source, running, instance.location, tables)
+            locations, version = await self._locations(state, source, running, instance.location, tables)
         except (Waiting, Rejected) as error:
             state.failure = IngestionFailure(error.reason, str(error))
             return False
-        pinned = pin(source, place, version, tables)
+        pinned = pin(source, locations, version, tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
         await self._world.revisions.store(owner, PINNED, pinned)
         state.pinned = pinned
         self._register(state)
         return True
 
-    async def _place(
+    async def _locations(
         self,
         state: SourceState,
         source: DataSource,
         running: RunningInstance,
         location: str,
         tables: Sequence[SourceTable],
-    ) -> tuple[Place, int]:
-        """Where its tables are to be, and in which version; raises Waiting or Rejected."""
-        names, look = [table.name for table in tables], looking(running)
-        place = await place_of(self._world.registry, self._deleter, state, location, source.adopt)
+    ) -> tuple[ShardLocations, int]:
+        """Where its tables are to be, and in which version. Raises Waiting, or Rejected if tables cannot be adopted."""
+        names, look_up = [table.name for table in tables], shard_lookup(running)
+        locations = await shard_locations(self._world.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
-            found = await newest_source(place, names, look)
+            found = await newest_source(locations, names, look_up)
             if found.version:
-                if misfit := found.misfit(place, {table.name: table.columns for table in tables}):
-                    raise Rejected("CannotAdopt", cannot_adopt(place, misfit))
-                place = found.adopting(place)
-                self._adopt(state, place, found)
-                return place, found.version
-        return place, await free_version(place, [REMAP, *names], 1, look)
+                if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
+                    raise Rejected("CannotAdopt", cannot_adopt(locations, misfit))
+                locations = found.adopting(locations)
+                self._adopt(state, locations, found)
+                return locations, found.version
+        return locations, await free_version(locations, [REMAP, *names], 1, look_up)
 
-    def _adopt(self, state: SourceState, place: Place, found: Found) -> None:
-        """Before anybody ingests: the ingester's term must be above theirs."""
+    def _adopt(self, state: SourceState, locations: ShardLocations, found: SourceTables) -> None:
+        """Records the adopted tables before a replica ingests: the ingester's term must be above theirs."""
         book = self._world.fleet.book(state.key.namespace)
         lag = self._world.lag_ms(state.key.namespace, state.instance)
         for part, shard in found.shards.items():
-            book.adopt(*place.address(part, found.version), shard, lag, now_ms())
-        keep_history(self._world, state.key, state.uid, [place.address(part, found.version) for part in found.shards])
+            book.adopt(*locations.address(part, found.version), shard, lag, now_ms())
+        hold_history(
+            self._world, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
+        )
 
     async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:
         assert state.pinned is not None
@@ -241,8 +216,8 @@ class DataSourceReconciler:
             running.drop_ingestion(state.pinned.id)
             return None
         book = self._world.fleet.book(state.key.namespace)
-        seen = [shard.term for id, _ in _written(state.pinned) if (shard := book.get(id))]
-        chosen = choose_ingester(state.ingester, self._candidates(state, running), seen)
+        terms = [shard.term for id, _ in pinned_shards(state.pinned) if (shard := book.get(id))]
+        chosen = choose_ingester(state.ingester, self._candidates(state, running), terms)
         if chosen is None:
             return LOOK_AGAIN_SECONDS
         if chosen != state.ingester:
@@ -265,22 +240,18 @@ class DataSourceReconciler:
         return Candidates(existing, running.online, silent_ms)
 
 
-def _written(pinned: IngestionDescription) -> list[tuple[ShardId, str]]:
-    """Its tables, and its bindings."""
-    tables = [(table.shard.shard_id, table.shard.location) for table in pinned.tables]
-    return [*tables, (pinned.remap_id, pinned.remap_location)]
-
-
-def cannot_adopt(place: Place, misfit: str) -> str:
+def cannot_adopt(locations: ShardLocations, misfit: str) -> str:
     return (
-        f"the tables below {place.root} are not those of this DataSource: {misfit}. Set spec.adopt to false to begin "
-        "with new ones beside them, or give them what they miss"
+        f"the tables below {locations.root} cannot be adopted by this DataSource: {misfit}. Set spec.adopt to false to "
+        "begin with new tables beside them, or make spec.source fit them"
     )
 
 
-def pin(source: DataSource, place: Place, version: int, tables: tuple[SourceTable, ...]) -> IngestionDescription:
-    """What is ingested from now on, for good."""
-    remap_id, remap_location = place.address(REMAP, version)
+def pin(
+    source: DataSource, locations: ShardLocations, version: int, tables: tuple[SourceTable, ...]
+) -> IngestionDescription:
+    """The ingestion as it is stored, for good."""
+    remap_id, remap_location = locations.address(REMAP, version)
     return IngestionDescription(
         id=GlobalId(source.meta.uid),
         name=source.meta.name,
@@ -289,14 +260,14 @@ def pin(source: DataSource, place: Place, version: int, tables: tuple[SourceTabl
         remap_id=remap_id,
         remap_location=remap_location,
         tables=tuple(
-            IngestedTable(GlobalId(f"{source.meta.uid}/{t.name}"), t, place.shard(t.name, version, t.columns))
+            IngestedTable(GlobalId(f"{source.meta.uid}/{t.name}"), t, locations.shard(t.name, version, t.columns))
             for t in tables
         ),
     )
 
 
 def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
-    """Inferred columns become given ones: they are inferred once."""
+    """The source with inferred columns as given ones: they are inferred once."""
     if not isinstance(source, FilesSource):
         return source
     known = {table.name: table.columns for table in tables}
@@ -304,8 +275,8 @@ def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceS
 
 
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
-    """What an ingester that does not run says: `Reason: what happened`, or only what happened. What is no reason to the
-    API server is none: the source's status would not be taken."""
+    """The failure that an ingester reports, as `Reason: message` or as a message; None while it runs. A reason must
+    have the form that the API server demands, or it would refuse the whole status."""
     if report.state == "running" or not report.message or report.message == "starting":
         return None
     word, _, rest = report.message.partition(": ")

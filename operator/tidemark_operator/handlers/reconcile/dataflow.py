@@ -1,65 +1,165 @@
-"""Dataflow: what becomes of one object, whatever happened to it.
+"""Reconciles a Dataflow: one object, whatever has happened to it.
 
-    its status says what others' edits have made of it ─► revise ─► install ─► take over, if its edit began that
+    look     the object, its readers, its instance
+    decide   Delete, Rest or Run (a pure function)
+    apply    Delete  handlers/deletion/dataflow_deletion.py
+             Rest    its instance does not exist: its inputs are held
+             Run     plan ─► install ─► take over, if this Dataflow's edit began a replacement
 
-What serves is installed also while a revision that is to take over waits, or cannot be.
+Each step of Run looks at the state, decides, and records its obstacle in the state. The active revision is installed
+also while a pending one has an obstacle.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from tidemark_operator.catalogue.registry import DataflowState, PendingRevision, Together
-from tidemark_operator.controller.answers.client_end_messages import Ending
-from tidemark_operator.controller.hydration.quarantine import Death, Suspicion, unless_released
-from tidemark_operator.errors import GaveWay, PlannerUnavailable, Rejected, RevisionUnreadable, Waiting
+from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState, Obstacle
+from tidemark_operator.errors import GaveWay, PlannerUnavailable, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.deletion import PATIENCE_MS, Deleter, Doomed, waited_ms
+from tidemark_operator.handlers.deletion.dataflow_deletion import DataflowDeletion
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.finalizers import set_finalizer
+from tidemark_operator.handlers.holds import adopted_history_hold
+from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
+from tidemark_operator.handlers.holds.revision_holds import hold_inputs
+from tidemark_operator.handlers.hydration.suspicions import load_suspicions, release_suspicions
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile_context import World
-from tidemark_operator.handlers.revisions import adopted_history_hold
-from tidemark_operator.handlers.revisions.adopted_history_hold import keep_history, let_go
-from tidemark_operator.handlers.revisions.installer import forget_stored, hold_stored, install, note_end, why_dropped
-from tidemark_operator.handlers.revisions.plan_revision import Reviser
-from tidemark_operator.handlers.revisions.planner_queue import PlannersTurn
-from tidemark_operator.handlers.revisions.revision_marks import Marks
+from tidemark_operator.handlers.revisions.installer import install, learn_task_tables
+from tidemark_operator.handlers.revisions.plan_revision import RevisionPlanner
+from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
+from tidemark_operator.handlers.revisions.revision_ends import note_ends
+from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.handlers.revisions.takeover import TakeOver
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
-from tidemark_operator.planning.revision import ActiveRevision, DataflowRevision, view_shards
+from tidemark_operator.planning.revision import view_shards
 from tidemark_operator.resources.conditions.dataflow import Planning, PlanRefused
-from tidemark_operator.resources.conditions.frontier import parse_frontier
 from tidemark_operator.resources.manifest.data_source import DeletionPolicy
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
 from tidemark_operator.resources.manifest.meta import RELEASE
-from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
 
-LOG = logging.getLogger(__name__)
-LOOK_AGAIN_SECONDS = 1.0
-MOST_RELEASE = 1024
-"""Characters of the annotation that count: it is written down with the blame that it takes back."""
-GAVE_WAY_SECONDS = 30.0
-"""It is told when it is its turn."""
+POLL_SECONDS = 1.0
+IN_LINE_SECONDS = 30.0
+"""For a Dataflow in line for the planner. It is reconciled earlier when it is first in line."""
+MAX_RELEASE_CHARACTERS = 1024
+"""Of the annotation that releases from quarantine: the status stores it with the blame that it releases from."""
+
+
+@dataclass(frozen=True)
+class Delete:
+    """The object is deleted, and no Dataflow reads it."""
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Its instance does not exist. `finalizer`: whether the object needs ours."""
+
+    finalizer: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """The wanted revision is to be planned and installed. `finalizer`: whether the object needs ours."""
+
+    finalizer: bool
+
+
+def decide(dataflow: Dataflow, *, has_readers: bool, has_instance: bool) -> Delete | Rest | Run:
+    """What is to become of the object. A deleted object that has readers runs until the last reader is gone."""
+    if dataflow.meta.deleting and not has_readers:
+        return Delete()
+    deletes_tables = dataflow.deletion_policy is DeletionPolicy.DELETE and not dataflow.meta.deleting
+    finalizer = has_readers or deletes_tables
+    return Run(finalizer) if has_instance else Rest(finalizer)
 
 
 class DataflowReconciler:
-    """`again`: looks at a Dataflow again, before all others."""
+    """`again`: puts a Dataflow first in the work queue."""
 
-    def __init__(self, world: World, publisher: Publisher, deleter: Deleter, again: Callable[[Key], None]) -> None:
-        self._world, self._deleter = world, deleter
-        self._marks = Marks(world, publisher)
-        self._turn = PlannersTurn(again)
-        self._reviser = Reviser(world, self._marks, deleter, self._turn)
+    def __init__(self, world: World, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
+        self._world = world
+        self._marks = RevisionMarks(world, publisher)
+        self._queue = PlannerQueue(again)
+        self._planner = RevisionPlanner(world, self._marks, deleter, self._queue)
         self._take_over = TakeOver(world, self._marks)
+        self._deletion = DataflowDeletion(world, deleter)
+
+    async def reconcile(self, key: Key, body: Body) -> float | None:
+        """Returns the seconds until it must be reconciled again, if time alone can change something. Raises ApiError,
+        ResourceError."""
+        self._queue.leave(key)
+        try:
+            return await self._reconcile(key, body)
+        finally:
+            self._queue.pass_on()
+
+    async def _reconcile(self, key: Key, body: Body) -> float | None:
+        state = self.adopt(key, body)
+        dataflow = self.read_spec(state, body)
+        has_readers = bool(self._world.registry.users(key))
+        running = self._world.running(key.namespace, dataflow.instance)
+        decision = decide(dataflow, has_readers=has_readers, has_instance=running is not None)
+        if state.spec.suspended or running is None:
+            hold_inputs(self._world.fleet.book(key.namespace), state)
+        if isinstance(decision, Delete):
+            return await self._deletion.delete(state, dataflow, body)
+        # also without an instance: edits of Dataflows that it reads wait for its status
+        await self._marks.catch_up(state, dataflow.meta)
+        await set_finalizer(self._world.kube, self._world.cache, key, decision.finalizer)
+        if isinstance(decision, Rest) or running is None:
+            return None
+        return await self._run(state, dataflow, running, body)
+
+    async def _run(
+        self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, body: Body
+    ) -> float | None:
+        try:
+            await self.load(state, body)
+        except RevisionUnreadable as error:
+            state.obstacles.planning = PlanRefused("RevisionUnreadable", str(error))
+            return None
+        note_ends(running, state)
+        again = await self._plan(state, dataflow, running)
+        obstacle = await learn_task_tables(running, state) or install(running, self._world.registry, state)
+        if obstacle is not None:
+            again = await self._warn_or_wait(state, obstacle, again)
+        if state.pending is not None:
+            again = None if await self._take_over.attempt(state) else POLL_SECONDS
+            if again is None:
+                await self._marks.prune(state, dataflow.meta)
+        holds_history = self._hold_history(state)
+        if again is not None:
+            return again
+        answer = state.planning.answer
+        if answer is None or answer.again_ms is None:
+            return adopted_history_hold.POLL_SECONDS if holds_history else None
+        return max(0.0, (answer.again_ms - now_ms()) / 1000)
+
+    async def _plan(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
+        """Seconds until planning must be tried again, if it waits for something."""
+        again: float | None = None
+        try:
+            state.obstacles.planning = await self._planner.revise(state, dataflow, running)
+        except (Waiting, PlannerUnavailable) as error:
+            state.obstacles.planning, again = Planning(str(error)), POLL_SECONDS
+        except GaveWay:
+            state.obstacles.planning, again = Planning(), IN_LINE_SECONDS
+        return again
+
+    async def _warn_or_wait(self, state: DataflowState, obstacle: Obstacle, again: float | None) -> float | None:
+        """Of an installation that has an obstacle: a failure is an Event, anything else is tried again."""
+        if not obstacle.failed:
+            return POLL_SECONDS
+        await self._world.events.warn(state.key, state.uid, obstacle.reason, obstacle.message)
+        return again
 
     def adopt(self, key: Key, body: Body) -> DataflowState:
-        """The state of this very object; another of the same name was another one."""
+        """The state of this object. That of an earlier object of the same name is forgotten."""
         uid = body["metadata"]["uid"]
         state = self._world.registry.dataflow(key)
         if state is not None and state.uid != uid:
@@ -68,201 +168,52 @@ class DataflowReconciler:
         return state or self._world.registry.put_dataflow(DataflowState(key, uid, body["spec"]["instance"]))
 
     def read_spec(self, state: DataflowState, body: Body) -> Dataflow:
-        """Takes what the spec says into the state; raises ResourceError."""
+        """Takes the spec into the state. An instance whose read policy cannot be read changes no lag.
+
+        Raises:
+            ResourceError: the object does not have the form of a Dataflow.
+        """
         dataflow = Dataflow.parse(body)
-        state.suspended, state.deleting = dataflow.suspend, False
-        state.release = (body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MOST_RELEASE]
-        left = {mark.name: unless_released(state.suspicions.get(mark.name), state.release) for mark in state.marks}
-        state.suspicions = {name: suspicion for name, suspicion in left.items() if suspicion is not None}
-        state.requested_as_of, state.spec_digest = dataflow.as_of, spec_digest(dataflow)
-        own, instances = dataflow.read_policy, self._world.lag_ms(state.key.namespace, dataflow.instance)
-        lag = own.lag_ms if own is not None else instances
-        state.lag_ms = state.lag_ms if lag is None else lag
+        instances = self._world.lag_ms(state.key.namespace, dataflow.instance)
+        lag = dataflow.read_policy.lag_ms if dataflow.read_policy is not None else instances
+        state.spec = DataflowSpec(
+            digest=spec_digest(dataflow),
+            suspended=dataflow.suspend,
+            deleting=dataflow.meta.deleting and not self._world.registry.users(state.key),
+            as_of=dataflow.as_of,
+            lag_ms=state.spec.lag_ms if lag is None else lag,
+            release=(body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MAX_RELEASE_CHARACTERS],
+        )
+        release_suspicions(state)
         return dataflow
 
     async def load(self, state: DataflowState, body: Body) -> None:
-        """Reads the revisions that status names, if we do not have them, and keeps their inputs readable."""
+        """Reads the revisions that the status names, unless they are known. Raises RevisionUnreadable."""
+        if state.active is not None:
+            return
         status = body.get("status") or {}
-        if state.active is not None or not status.get("revision"):
-            return
-        active = await self._marked(state, status["revision"])
-        if active is None:
-            return
-        if pending := status.get("pending"):
-            await self._load_pending(state, pending)
-        state.active, state.reached, state.suspicions = active, reached(status), suspicions(status)
-        hold_stored(self._world.fleet.book(state.key.namespace), state)
-        self._keep_history(state)
+        await self._marks.load(state, status)
+        if state.active is not None:
+            load_suspicions(state, status)
+            self._hold_history(state)
 
-    def _keep_history(self, state: DataflowState) -> bool:
-        """Of what was adopted, for now; whether it does. Before there is a plan, planning sees to it."""
+    def _hold_history(self, state: DataflowState) -> bool:
+        """Holds adopted tables, or releases them. Returns whether any is held. Before the first plan, planning does
+        it."""
         written = [s for mark in state.marks for s in view_shards(mark.revision.description)]
-        shards = [(shard.shard_id, shard.location) for shard in written]
-        return state.active is not None and keep_history(self._world, state.key, state.uid, shards)
-
-    async def _load_pending(self, state: DataflowState, status: Mapping[str, Any]) -> None:
-        """One that cannot be read is none: it is planned again."""
-        try:
-            mark = await self._marked(state, status["revision"])
-        except RevisionUnreadable as error:
-            LOG.warning("%s: its pending revision is planned again: %s", state.key, error)
-            return
-        together = status["together"]
-        if mark is not None:
-            state.pending = PendingRevision(mark, Together(together["dataflow"], together["revision"]))
-
-    async def _marked(self, state: DataflowState, marked: Mapping[str, Any]) -> ActiveRevision | None:
-        revision = await self._world.revisions.load(state.key.namespace, marked["name"], DataflowRevision)
-        number = int(marked["name"].rpartition("-r")[2])
-        generation = int(marked.get("generation", 0))
-        if revision is None:
-            return None
-        return ActiveRevision(marked["name"], number, generation, marked["specDigest"], revision)
+        tables = [(shard.shard_id, shard.location) for shard in written]
+        return state.active is not None and hold_history(self._world, state.key, state.uid, tables)
 
     def forget(self, key: Key) -> bool:
-        """The object is gone: so is what replicas run of it. Its tables stay. Whether anything was known of it."""
+        """The object is gone. Returns whether anything was remembered of it."""
         state = self._world.registry.dataflow(key)
         if state is None:
             return False
-        running = self._world.running(key.namespace, state.instance)
-        state.deleting = True
-        self._stop(running, state)
-        self._world.registry.forget(key)
-        let_go(self._world, key)
-        self._turn.leave(key)
-        forget_stored(self._world.fleet.book(key.namespace), state)
-        self._world.revisions.forget(state.uid)
+        self._queue.leave(key)
+        self._deletion.forget(state)
         return True
 
-    def only_waits_to_be_planned(self, key: Key) -> bool:
-        """Nothing serves, and it comes when it is its turn: that others changed is seen then."""
+    def is_in_line(self, key: Key) -> bool:
+        """Whether it has no active revision and is in line for the planner: a change of other objects counts then."""
         state = self._world.registry.dataflow(key)
-        return state is not None and state.active is None and self._turn.is_in_line(key)
-
-    async def reconcile(self, key: Key, body: Body) -> float | None:
-        """Seconds until it must be looked at again, if time alone can change something."""
-        self._turn.leave(key)
-        try:
-            return await self._reconcile(key, body)
-        finally:
-            self._turn.pass_on()
-
-    async def _reconcile(self, key: Key, body: Body) -> float | None:
-        state = self.adopt(key, body)
-        dataflow = self.read_spec(state, body)
-        users = self._world.registry.users(key)
-        state.deleting = dataflow.meta.deleting and not users
-        running = self._world.running(key.namespace, dataflow.instance)
-        if state.suspended or running is None:
-            hold_stored(self._world.fleet.book(key.namespace), state)
-        if state.deleting:
-            return await self._delete(state, dataflow, running, body)
-        await self._marks.catch_up(state, dataflow.meta)  # also without an instance: edits of what it reads wait for it
-        takes_along = dataflow.deletion_policy is DeletionPolicy.DELETE
-        wanted = bool(users) or (takes_along and not dataflow.meta.deleting)
-        await set_finalizer(self._world.kube, self._world.cache, key, wanted)
-        if running is None:
-            return None
-        try:
-            await self.load(state, body)
-        except RevisionUnreadable as error:
-            state.plan = PlanRefused("RevisionUnreadable", str(error))
-            return None
-        return await self._advance(state, dataflow, running)
-
-    async def _delete(
-        self, state: DataflowState, dataflow: Dataflow, running: RunningInstance | None, body: Body
-    ) -> float | None:
-        """Nobody reads it: replicas drop it, and with deletionPolicy Delete its tables go first."""
-        self._stop(running, state)
-        if dataflow.deletion_policy is DeletionPolicy.DELETE:
-            waited = waited_ms(body)
-            still = [mark for mark in state.marks if running and running.dataflow(state.installation(mark))]
-            if still and waited < PATIENCE_MS:
-                return LOOK_AGAIN_SECONDS
-            shards = {s.shard_id: s for mark in state.marks for s in view_shards(mark.revision.description)}
-            doomed = [Doomed(shard.shard_id, shard.location) for shard in shards.values()]
-            if not await self._deleter.delete(state.key, state.uid, running, doomed, waited):
-                return LOOK_AGAIN_SECONDS
-        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
-        return None
-
-    def _stop(self, running: RunningInstance | None, state: DataflowState) -> None:
-        """It is deleted: replicas drop it, and who would wait for more of its tables is told, also where nothing of it
-        was installed."""
-        if running is not None:
-            install(running, self._world.registry, state)
-        tables = [s.shard_id for mark in state.marks for s in view_shards(mark.revision.description)]
-        self._world.fleet.end_readers(state.key.namespace, tables, Ending(why_dropped(state)))
-
-    async def _advance(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
-        """Plans if need be, installs, takes over; what holds it up goes into the state."""
-        note_end(running, state)
-        again = await self._revise(state, dataflow, running)
-        try:
-            await self._reviser.learn(state, running)
-            install(running, self._world.registry, state)
-            state.waiting = ()
-        except Waiting as waiting:
-            state.waiting, again = (str(waiting),), LOOK_AGAIN_SECONDS
-        except Rejected as rejected:
-            if state.pending is None or not state.edited:  # else what was planned since is to mend it
-                state.plan = PlanRefused(rejected.reason, str(rejected))
-            await self._world.events.warn(state.key, state.uid, rejected.reason, str(rejected))
-        if state.pending is not None:
-            again = None if await self._take_over.attempt(state) else LOOK_AGAIN_SECONDS
-            if again is None:
-                await self._marks.prune(state, dataflow.meta)
-        again_ms = state.answer.again_ms if state.answer else None
-        keeps = self._keep_history(state)
-        if again is not None:
-            return again
-        if again_ms is None:
-            return adopted_history_hold.LOOK_AGAIN_SECONDS if keeps else None
-        return max(0.0, (again_ms - now_ms()) / 1000)
-
-    async def _revise(self, state: DataflowState, dataflow: Dataflow, running: RunningInstance) -> float | None:
-        """Seconds until it is to be tried again, where it waits for something."""
-        try:
-            await self._reviser.revise(state, dataflow, running)
-        except Waiting as waiting:
-            if state.active is None:
-                state.waiting = (str(waiting),)
-            else:
-                state.pending_waiting = str(waiting)
-            if state.active is None or state.edited:
-                # what was said before, of the planner or of the inputs, is over
-                state.plan = Planning(str(waiting))
-            return LOOK_AGAIN_SECONDS
-        except PlannerUnavailable as error:
-            if state.active is None or state.edited:
-                state.plan = Planning(str(error))
-            return LOOK_AGAIN_SECONDS
-        except GaveWay:
-            if state.active is None or state.edited:
-                state.plan = Planning()
-            return GAVE_WAY_SECONDS
-        except Rejected:
-            return None
-        return None
-
-
-def suspicions(status: Mapping[str, Any]) -> dict[str, Suspicion]:
-    """Blame that an earlier operator wrote down."""
-    listed = status.get("suspects") or ()
-    found = (
-        Suspicion(
-            s["revision"],
-            tuple(Death(d["replica"], d["incarnation"]) for d in s["deaths"]),
-            s["release"],
-        )
-        for s in listed
-    )
-    return {suspicion.revision: suspicion for suspicion in found}
-
-
-def reached(status: Mapping[str, Any]) -> dict[GlobalId, Frontier]:
-    """Write frontiers that the status shows, by compute id: what users saw never goes back."""
-    exports = [*(status.get("exports") or ()), *((status.get("pending") or {}).get("exports") or ())]
-    shown = {GlobalId(e["id"]): parse_frontier(e.get("writeFrontier")) for e in exports if "id" in e}
-    return {id: frontier for id, frontier in shown.items() if frontier is not None}
+        return state is not None and state.active is None and self._queue.is_in_line(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from tidemark_operator.catalogue.registry import DataflowState, name_of
+from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.controller.controller_events import (
     DataflowChanged,
     DataflowGone,
@@ -26,7 +26,7 @@ from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.deletion import Deleter
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.hydration.hydration_slots import Slots
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
@@ -64,7 +64,7 @@ class Operator:
         self._world, self.stop = world, stop
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
-        self._deleter = Deleter(world.kube, world.fleet, world.registry)
+        self._deleter = TableDeleter(world.kube, world.fleet, world.registry)
         self._slots = Slots(world, self.publisher)
         self._rounds: Rounds[Key] = Rounds()
         self._telling: set[str] = set()
@@ -173,7 +173,7 @@ class Operator:
             case ShardAppeared() | DataflowGone():
                 self._enqueue_namespace(instance.namespace)
             case ShardRemoved(replica, answer):
-                self._deleter.shards.answered(instance.name, replica, answer, now_ms())
+                self._deleter.requests.answered(instance.name, replica, answer, now_ms())
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
                 changed = Key(DATAFLOWS, instance.namespace, name_of(owner))
@@ -299,7 +299,7 @@ class Operator:
         self._telling.discard(namespace)
         for resource in OURS:
             keys = [key for key, _ in self._world.cache.all(resource, namespace)]
-            self.queue.add_all(key for key in keys if not self._dataflows.only_waits_to_be_planned(key))
+            self.queue.add_all(key for key in keys if not self._dataflows.is_in_line(key))
 
     def _enqueue_all(self) -> None:
         for resource in OURS:

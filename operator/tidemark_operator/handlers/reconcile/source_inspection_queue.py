@@ -1,7 +1,7 @@
-"""Which sources are being inspected: few at a time, as each has a worker of the queue, which others need meanwhile.
+"""Which sources are being inspected: at most two, because each occupies a worker of the work queue.
 
-there is room    ► inspect: mostly a moment, but minutes where a folder hangs
-there is none    ► be looked at again when one of them has ended, or after a while
+fewer than two   ► inspect: usually for a moment, but for minutes where a folder hangs
+two              ► stand in line: the source is reconciled when an inspection has ended, or after a while
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 from tidemark_operator.kube.cache import Key
 
-AT_A_TIME = 2
+MAX_INSPECTIONS = 2
 
 
-class Inspections:
-    """`again`: looks at a source again."""
+class SourceInspectionQueue:
+    """`again`: puts a DataSource into the work queue."""
 
     def __init__(self, again: Callable[[Key], None]) -> None:
         self._again = again
@@ -24,9 +24,9 @@ class Inspections:
 
     @contextmanager
     def turn(self, key: Key) -> Iterator[bool]:
-        """Whether there is room for it."""
+        """Whether the source may be inspected now; otherwise it stands in line."""
         self.leave(key)
-        if self._running >= AT_A_TIME:
+        if self._running >= MAX_INSPECTIONS:
             self._line[key] = None
             yield False
             return
@@ -41,5 +41,5 @@ class Inspections:
                 self._again(first)
 
     def leave(self, key: Key) -> None:
-        """It is looked at, or gone."""
+        """It is being reconciled, or is gone."""
         self._line.pop(key, None)

@@ -1,7 +1,7 @@
-"""A source does not read what Tidemark itself writes: tables of any namespace are below the instance's storage.
+"""A source must not read what Tidemark itself writes: the tables of every namespace are below the instance's storage.
 
-<storage location>/...                               refused: rows of others, and files that compaction removes
-<storage location>/<own namespace>/_copies/NAME      fine: what `kubectl tidemark copy` wrote for such readers
+<storage location>/...                           refused: rows of other users, and files that compaction removes
+<storage location>/<own namespace>/_copies/NAME  allowed: `kubectl tidemark copy` writes it for such readers
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec
 
 
 def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) -> IngestionFailure | None:
-    """Why it is refused, if it is. Paths are absolute, and without `.` and `..`; so is the location, unless it is in an
-    object store."""
+    """Why the source is refused; None if it may be read. Paths are absolute and have no `.` or `..`; so has the storage
+    location, unless it is in an object store."""
     if not isinstance(source, FilesSource) or not storage_location.startswith("/"):
         return None
     storage = _plain(storage_location)

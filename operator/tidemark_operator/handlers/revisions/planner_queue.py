@@ -1,11 +1,11 @@
-"""Which Dataflow is at the planner: one at a time, which is as many as it plans of those that may take long.
+"""Which Dataflow is at the planner: one at a time, which is as many as the planner takes of plans that may be long.
 
-    nobody is there          ► plan
-    somebody, for a moment   ► wait: most plans take milliseconds, and so the next one follows at once
-    somebody, for longer     ► give way, and be looked at again when it is one's turn, or after a while
+    the planner is free               ► plan
+    a plan that began just now runs   ► wait: most plans take milliseconds, and the next one follows at once
+    a plan runs for a second          ► give way: the Dataflow stands in line, and is reconciled when it is first
 
-Who waits has a worker of the queue, which others need for what has nothing to do with plans. Who gave way is in a line,
-and the first of it comes before all others in the queue when the planner is free.
+A Dataflow that waits occupies a worker of the work queue, which others need for work without plans. The first in line
+goes before all others in the work queue once the planner is free.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from contextlib import asynccontextmanager
 from tidemark_operator.errors import GaveWay
 from tidemark_operator.kube.cache import Key
 
-PATIENCE_SECONDS = 1.0
-"""From when a plan was begun: as long as it has not taken longer, it is taken for one that is soon done."""
+SHORT_PLAN_SECONDS = 1.0
+"""A plan that has run for less is expected to end soon."""
 
 
-class PlannersTurn:
-    """`again`: looks at a Dataflow again, before all others."""
+class PlannerQueue:
+    """`again`: puts a Dataflow first in the work queue."""
 
     def __init__(self, again: Callable[[Key], None]) -> None:
         self._again = again
@@ -31,20 +31,20 @@ class PlannersTurn:
         self._line: dict[Key, None] = {}
 
     def is_in_line(self, key: Key) -> bool:
-        """Whether it gave way, and has not been looked at since."""
+        """Whether it gave way, and has not been reconciled since."""
         return key in self._line
 
     def leave(self, key: Key) -> None:
-        """It is looked at, or gone."""
+        """It is being reconciled, or is gone."""
         self._line.pop(key, None)
 
     @asynccontextmanager
-    async def taken(self, key: Key) -> AsyncIterator[None]:
-        """Raises GaveWay."""
+    async def turn(self, key: Key) -> AsyncIterator[None]:
+        """The planner is this Dataflow's. Raises GaveWay where another plan runs for long."""
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout_at(self._changed_at + PATIENCE_SECONDS):
-                await self._lock.acquire()  # at once where nobody is there, whenever that was
+            async with asyncio.timeout_at(self._changed_at + SHORT_PLAN_SECONDS):
+                await self._lock.acquire()  # a free lock is taken at once, also after the deadline
         except TimeoutError:
             self._line[key] = None
             raise GaveWay("another plan takes long") from None
@@ -57,7 +57,8 @@ class PlannersTurn:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Whoever was told may have needed no turn any more: then it is the next one's."""
+        """Reconciles the first in line, if the planner is free. It may need no plan any more: then the next one
+        follows."""
         if self._line and not self._lock.locked():
             key = next(iter(self._line))
             self.leave(key)

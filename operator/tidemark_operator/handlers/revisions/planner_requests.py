@@ -1,10 +1,11 @@
-"""What the planner is asked for a Dataflow, and what its refusals mean."""
+"""The request that the planner gets for a Dataflow, and the meaning of its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidemark_operator.catalogue.registry import Answer, DataflowState, SourceState
+from tidemark_operator.catalogue.dataflow_state import Answer, DataflowState
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.planner_fault import is_planners_fault, pause_ms
@@ -28,30 +29,30 @@ def plan_request(dataflow: Dataflow, sources: Iterable[SourceState], dataflows: 
     )
 
 
-def standing(dataflow: Dataflow, refused: Refused) -> WaitingForInputs | PlanRefused:
-    """A Dataflow that reads itself would wait for itself: that is a mistake, and said so."""
+def outcome_of_refusal(dataflow: Dataflow, refused: Refused) -> WaitingForInputs | PlanRefused:
+    """What a refusal means. A Dataflow that reads itself would wait for itself for ever, so it is refused for good."""
     for diagnostic in refused.diagnostics:
         if diagnostic.relation[:1] == (dataflow.meta.name,):
             return PlanRefused("Cycle", f"{diagnostics.describe(diagnostic)}: a Dataflow cannot read itself")
     return diagnostics.standing(refused)
 
 
-def must_ask(answer: Answer | None, question: Digest, now_ms: int) -> bool:
-    """Whether what is known of the question is not an answer to it (any more)."""
+def must_send(answer: Answer | None, question: Digest, now_ms: int) -> bool:
+    """Whether the request must be sent: it differs from the answered one, or may be sent again by now."""
     if answer is None or answer.question != question:
         return True
     return answer.again_ms is not None and now_ms >= answer.again_ms
 
 
 def remember(
-    dataflow: Dataflow, said: Planned | Refused, question: Digest, before: Answer | None, now_ms: int
+    dataflow: Dataflow, response: Planned | Refused, question: Digest, earlier: Answer | None, now_ms: int
 ) -> Answer:
-    """The planner's answer. One that took too long, or failed, may have been busy: it is asked again, ever more rarely,
-    since each such plan costs a planner process."""
-    if isinstance(said, Planned):
-        return Answer(question, said)
-    outcome = standing(dataflow, said)
-    if not is_planners_fault(said):
+    """The answer as it is kept. Where the planner failed or took too long, the same request is sent again, with longer
+    and longer pauses: each such plan costs a planner process."""
+    if isinstance(response, Planned):
+        return Answer(question, response)
+    outcome = outcome_of_refusal(dataflow, response)
+    if not is_planners_fault(response):
         return Answer(question, outcome)
-    tried = before.tried + 1 if before is not None and before.question == question else 1
+    tried = earlier.tried + 1 if earlier is not None and earlier.question == question else 1
     return Answer(question, outcome, tried, now_ms + pause_ms(tried))

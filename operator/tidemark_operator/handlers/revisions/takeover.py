@@ -1,27 +1,29 @@
 """When a replacement takes over: all of its members at one moment, or none.
 
-every second, for the Dataflow that was edited:
-members ─► judge ─┬─ held back ─► every member's status says by what
-                  └─ ready ─► commit (one write) ─► promoted in memory ─► installed: may write, the old is dropped
+every second, for the Dataflow whose edit began it:
+members ─► judge ─┬─ an obstacle ─► every member's status has it
+                  └─ none        ─► commit (one write) ─► promoted in memory ─► installed: the new revisions may
+                                                                                 write, the old ones are dropped
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 
-from tidemark_operator.catalogue.registry import DataflowState, HeldBack, Registry
+from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import closure, dependants
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
-from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.incompatible_readers import told, too_old
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import World
-from tidemark_operator.handlers.revisions.installer import exporters_first, install, note_end
+from tidemark_operator.handlers.revisions.installer import exporters_first, install
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Member, cannot_run_beside, decide, judge
-from tidemark_operator.handlers.revisions.revision_marks import Marks
+from tidemark_operator.handlers.revisions.revision_ends import note_ends
+from tidemark_operator.handlers.revisions.revision_marks import RevisionMarks
 from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_operator.resources.manifest.meta import RELEASE
 
@@ -29,59 +31,57 @@ Running = Callable[[DataflowState], RunningInstance | None]
 
 
 class TakeOver:
-    def __init__(self, world: World, marks: Marks) -> None:
+    def __init__(self, world: World, marks: RevisionMarks) -> None:
         self._world, self._marks = world, marks
 
     async def attempt(self, root: DataflowState) -> bool:
-        """Whether a replacement that this Dataflow's edit began has taken over."""
+        """Whether the replacement that this Dataflow's edit began has taken over."""
         async with self._marks.lock(root.key.namespace):
             if root.pending is None or root.pending.together.dataflow != root.key.name:
                 return False
             for other in self._world.registry.dataflows(root.key.namespace):
-                note_end(self._running(other), other)
-            members, held = held_back(root, self._world.registry, self._running, now_ms())
+                note_ends(self._running(other), other)
+            members, obstacle = obstacle_of(root, self._world.registry, self._running, now_ms())
             for member in members:
-                member.held_back = held
-            if held is not None:
+                member.obstacles.taking_over = {member.marks[-1].name: obstacle} if obstacle is not None else {}
+            if obstacle is not None:
                 return False
             await self._marks.commit(root, members)
         self._install(root, members)
         return True
 
     def _install(self, root: DataflowState, members: Sequence[DataflowState]) -> None:
-        """Now, so that the tables' writers change without a pause; whatever cannot be yet is left to its reconcile."""
+        """At once, so that the writers of tables change without a pause. A member that has an obstacle is installed by
+        its own reconcile."""
         for state, _ in exporters_first([(m, m.active) for m in members if m.active is not None]):
-            running = self._running(state)
-            if running is not None:
-                try:
-                    install(running, self._world.registry, state, edited=root.key.name)
-                except (Waiting, Rejected) as error:
-                    state.waiting = (str(error),)
+            if (running := self._running(state)) is not None:
+                install(running, self._world.registry, state, edited=root.key.name)
 
     def _running(self, state: DataflowState) -> RunningInstance | None:
         return self._world.running(state.key.namespace, state.instance)
 
 
-def held_back(
+def obstacle_of(
     root: DataflowState, registry: Registry, running: Running, now_ms: int
-) -> tuple[list[DataflowState], HeldBack | None]:
-    """Who takes over with this Dataflow, and what holds them back."""
+) -> tuple[list[DataflowState], Obstacle | None]:
+    """The members of the replacement that this Dataflow's edit began, and what they wait for; None: they may take
+    over."""
     dataflows = registry.dataflows(root.key.namespace)
     members = closure(root, dataflows)
     names = {member.key.name for member in members}
     for other in dataflows:
-        if names & {parent.name for parent in other.claims if parent.kind == root.key.resource.kind}:
-            return members, HeldBack(f"Dataflow {other.key.name}, which reads it, is just being planned")
-    if late := _late(root, dataflows, names):
-        return members, HeldBack(f"Dataflow {late} is just being replaced with another")
+        if names & {parent.name for parent in other.planning.reads if parent.kind == root.key.resource.kind}:
+            return members, Obstacle(f"Dataflow {other.key.name}, which reads it, is just being planned")
+    if unmarked := _unmarked(root, dataflows, names):
+        return members, Obstacle(f"Dataflow {unmarked} is just being replaced with another")
     return members, judge((_member(root, m, dataflows, running(m)) for m in members), now_ms)
 
 
-def _late(root: DataflowState, dataflows: Sequence[DataflowState], members: Set[str]) -> str:
-    """Whose status does not say yet that it took over: of the members, and of all that read the edited one. It says by
-    which of its revisions: an operator that began when that was replaced too would not know. Of what is deleted it
-    need not: whatever serves goes."""
-    unmarked = {dataflow.key.name for dataflow in dataflows if dataflow.unmarked and not dataflow.deleting}
+def _unmarked(root: DataflowState, dataflows: Sequence[DataflowState], members: Set[str]) -> str:
+    """A member, or a reader of the edited Dataflow, that took over and whose status does not say so yet; empty: none.
+    A new operator would not know which of its revisions is active once the next replacement took over too. A deleted
+    Dataflow does not count: its active revision goes."""
+    unmarked = {d.key.name for d in dataflows if d.revisions.unmarked and not d.spec.deleting}
     return min(unmarked & (members | dependants(root, dataflows)), default="") if unmarked else ""
 
 
@@ -89,22 +89,25 @@ def _member(
     root: DataflowState, state: DataflowState, dataflows: Sequence[DataflowState], running: RunningInstance | None
 ) -> Member:
     assert root.pending is not None
-    kept = decide(state, state.spec_digest, dataflows) == Keep()
-    if state.active is None or state.pending is None or not kept or state.pending.together != root.pending.together:
-        return Member(state.key.name, False, obstacle=state.obstacle, waits=state.pending_waiting)
-    mark = state.pending.mark
+    preparing, active, pending = state.preparing, state.active, state.pending
+    kept = decide(state, dataflows) == Keep()
+    if active is None or pending is None or not kept or pending.together != root.pending.together:
+        failed, message = (preparing.failed, preparing.message) if preparing else (False, "")
+        return Member(state.key.name, False, obstacle=message if failed else "", waits="" if failed else message)
+    mark, installing = pending.mark, state.installing(pending.mark)
+    failed, message = (installing.failed, installing.message) if installing else (False, "")
     installed = running.dataflow(state.installation(mark)) if running else None
     collections = running.collections_of(installed.owner) if running and installed else []
     hydrated = sum(c.hydrated for c in collections)
     return Member(
         state.key.name,
         True,
-        obstacle=state.obstacle,
+        obstacle=message if failed else "",
         failure=_failure(collections)
-        or _too_old(running, collections)
+        or _incompatible(running, collections)
         or ("" if hydrated == len(collections) else quarantine(state, mark)),
-        waits=state.pending_waiting or _may_be_finished(installed, collections),
-        at_once=not state.runs or cannot_run_beside(state.active.revision, mark.revision),
+        waits="" if failed else message or _may_be_finished(installed, collections),
+        at_once=not state.runs or cannot_run_beside(active.revision, mark.revision),
         hydrated=hydrated,
         exports=len(collections),
         level_ms=installed.level_ms if installed else None,
@@ -112,8 +115,8 @@ def _member(
 
 
 def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
-    """Why a revision is not scheduled any more, if so, and what can be done about it."""
-    suspicion = state.suspicions.get(mark.name) if mark else None
+    """Why a quarantined revision is not scheduled, and what to do about it; empty for others."""
+    suspicion = state.obstacles.suspicions.get(mark.name) if mark else None
     if suspicion is None or suspicion.standing is not Standing.QUARANTINED:
         return ""
     replicas = ", ".join(dict.fromkeys(death.replica for death in suspicion.deaths))
@@ -125,26 +128,26 @@ def quarantine(state: DataflowState, mark: ActiveRevision | None) -> str:
 
 
 def _may_be_finished(installed: Dataflow | None, collections: Sequence[Collection]) -> str:
-    """A replica says that the predecessor has come to its end in the meantime: once that is known, this revision gives
-    way to one with another table (`is_outrun`). A task goes on from what is there."""
+    """Whether a replica reports that the active revision finished a table which this one was to go on with. Once that
+    is known for sure, this one is superseded (revision_ends.py). A task goes on from what the table holds."""
     read_only = installed.read_only if installed and installed.description.continual_task is None else frozenset()
-    said = (on.write for c in collections if c.id in read_only for on in c.replicas.values())
-    if not any(write is not None and write.is_empty for write in said):
+    reported = (on.write for c in collections if c.id in read_only for on in c.replicas.values())
+    if not any(write is not None and write.is_empty for write in reported):
         return ""
     return "waits until it is known whether the table that it would go on with was finished meanwhile"
 
 
 def _failure(collections: Sequence[Collection]) -> str:
-    """What replicas say of an export that fails on all that were told of it."""
+    """The error of an export that fails on every replica that has it; empty if there is none."""
     for collection in collections:
-        there = sorted((name, failures(on)) for name, on in collection.replicas.items() if not on.lacks)
-        if there and all(failed for _, failed in there):
-            replica, (first, *_) = there[0]
+        on_replicas = sorted((name, failures(on)) for name, on in collection.replicas.items() if not on.lacks)
+        if on_replicas and all(failed for _, failed in on_replicas):
+            replica, (first, *_) = on_replicas[0]
             return f"{first} (on replica {replica})"
     return ""
 
 
-def _too_old(running: RunningInstance | None, collections: Sequence[Collection]) -> str:
-    """Where nobody can be told of it."""
+def _incompatible(running: RunningInstance | None, collections: Sequence[Collection]) -> str:
+    """Why no replica supports it; empty if one does."""
     lacks = None if running is None else too_old(running, collections, now_ms())
     return "" if lacks is None else told(lacks)

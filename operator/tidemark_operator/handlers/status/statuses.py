@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tidemark_operator.catalogue.registry import DataflowState, HeldBack, PendingRevision, SourceState, name_of
+from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, PendingRevision, name_of
+from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
 from tidemark_operator.controller.frontiers.shards import ShardBook
@@ -14,7 +15,7 @@ from tidemark_operator.fleet.quarantined_readers import why_waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.publish import status_documents
 from tidemark_operator.handlers.reconcile_context import World
-from tidemark_operator.handlers.revisions.installer import import_names
+from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.revisions.revision_marks import revision_status
 from tidemark_operator.handlers.revisions.takeover import quarantine
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
@@ -120,7 +121,7 @@ def _files(counters: Mapping[str, int]) -> status_documents.FileCounters | None:
 
 
 def _dataflow(world: World, state: DataflowState, body: Body, now: status_documents.Now) -> dict[str, Any] | None:
-    if state.marking:
+    if state.revisions.marking:
         return None
     installed, collections = _installed(world, state, state.active)
     pending = state.pending.mark if state.pending else None
@@ -131,7 +132,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
     facts = DataflowFacts(
         instance=world.instance_facts(state.key.namespace, state.instance),
         plan=state.plan,
-        suspended=state.suspended,
+        suspended=state.spec.suspended,
         serving=state.active.name if state.active and installed else None,
         deleting_used_by=_users(world, state.key, body),
         waiting_for_inputs=_waits(world, state, shown),
@@ -155,7 +156,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
         _exports(state.active, collections, book),
         revision_status(state.active) if state.active else None,
         _pending(state.pending, successors, book) if state.pending else None,
-        state.suspicions.values(),
+        state.obstacles.suspicions.values(),
     )
 
 
@@ -171,14 +172,14 @@ def _installed(
 
 
 def _replacement(state: DataflowState) -> Replacement | None:
-    """Something is to take over, or would if it could. Where what serves cannot write its table, as before an edit, it
-    is not what the spec says."""
-    if state.active is None or not (state.pending or state.edited or state.obstacle or state.outrun):
+    """A revision that is to take over, or is being prepared. A superseded active revision is treated like an edited
+    one: it is not what the spec asks for."""
+    preparing, superseded = state.preparing, state.ends.superseded
+    failed = preparing is not None and preparing.failed
+    if state.active is None or not (state.pending or state.edited or failed or superseded):
         return None
-    why = state.obstacle or state.pending_waiting or "another revision is being prepared"
-    held = state.held_back or HeldBack(why, failed=bool(state.obstacle))
-    own = state.edited or state.active.name in state.outrun
-    return Replacement(own, held.message, held.failed)
+    obstacle = state.taking_over or preparing or Obstacle("another revision is being prepared")
+    return Replacement(state.edited or state.active.name in superseded, obstacle.message, obstacle.failed)
 
 
 def _pending(
@@ -232,8 +233,11 @@ def _waits(world: World, state: DataflowState, installed: Installed | None) -> t
     """What holds back an installed dataflow, or its installation."""
     running = world.running(state.key.namespace, state.instance)
     if running is None or installed is None or installed.scheduled:
-        waiting = (state.pending_waiting,) if state.edited and state.pending_waiting else state.waiting
-        return waiting if isinstance(state.plan, Stored) and installed is None else ()
+        if installed is not None or not isinstance(state.plan, Stored):
+            return ()
+        of_pending = state.installing(state.pending.mark) if state.edited and state.pending else None
+        obstacles = (each for each in (of_pending, state.installing(state.active)) if each is not None)
+        return tuple(each.message for each in obstacles if not each.failed)[:1]
     waited = set(running.incomplete_inputs(installed))
     description = installed.description
     names = import_names(world.registry, state.key.namespace, description)

@@ -1,10 +1,11 @@
-"""What was adopted keeps all of its history until whatever is restored with it has begun.
+"""Adopted tables keep all of their history until every Dataflow that is restored with them has begun.
 
-    tables adopted ─► held as they are ─► the object is ten minutes old, and no Dataflow with `adopt` waits for its plan
+    tables adopted ─► hold at their present since ─► the object is 10 minutes old, and no Dataflow with `adopt` is
+                                                      still to be planned: the hold goes
 
-A restored continual task goes on where its table ends, which may be far behind the tables that it reads: their read
-policy would let go what it has not read yet. Nothing is stored: adopted tables are those whose ids do not begin with
-the uid of their object, and an operator that starts holds them until it has seen what has become of the Dataflows.
+A restored continual task goes on where its table ends. That may be far behind the tables that it reads, whose read
+policy would compact what the task has not read yet. The hold is not stored: adopted tables are those whose ids do not
+begin with the uid of their object, and a new operator holds them until it knows how the Dataflows stand.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from tidemark_operator.catalogue.registry import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Key
@@ -22,17 +23,17 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
 
 GRACE_MS = 600_000
-"""Manifests are applied one after the other: what reads a table may come after it."""
-LOOK_AGAIN_SECONDS = 60.0
+"""Manifests are applied one after the other: a reader of a table may be created after the table."""
+POLL_SECONDS = 60.0
 
 
-def keep_history(world: World, key: Key, uid: str, shards: Iterable[tuple[ShardId, str]]) -> bool:
-    """Holds those of the object's tables that were adopted, or lets go of them; whether it does hold some."""
-    adopted = [(id, location) for id, location in shards if not id.startswith(f"{uid}/")]
+def hold_history(world: World, key: Key, uid: str, tables: Iterable[tuple[ShardId, str]]) -> bool:
+    """Holds the object's adopted tables (ids and locations), or releases them. Returns whether any is held."""
+    adopted = [(id, location) for id, location in tables if not id.startswith(f"{uid}/")]
     if not adopted:
         return False
     if _has_begun(world, key):
-        let_go(world, key)
+        release_history(world, key)
         return False
     book = world.fleet.book(key.namespace)
     for id, location in adopted:
@@ -41,7 +42,7 @@ def keep_history(world: World, key: Key, uid: str, shards: Iterable[tuple[ShardI
     return True
 
 
-def let_go(world: World, key: Key) -> None:
+def release_history(world: World, key: Key) -> None:
     world.fleet.book(key.namespace).release(_holder(key))
 
 
@@ -54,14 +55,15 @@ def _has_begun(world: World, key: Key) -> bool:
 
 
 def _may_want_history(body: Body, state: DataflowState | None) -> bool:
-    """It is to go on with tables, and is neither planned nor refused for good. Where a table cannot be adopted, it is
-    not for good: somebody is to do something about it."""
+    """Whether a Dataflow adopts tables, and is neither planned nor refused for good. A refusal with reason CannotAdopt
+    is not for good: the user is to move a table."""
     if not body["spec"].get("adopt", False) or "deletionTimestamp" in body["metadata"]:
         return False
     if state is None or state.uid != body["metadata"]["uid"]:
         return True
-    asked_again = state.answer is not None and state.answer.again_ms is not None
-    refused = isinstance(state.plan, PlanRefused) and state.plan.reason != "CannotAdopt" and not asked_again
+    answer, plan = state.planning.answer, state.plan
+    asked_again = answer is not None and answer.again_ms is not None
+    refused = isinstance(plan, PlanRefused) and plan.reason != "CannotAdopt" and not asked_again
     return state.active is None and not refused
 
 

@@ -1,0 +1,66 @@
+"""Deletion of a DataSource that no Dataflow reads.
+
+1. its ingestion stops, and readers of its tables get an end message
+2. with `deletionPolicy: Delete`: its tables and its bindings are deleted (table_deletion.py)
+3. the finalizer goes; then the API server removes the object, and what is remembered of it goes too
+"""
+
+from __future__ import annotations
+
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.frontiers.shards import ingesting
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter, waited_ms
+from tidemark_operator.handlers.deletion.tombstones import TableAddress
+from tidemark_operator.handlers.finalizers import set_finalizer
+from tidemark_operator.handlers.holds.adopted_history_hold import release_history
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.kube.client import Body
+from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.plan.ingestion import IngestionDescription
+
+POLL_SECONDS = 1.0
+
+
+class DataSourceDeletion:
+    def __init__(self, world: World, tables: TableDeleter) -> None:
+        self._world, self._tables = world, tables
+
+    async def delete(self, state: SourceState, source: DataSource, body: Body) -> float | None:
+        """Takes the deletion as far as it can go now. Returns the seconds until it must be tried again; None once the
+        finalizer is gone."""
+        self.stop(state)
+        if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
+            running = self._world.running(state.key.namespace, state.instance)
+            tables = [TableAddress(id, location) for id, location in pinned_shards(state.pinned)]
+            if not await self._tables.delete(state.key, state.uid, running, tables, waited_ms(body)):
+                return POLL_SECONDS
+        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
+        return None
+
+    def stop(self, state: SourceState) -> None:
+        """No replica ingests it. Readers of its tables get an end message, also on other instances."""
+        running = self._world.running(state.key.namespace, state.instance)
+        if running is not None:
+            running.drop_ingestion(GlobalId(state.uid))
+        tables = [table.shard.shard_id for table in state.pinned.tables] if state.pinned else []
+        ending = Ending(f"DataSource {state.key.name} was deleted")
+        self._world.fleet.end_readers(state.key.namespace, tables, ending)
+
+    def forget(self, state: SourceState) -> None:
+        """The object is gone, and so is what is remembered of it. Tables that no tombstone lists stay."""
+        self.stop(state)
+        self._world.registry.forget(state.key)
+        book = self._world.fleet.book(state.key.namespace)
+        book.release(ingesting(GlobalId(state.uid)))  # another DataSource may adopt the same tables
+        release_history(self._world, state.key)
+        for id, _ in pinned_shards(state.pinned) if state.pinned else ():
+            book.forget(id)
+        self._world.revisions.forget(state.uid)
+
+
+def pinned_shards(pinned: IngestionDescription) -> list[tuple[ShardId, str]]:
+    """Ids and locations of a DataSource's tables, and of its bindings."""
+    tables = [(table.shard.shard_id, table.shard.location) for table in pinned.tables]
+    return [*tables, (pinned.remap_id, pinned.remap_location)]

@@ -1,0 +1,167 @@
+"""deletionPolicy Delete: replicas delete the tables of a deleted object.
+
+    object deleted ─► its dataflow or ingestion stopped ─► DeleteShard to one replica, every 10 s to the next one
+                   └► 60 s without a confirmation: a tombstone lists the tables, and the object may go (tombstones.py)
+
+A table counts as deleted once every replica that was asked has confirmed, or 5 minutes after the first confirmation: a
+slow replica would else delete a table that is made at the same location next. Deletion goes by the id in the table, and
+adoption keeps the id. So a table that a tombstone lists is not adopted and its location is not given to another table;
+and a table that another object has adopted all the same is not deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.catalogue.table_locations import table_owners
+from tidemark_operator.controller.frontiers.shards import is_below
+from tidemark_operator.errors import Waiting
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.deletion.tombstones import TableAddress, Tombstones
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import Body, Kube
+from tidemark_protocol.ids import ReplicaId, ShardId
+from tidemark_protocol.messages.responses import ShardDeleted
+
+LOG = logging.getLogger(__name__)
+TIMEOUT_MS = 60_000
+"""After which a tombstone is stored."""
+REPEAT_MS = 10_000
+LATE_MS = 300_000
+"""After which no replica is still deleting: a replica tries for a minute (`tidemark_persist.log.deletion`), and its
+last request to an object store may take three more."""
+
+
+@dataclass
+class _Request:
+    """The requests to delete one table.
+
+    `unanswered`: replicas that were asked, with their instances, and have not answered yet. `sent`: the number of
+    requests. `confirmed_ms`: when a replica confirmed first.
+    """
+
+    unanswered: set[tuple[str, ReplicaId]] = field(default_factory=set)
+    sent: int = 0
+    last_ms: int = -REPEAT_MS
+    confirmed_ms: int | None = None
+
+
+class DeletionRequests:
+    """Which replicas were asked to delete which tables, and what they answered."""
+
+    def __init__(self, clock: Callable[[], int] = now_ms) -> None:
+        self._requests: dict[ShardId, _Request] = {}
+        self._began_ms = clock()
+
+    def ask(self, running: RunningInstance | None, tables: Iterable[TableAddress], now: int) -> list[TableAddress]:
+        """Asks a replica of the instance, a different one each time, to delete the tables that no replica was asked for
+        lately. Returns the tables that are not deleted yet.
+
+        A replica is not asked for a table outside its instance's storage: it would confirm a table that it cannot see.
+        """
+        left = [table for table in tables if not self._is_deleted(table.id, now)]
+        if running is None or not running.online:
+            return left
+        for table in left:
+            request = self._requests.setdefault(table.id, _Request())
+            if is_below(running.config.storage_location, table.location) and now - request.last_ms >= REPEAT_MS:
+                for replica in self._recipients(running, request, now):
+                    request.unanswered.add((running.name, replica))
+                    running.delete_shard(replica, table.id, table.location)
+                request.last_ms, request.sent = now, request.sent + 1
+                running.flush()
+        return left
+
+    def _recipients(self, running: RunningInstance, request: _Request, now: int) -> set[ReplicaId]:
+        """The next replica, and every replica that still owes an answer. An operator before this one may have asked any
+        replica: for the first minutes all of them owe one."""
+        if request.sent == 0 and now - self._began_ms < LATE_MS:
+            request.unanswered |= {(running.name, replica) for replica in running.replicas}
+        online = running.online
+        recipients = {replica for replica in online if (running.name, replica) in request.unanswered}
+        return recipients if request.confirmed_ms is not None else {*recipients, online[request.sent % len(online)]}
+
+    def _is_deleted(self, id: ShardId, now: int) -> bool:
+        request = self._requests.get(id)
+        if request is None or request.confirmed_ms is None:
+            return False
+        return not request.unanswered or now - request.confirmed_ms >= LATE_MS
+
+    def answered(self, instance: str, replica: ReplicaId, answer: ShardDeleted, now: int) -> None:
+        """Records the answer. After an error the table is asked for again."""
+        if (request := self._requests.get(answer.id)) is None:
+            return
+        request.unanswered.discard((instance, replica))
+        if answer.error is not None:
+            LOG.warning("replica %s could not delete shard %s: %s; it is tried again", replica, answer.id, answer.error)
+        elif request.confirmed_ms is None:
+            request.confirmed_ms = now
+
+    def forget(self, tables: Iterable[TableAddress]) -> None:
+        for table in tables:
+            self._requests.pop(table.id, None)
+
+
+class TableDeleter:
+    def __init__(self, kube: Kube, fleet: Fleet, registry: Registry) -> None:
+        self._fleet, self._registry = fleet, registry
+        self._tombstones = Tombstones(kube)
+        self.requests = DeletionRequests()
+
+    async def delete(
+        self, key: Key, uid: str, running: RunningInstance | None, tables: Sequence[TableAddress], waited_ms: int
+    ) -> bool:
+        """Whether the object may go: its tables are deleted, or a tombstone lists them. `waited_ms`: since the object's
+        deletion was asked for. Raises ApiError."""
+        for table in tables:
+            self._fleet.book(key.namespace).forget(table.id)
+        left = self.requests.ask(running, tables, now_ms())
+        if left and waited_ms < TIMEOUT_MS:
+            return False
+        if left and not await self._tombstones.store(key, uid, left):
+            left = []
+        self.requests.forget(table for table in tables if table not in left)  # `collect` goes on with the others
+        return True
+
+    async def collect(self, namespace: str) -> None:
+        """Goes on with the tables that tombstones list, and removes tombstones whose tables are gone. A table outside
+        the storage of every instance that is online waits for one. Raises ApiError."""
+        instances = [running for running in self._fleet.of(namespace) if running.online]
+        if not instances:
+            return
+        for tombstone in await self._tombstones.list(namespace):
+            adopted = table_owners(self._registry, namespace, but=tombstone.owner_uid)
+            tables = [table for table in tombstone.tables if table.location not in adopted]
+            for running in instances:
+                self.requests.ask(running, tables, now_ms())
+            if not self.requests.ask(None, tables, now_ms()):
+                await self._tombstones.remove(namespace, tombstone)
+                self.requests.forget(tombstone.tables)
+
+    async def locations(self, namespace: str) -> frozenset[str]:
+        """Locations of tables that are still to be deleted. Raises ApiError."""
+        return await self._tombstones.locations(namespace)
+
+    async def finish_below(self, namespace: str, root: str) -> None:
+        """Returns once no table below the root is still to be deleted: then tables there may be adopted.
+
+        Raises:
+            Waiting: while a table there is still to be deleted.
+        """
+        if not any(location.startswith(f"{root}/") for location in await self.locations(namespace)):
+            return
+        await self.collect(namespace)
+        if left := sorted(at for at in await self.locations(namespace) if at.startswith(f"{root}/")):
+            raise Waiting("TablesBeingDeleted", f"waits until {left[0]}, whose object was deleted, is deleted too")
+
+
+def waited_ms(body: Body) -> int:
+    """How long ago the object's deletion was asked for."""
+    asked = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
+    return now_ms() - int(asked.timestamp() * 1000)
