@@ -123,7 +123,7 @@ def test_crash_a_step_that_fails_in_a_worker_can_be_run_again(
     with faulty(disturbed, "before report", "raise") as (workers, _):
         dataflow = disturbed.build(oracle.describe(CASE, disturbed), workers=workers)
         found: Updates = Counter(delta(disturbed.step(dataflow, BOUNDS[0]), SINK))
-        with pytest.raises(StepFailed, match="failed: RuntimeError: not foreseen"):
+        with pytest.raises(StepFailed, match="failed: RuntimeError: unexpected error"):
             disturbed.step(dataflow, BOUNDS[-1])
         found.update(delta(disturbed.step(dataflow, BOUNDS[-1]), SINK))
     assert consolidated(found) == undisturbed

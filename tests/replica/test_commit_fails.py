@@ -19,8 +19,8 @@ from tidemark_replica.arrangement.store import ArrangementStore
     ("error", "told"),
     [
         (OSError(5, "Input/output error"), "OSError: Input/output error"),
-        (MemoryError("no memory is left"), "MemoryError: not foreseen in tidemark_replica/"),
-        (pa.ArrowInvalid("Could not convert 'alice'"), "ArrowInvalid: not foreseen in tidemark_replica/"),
+        (MemoryError("no memory is left"), "MemoryError: unexpected error in tidemark_replica/"),
+        (pa.ArrowInvalid("Could not convert 'alice'"), "ArrowInvalid: unexpected error in tidemark_replica/"),
     ],
 )
 def test_crash_a_commit_that_fails_is_told_and_tried_again(

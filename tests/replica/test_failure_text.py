@@ -35,7 +35,7 @@ FRAMES = """Traceback (most recent call last):
            ^^^^^^^^^^^^^^^^^^^^^^^^
 """
 JVM = "\n\n\tat org.apache.spark.api.python.BasePythonRunner.x(y.scala:1)\n\tat z"
-SEE = "; what it says is in the replica's log"
+SEE = "; its text is in the replica's log"
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ SEE = "; what it says is in the replica's log"
     [
         (
             "org.apache.spark.api.python.PythonException: " + FRAMES + "pyarrow.lib.ArrowInvalid: no: 'alice'" + JVM,
-            "ArrowInvalid: not foreseen in tidemark_replica/storage/files/reading.py, line 120" + SEE,
+            "ArrowInvalid: unexpected error in tidemark_replica/storage/files/reading.py, line 120" + SEE,
         ),
         (
             "org.apache.spark.api.python.PythonException: " + FRAMES + "ValueError: a row:\nalice: 42\nbob: 7" + JVM,
-            "ValueError: not foreseen in tidemark_replica/storage/files/reading.py, line 120" + SEE,
+            "ValueError: unexpected error in tidemark_replica/storage/files/reading.py, line 120" + SEE,
         ),
         (
             "org.apache.spark.api.python.PythonException: "
@@ -71,9 +71,9 @@ SEE = "; what it says is in the replica's log"
         ),
         (
             "java.lang.IllegalStateException: no key (1): org.example.Alice" + JVM,
-            "IllegalStateException: not foreseen" + SEE,
+            "IllegalStateException: unexpected error" + SEE,
         ),
-        ("alice", "Py4JJavaError: not foreseen" + SEE),
+        ("alice", "Py4JJavaError: unexpected error" + SEE),
         (
             "ExecutorLostFailure (executor 1 exited) Reason: The executor with id 1 exited with exit code 52",
             "ExecutorLostFailure (executor 1 exited) Reason: The executor with id 1 exited with exit code 52",
@@ -115,7 +115,7 @@ def test_a_source_that_meets_a_value_does_not_tell_it(
     with caplog.at_level(logging.WARNING):
         loop.run_until(failed)
     ingestions.shutdown()
-    assert told[0].startswith("ArrowInvalid: not foreseen in tidemark_")
+    assert told[0].startswith("ArrowInvalid: unexpected error in tidemark_")
     assert "alice" not in told[0]
     assert "'alice'" in caplog.text
 
@@ -128,8 +128,8 @@ def test_a_value_that_spark_quotes_is_not_told(spark: Any) -> None:
     for run, told in [
         (wrong.collect, "CAST_INVALID_INPUT"),
         (lambda: wrong._jdf.toJavaRDD().count(), "CAST_INVALID_INPUT"),
-        (by_arrow.collect, "ArrowInvalid: not foreseen"),
-        (lambda: by_arrow._jdf.toJavaRDD().count(), "ArrowInvalid: not foreseen"),
+        (by_arrow.collect, "ArrowInvalid: unexpected error"),
+        (lambda: by_arrow._jdf.toJavaRDD().count(), "ArrowInvalid: unexpected error"),
     ]:
         with pytest.raises(Exception) as caught:
             run()

@@ -1,13 +1,14 @@
-"""Peeks: what a collection holds at a time, through a MapFilterProject.
+"""Reads the contents of a collection at a time through a MapFilterProject.
 
-    IndexAt | ShardAt ──> consolidated contents ──mfp──> finish ──> rows, each as often as it is there
+    IndexAt | ShardAt ──> consolidated contents ──mfp──> finish ──> rows, each repeated by its multiplicity
 
-Where the Arrow evaluator knows all of the expressions and filters, the files are read right here, and no job runs; a
-literal key reads only what has that key. Otherwise one job: a leaf, Catalyst, and `finish` in a task. Errors come
-first: a collection that holds one shows it and nothing else, whatever the peek asks for. A negative multiplicity is an
-error too. Rows come in batches, as they are read, and an error may follow some: then they are not the answer.
+Where the Arrow evaluator knows all expressions, the files are read in this process without a Spark job; a literal key
+reads only rows of that key. Otherwise one Spark job computes it: a leaf, Catalyst, and `finish` in a task. A collection
+that holds an error returns the error instead of rows, whatever the peek asks for; so does one with a negative
+multiplicity. Rows come in batches while they are read, and an error may follow some of them; then those rows are not
+the answer.
 
-An answer may be as large as its asker allows; one that has to be in memory at once, less.
+The peek bounds the size of its answer. An answer that must be in memory at once has a smaller bound.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ Contents = Callable[[], Iterator[Updates]]
 
 @dataclass(frozen=True)
 class IndexAt:
-    """An index's contents; errors before rows. `keys`: only rows of these keys."""
+    """The contents of an index at `as_of`, errors before rows. `keys`: only rows of these keys."""
 
     manifest: Manifest
     directory: Path
@@ -67,7 +68,7 @@ class IndexAt:
     keys: tuple[tuple[Literal, ...], ...] | None = None
 
     def __call__(self) -> Iterator[Updates]:
-        """In a task, which opens the files itself."""
+        """Runs in a Spark task, which opens the files itself."""
         return self.through(BatchCache(self.directory))
 
     def through(self, batches: BatchCache) -> Iterator[Updates]:
@@ -86,7 +87,7 @@ class IndexAt:
 
 @dataclass(frozen=True)
 class ShardAt:
-    """A shard's contents."""
+    """The contents of a shard at `as_of`."""
 
     location: str
     columns: tuple[Column, ...]
@@ -104,8 +105,8 @@ class ShardAt:
 
 @dataclass(frozen=True)
 class ReadContext:
-    """What reads: a session for peeks that need a job, how large an answer may be, batches that are open already, and
-    whether expressions that the Arrow evaluator knows are its own."""
+    """How to read: a session for peeks that need a Spark job, the bound of an answer in bytes, open batches, and
+    whether the Arrow evaluator computes the expressions that it knows."""
 
     session: Callable[[], Any]
     max_bytes: int
@@ -114,8 +115,8 @@ class ReadContext:
 
 
 def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
-    """The rows of an index, before order and offset; it is pinned until their end, or `close`. Raises ViewInError,
-    ResultTooLarge, OutOfFrontier."""
+    """The rows of an index, before order and offset. The index is pinned until the end of the iteration, or `close`.
+    Raises ViewInError, ResultTooLarge, OutOfFrontier."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
@@ -125,7 +126,7 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
 
 
 def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Generator[Any, None, None]:
-    """The same of a shard; raises ViewInError, ResultTooLarge, NotReadable."""
+    """The rows of a shard, before order and offset. Raises ViewInError, ResultTooLarge, NotReadable."""
     source = ShardAt(shard.location, shard.columns, peek.timestamp)
     return _read(reading, source, source, shard.schema, peek)
 
@@ -133,7 +134,7 @@ def read_shard(reading: ReadContext, shard: ShardMetadata, peek: Peek) -> Genera
 def _read(
     reading: ReadContext, source: Contents, here: Contents, schema: Schema, peek: Peek
 ) -> Generator[Any, None, None]:
-    """`here`: the same contents as `source`, for this process."""
+    """`here`: the same contents as `source`, to be read in this process."""
     _check(schema, peek)
     columns = projection_of(peek.mfp)
     by_job = columns is None and not (reading.arrow and admits(peek.mfp))
@@ -150,18 +151,18 @@ def _read(
 
 @dataclass(frozen=True)
 class Bound:
-    """How large an answer may be; `but`: what else would help than to ask for less."""
+    """The largest size of an answer. `but`: what the user can do besides asking for less."""
 
     bytes: int
     but: str
 
 
 def _bound(asked: int, by_job: bool, ordered: bool) -> Bound:
-    bounds = [Bound(asked, "allow more (spec.maxResultSize)")]
+    bounds = [Bound(asked, "raise spec.maxResultSize")]
     if by_job:
-        bounds.append(Bound(JOB_BYTES_MAX, "make its expressions a view: they are computed by Spark here"))
+        bounds.append(Bound(JOB_BYTES_MAX, "compute its expressions in a view: in a query they need Spark"))
     if ordered:
-        bounds.append(Bound(SORTED_BYTES_MAX, "leave ORDER BY to the reader: it is sorted in memory here"))
+        bounds.append(Bound(SORTED_BYTES_MAX, "leave ORDER BY to the client: the replica sorts in memory"))
     return min(bounds, key=lambda bound: bound.bytes)
 
 
@@ -173,10 +174,10 @@ def _finish_of(finishing: Finishing, max_bytes: int) -> Finish | FinishTop:
 
 
 def _check(schema: Schema, peek: Peek) -> None:
-    """What a frame brings may be anything: raise PlanNotAllowed unless it fits the collection."""
+    """Raises PlanNotAllowed unless the peek fits the collection: a client may send any peek."""
     check_mfp(peek.mfp)
     if not fits(schema, peek.mfp.input) or [c.type for c in peek.columns] != [c.type for c in peek.mfp.output]:
-        raise PlanNotAllowed(f"peek {peek.uuid} is over other columns than {peek.target.id} has")
+        raise PlanNotAllowed(f"peek {peek.uuid} reads other columns than {peek.target.id} has")
     if peek.mfp.lower or peek.mfp.upper:
         raise PlanNotAllowed(f"peek {peek.uuid} has a temporal filter")
 
@@ -201,7 +202,7 @@ def _finish(finish: Finish | FinishTop, types: Sequence[pa.DataType], rows: Iter
 
 @dataclass(frozen=True)
 class Finish:
-    """Contents as rows: `c0 ... cn-1, __error`, where a row with `__error` is the only one that matters."""
+    """Turns contents into rows `c0 ... cn-1, __error`. A row with `__error` replaces all others."""
 
     max_bytes: int
     limit: int | None = None
@@ -225,9 +226,9 @@ class Finish:
 
 @dataclass(frozen=True)
 class FinishTop:
-    """The first `wanted` rows in order, those that cannot be among them thinned away as they come.
+    """The first `wanted` rows in order. Rows that cannot be among them are dropped as they come.
 
-    A row that is there many times is kept once, until the answer is made.
+    A row with a multiplicity above one is kept once until the answer is made.
     """
 
     max_bytes: int
@@ -250,7 +251,7 @@ class FinishTop:
         yield from Finish(self.max_bytes, self.wanted)(self._first(kept))
 
     def _first(self, kept: Sequence[Updates]) -> list[Updates]:
-        """In order, those that have a place before `wanted`."""
+        """The rows in order, up to the one that reaches `wanted`."""
         if not kept:
             return []
         updates = pa.Table.from_batches(kept)
@@ -262,7 +263,7 @@ class FinishTop:
 
 
 def first_error(batch: Updates) -> str | None:
-    """What is wrong with contents: an error row, or a multiplicity below zero."""
+    """The error of a batch: an error row, or a negative multiplicity; None if there is none."""
     found, counts = errors(batch), diffs(batch)
     for position in np.flatnonzero((counts != 0) & np.asarray(found.is_valid().to_numpy(zero_copy_only=False))):
         return str(found[int(position)].as_py())
@@ -270,13 +271,13 @@ def first_error(batch: Updates) -> str | None:
 
 
 def _at_most(counts: Any, left: int) -> Any:
-    """The first `left` of rows that are there so many times each."""
+    """The multiplicities of the first `left` rows."""
     before = np.concatenate([[0.0], np.cumsum(counts, dtype=np.float64)[:-1]])  # sums may be beyond 64 bits
     return np.clip(left - before, 0, counts).astype(np.int64)
 
 
 def _bytes(batch: Updates, counts: Any) -> int:
-    """What the repeated rows take, about."""
+    """Approximate bytes of the repeated rows."""
     return int(batch.nbytes * (counts.sum(dtype=np.float64) / max(batch.num_rows, 1)))
 
 
@@ -300,7 +301,7 @@ def _projected(contents: Iterable[Updates], columns: Sequence[int]) -> Iterator[
 
 
 def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound) -> Iterator[Any]:
-    """The rows under the peek's names, or the error that takes their place."""
+    """The rows with the peek's column names. Raises the error that replaces them."""
     schema = arrow_schema(columns)
     for batch in batches:
         found = batch.column(batch.num_columns - 1)

@@ -1,10 +1,10 @@
-"""Peeks: waiting until their time is complete, then read on the pool, then answered exactly once.
+"""The queue of peeks: each waits until its time is complete, is read on a pool, and is answered exactly once.
 
     Peek ──► waiting ──(upper > timestamp)──► reading ──► PeekRows | PeekError | PeekStashed
-                └────────── CancelPeek ──────────┴──────► PeekCanceled          client gone ──► nothing
+                └────────── CancelPeek ──────────┴──────► PeekCanceled          client disconnected ──► no answer
 
-What was stashed is kept until CancelPeek, which is not answered then, or until the client goes. A target that is not
-here, or that has been compacted past the timestamp, is answered with an error.
+A stashed answer is kept until CancelPeek, which is then not answered, or until the client disconnects. A peek of a
+target that does not exist, or whose since is beyond the timestamp, is answered with an error.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ DEFAULT_MAX_RESULT_BYTES = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Readable:
-    """What can be read of a target now: times at or beyond `since` and before `upper`."""
+    """The times at which a target can be read: `since <= t < upper`."""
 
     since: Frontier
     upper: Frontier
 
 
 class PeekTargets(Protocol):
-    """Where peeks read."""
+    """The targets of peeks."""
 
     def readable(self, peek: Peek) -> Readable | str | None:
-        """What can be read, or why nothing can; None while that is not known yet."""
+        """The readable times, or the reason why nothing can be read; None while that is unknown."""
 
     def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
-        """Starts reading on a pool."""
+        """Starts to read on a pool."""
 
     def forget(self, peek: Peek) -> None:
-        """The peek has been answered or dropped."""
+        """Releases what the peek holds: it was answered or dropped."""
 
 
 @dataclass
 class _Pending:
-    """`admitted`: its time was readable when it was first looked at; since then it is held."""
+    """A peek that waits for its answer. `admitted`: its time was readable, and is held readable since then."""
 
     peek: Peek
     admitted: bool = False
@@ -59,7 +59,7 @@ class _Pending:
 
 
 class PeekQueue:
-    """By uuid. Everything that is in here is still owed an answer."""
+    """Unanswered peeks by uuid."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class PeekQueue:
         stash: ResultStash,
         answered: Callable[[object, float], None] = lambda result, seconds: None,
     ) -> None:
-        """`answered` is told of every answer, and how long it took."""
+        """`answered` is called with every answer and the seconds it took."""
         self._send, self._targets, self._answered, self._stash = send, targets, answered, stash
         self._pending: dict[str, _Pending] = {}
         self.limits = Limits(DEFAULT_MAX_RESULT_BYTES)
@@ -81,7 +81,7 @@ class PeekQueue:
             return
         pending = self._pending[peek.uuid] = _Pending(peek)
         if len(self._pending) > PEEKS_MAX:
-            self._answer(pending, PeekError(f"more than {PEEKS_MAX} peeks wait on this replica; try again later"))
+            self._answer(pending, PeekError(f"{PEEKS_MAX} peeks wait on this replica, which is the limit; retry later"))
         else:
             self._try(pending)
 
@@ -92,7 +92,7 @@ class PeekQueue:
             self._stash.drop(uuid)
 
     def drop_all(self) -> None:
-        """The client is gone: no one is owed anything."""
+        """Drops all peeks without an answer: the client has disconnected."""
         for pending in list(self._pending.values()):
             self._end(pending)
         self._stash.clear()
@@ -103,7 +103,7 @@ class PeekQueue:
                 self._try(pending)
 
     def hold(self, id: GlobalId) -> Frontier:
-        """The earliest time that a peek still needs of this index; empty if none does."""
+        """The earliest time that a peek needs of this index; empty if none does."""
         peeks = (p.peek for p in self._pending.values() if p.admitted)
         return meet(Frontier.at(p.timestamp) for p in peeks if p.target.id == id)
 
@@ -120,7 +120,7 @@ class PeekQueue:
                 pending.job = self._targets.read(peek, self.limits, lambda end: self._done(pending, end))
 
     def _done(self, pending: _Pending, outcome: Outcome[PeekRows | StashedResult]) -> None:
-        """Only if the peek is still owed its answer: a later client may have asked under the same uuid again."""
+        """Answers the peek, if this is still its answer: a later client may have used the same uuid again."""
         found = _error(outcome.error) if isinstance(outcome, Failed) else outcome.value
         if self._pending.get(pending.peek.uuid) is not pending:
             if isinstance(found, StashedResult):
@@ -144,5 +144,5 @@ class PeekQueue:
 
 
 def _error(error: Exception) -> PeekError:
-    """What the data or the question is to blame for, every replica says."""
+    """An error of the data or the query is one that every replica would return."""
     return PeekError(str(error), isinstance(error, ViewInError | ResultTooLarge))

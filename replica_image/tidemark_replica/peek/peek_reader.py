@@ -1,7 +1,7 @@
-"""Peeks read for the command loop: from an index of this replica or from a shard, as an Arrow IPC stream.
+"""Reads peeks from an index or a shard into an Arrow IPC stream.
 
-batches, as they are read ──finished──► Spool ──► PeekRows, where all of them fit
-                                           └────► StashedResult
+batches ──finished──► Spool ──► PeekRows, where they fit in a message
+                        └────► StashedResult
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.values.arrow_types import arrow_schema
 
-# an answer travels as one message: room is left for its envelope, and for what Arrow's stream adds to the rows
 ANSWER_BYTES_MAX = MAX_MESSAGE_BYTES - 1024 * 1024
+"""The largest answer in one message: the rest is for the envelope and for Arrow's stream format."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`max_bytes`: what an answer may take; `stash_above`: what it may take as a message, if there is a stash."""
+    """Bytes. `max_bytes`: the largest answer; `stash_above`: the largest answer that is sent as a message, if there is
+    a stash."""
 
     max_bytes: int
     stash_above: int | None = None
@@ -43,7 +44,7 @@ class Limits:
 
 
 class PeekReader:
-    """Called on a pool. The session is started only by peeks that need a job."""
+    """Called on a pool. Only peeks that need a Spark job start the session."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class PeekReader:
         self._stash = stash
 
     def __call__(self, peek: Peek, limits: Limits, stopped: Callable[[], bool]) -> PeekRows | StashedResult:
-        """The answer, finished; raises what `render.peek` raises, ReplicaError for an index that is gone, StashFull,
-        OSError, and JobCancelled where it is not wanted any more."""
+        """The finished answer. Raises what `collection_reader` raises, ReplicaError for an index that does not exist,
+        StashFull, OSError, and JobCancelled where the peek was dropped."""
         most = limits.max_bytes if limits.stash_above is not None else min(limits.max_bytes, ANSWER_BYTES_MAX)
         spool = Spool(self._stash, limits.spill_above)
         with ExitStack() as on_failure:
@@ -72,18 +73,18 @@ class PeekReader:
             return PeekRows(spool.in_memory(), rows)
 
     def _batches_of(self, peek: Peek, max_bytes: int) -> Generator[Any, None, None]:
-        """Holds what it reads until it is closed, or at its end."""
+        """Holds the target until the iteration ends or is closed."""
         reading = ReadContext(self._session, max_bytes, self._batches, self._arrow)
         if isinstance(peek.target, ShardTarget):
             return read_shard(reading, peek.target.shard, peek)
         index = self._find(peek.target.id)
         if index is None:
-            raise ReplicaError(f"index {peek.target.id} is not here, or not yet")
+            raise ReplicaError(f"this replica has no index {peek.target.id}; if it was just created, ask again")
         return read_index(reading, index, peek)
 
 
 def _written(spool: Spool, peek: Peek, batches: Iterator[Any], stopped: Callable[[], bool]) -> int:
-    """How many rows there are."""
+    """Writes the finished rows; returns their number."""
     schema, rows = arrow_schema(peek.columns[: peek.finishing.shown]), 0
     with pa.ipc.new_stream(spool, schema) as writer:
         for batch in finished_batches(batches, arrow_schema(peek.columns), peek.finishing):

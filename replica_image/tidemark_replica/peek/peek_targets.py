@@ -1,6 +1,6 @@
-"""Where peeks read: the indexes of installed dataflows, and shards.
+"""The targets of peeks: indexes of installed dataflows, and shards.
 
-What can be read of an index is what its export promises outside, which is never more than what is there.
+An index is readable from its export's since on, which is never before the arrangement's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | StashedResult]
 
 
 class InstalledPeekTargets:
-    """Asked on the worker's thread; `read` runs on the pool."""
+    """Called on the command loop; `read` runs on a pool."""
 
     def __init__(self, dataflows: InstalledDataflows, watch: ShardWatch, jobs: Jobs, read: Read) -> None:
         self._dataflows, self._watch, self._jobs, self._read = dataflows, watch, jobs, read

@@ -1,10 +1,10 @@
-"""The end of a peek: order, offset, limit, shown columns.
+"""The last part of a peek: order, offset, limit, shown columns.
 
     a b c   ──ORDER BY 1 DESC LIMIT 2──►   c b
 
-A replica is a whole copy, so its answer is final. Order is Spark's: NaN is the greatest number, and NULL is where the
-order key says; arrays go element by element, structs field by field. Ties come in the order of all columns, so that
-every replica answers alike.
+A replica holds the whole collection, so its answer is final. The order is Spark's: NaN is the greatest number, and NULL
+is where the order key says; arrays compare element by element, structs field by field. Ties are ordered by all columns,
+so that all replicas answer alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Table = Any
 
 
 def finished(rows: Table, finishing: Finishing) -> Table:
-    """The rows of the answer, in their order."""
+    """The rows of the answer in order."""
     if finishing.order:
         rows = rows.take(sorted_indices(rows, finishing.order))
     rows = rows.slice(finishing.offset, finishing.limit)
@@ -33,7 +33,7 @@ def finished(rows: Table, finishing: Finishing) -> Table:
 
 
 def finished_batches(batches: Iterable[Any], schema: pa.Schema, finishing: Finishing) -> Iterator[Any]:
-    """The same, batch by batch. Only an order needs all rows at once."""
+    """Like `finished`, batch by batch. Only an order needs all rows at once."""
     if finishing.order:
         yield from finished(pa.Table.from_batches(list(batches), schema), finishing).to_batches(ROWS_MAX)
         return
@@ -61,7 +61,7 @@ def sorted_indices(rows: Table, order: Sequence[OrderKey]) -> Any:
 
 
 def _comparable(values: Any, key: OrderKey) -> list[tuple[Any, str]]:
-    """The column as columns that Arrow sorts right: whether it is NULL, whether it is NaN, its value."""
+    """The column as columns that Arrow sorts in Spark's order: is NULL, is NaN, value."""
     direction = "descending" if key.descending else "ascending"
     found = [(pc.is_null(values).cast(pa.int8()), "ascending" if key.nulls_last else "descending")]
     if is_nested(values.type):

@@ -1,10 +1,10 @@
-"""Answers too large for a message: files that wait to be fetched, in pieces, by whoever asked.
+"""The stash: answers that are too large for a message, as files that the client fetches in pieces.
 
-    rows ──► Spool: in memory ──(past `above`)──► a file without a name ──► ResultStash, by the peek's uuid ──► pieces
-                       └──► an answer like any other           CancelPeek, client gone ──► closed
+    rows ──► Spool: in memory ──(past `spill_above`)──► a file without a name ──► ResultStash, by uuid ──► pieces
+                       └──► an answer in one message          CancelPeek, client disconnected ──► closed
 
-The files have no names, so they end with the process that wrote them, however it ends: nothing is left to sweep. What
-all of them take is bounded. The asker reads at its own pace: a piece is read when it is asked for, and not before.
+The files have no names, so the system removes them when the process ends. Their total size is bounded. The client reads
+at its own pace: a piece is read from disk when it is fetched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE_BYTES = 1024 * 1024
 
 
 class Spool:
-    """A file being written: in memory until it is larger than `above` (None: for ever)."""
+    """A file that is being written: in memory until it exceeds `spill_above` bytes (None: always in memory)."""
 
     closed = False
 
@@ -50,21 +50,21 @@ class Spool:
         return len(view)
 
     def in_memory(self) -> bytes:
-        """What was written, of one that is not on disk."""
+        """The bytes of a spool that is in memory."""
         return bytes(self._memory)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Of one that is on disk, empty past the end; raises StashNotFound, OSError."""
+        """Bytes of a spool on disk; empty past the end. Raises StashNotFound, OSError."""
         with self._lock:
             if self._file is None:
-                raise StashNotFound("the answer was let go")
+                raise StashNotFound("the stashed answer was dropped; ask the query again")
             return os.pread(self._file, size, offset) if offset < self.size else b""
 
     def flush(self) -> None:
-        """As writers of files expect; nothing is held back."""
+        """Does nothing: writes are not buffered."""
 
     def close(self) -> None:
-        """Lets go of it; harmless when repeated."""
+        """Frees memory or file; may be called twice."""
         with self._lock:
             self.closed, file, self._file = True, self._file, None
             self._memory.clear()
@@ -87,14 +87,14 @@ class Spool:
 
 @dataclass(frozen=True)
 class StashedResult:
-    """A whole answer on disk, nobody's yet."""
+    """A complete answer on disk."""
 
     spool: Spool
     row_count: int
 
 
 class ResultStash:
-    """What is kept, by uuid. Safe to use from several threads."""
+    """Stashed answers by uuid. Safe to use from several threads."""
 
     def __init__(self, folder: Path, limit: int = STASH_BYTES) -> None:
         self._folder, self._limit, self._bytes = folder, limit, 0
@@ -103,7 +103,7 @@ class ResultStash:
 
     @property
     def bytes_on_disk(self) -> int:
-        """Bytes on disk, those that are being written among them."""
+        """Bytes on disk, including answers that are being written."""
         return self._bytes
 
     def keep(self, uuid: str, answer: StashedResult) -> None:
@@ -114,10 +114,10 @@ class ResultStash:
             before.close()
 
     def piece(self, uuid: str, offset: int) -> bytes:
-        """Empty past the end; raises StashNotFound, OSError."""
+        """Up to PIECE_BYTES from the offset on; empty past the end. Raises StashNotFound, OSError."""
         spool = self._kept.get(uuid)
         if spool is None:
-            raise StashNotFound("no answer of that peek is kept here: it was cancelled, or asked by a client that went")
+            raise StashNotFound("no answer of that peek is stashed: it was cancelled, or its client disconnected")
         return spool.read(offset, PIECE_BYTES)
 
     def drop(self, uuid: str) -> None:
@@ -131,7 +131,7 @@ class ResultStash:
             self.drop(uuid)
 
     def open_unnamed(self) -> int:
-        """A new file that only its descriptor knows."""
+        """The descriptor of a new file without a name."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self._folder) as file:
             return os.dup(file.fileno())
@@ -140,8 +140,8 @@ class ResultStash:
         with self._lock:
             if self._bytes + size > self._limit:
                 raise StashFull(
-                    f"{self._bytes} bytes of large answers wait on this replica, and at most {self._limit} may: "
-                    "read them, or ask for less"
+                    f"{self._bytes} bytes of large answers wait on this replica, and the limit is {self._limit}: "
+                    "fetch them, or ask for fewer rows"
                 )
             self._bytes += size
 

@@ -1,1 +1,2 @@
-"""Shards as the replica sees them, and whether their object store answers."""
+"""Shards as the replica uses them: shared handles and polled frontiers (`shards.py`), and whether the object store
+answers (`store_watch.py`)."""

@@ -1,18 +1,18 @@
-"""Shards as the replica sees them: shared handles, and a watch on how far they are.
+"""Shards as the replica uses them: shared handles, and a watch on their frontiers.
 
-    ShardHandles   one handle per location, opened on whatever thread needs it; a slow location delays no other
-    ShardWatch     on the worker's thread: looks at every followed shard now and then (on a pool), remembers what it
-                   saw, and tells the client what is new. What this process writes itself is `noticed` without a look
+    ShardHandles   one handle per location, opened on the thread that needs it; a slow location delays no other
+    ShardWatch     on the command loop: polls every followed shard (on a pool), keeps its last state, and reports
+                   changes to the client. Shards that this process writes are observed without a poll
 
-A shard that is missing or cannot be read now is looked at again, more and more rarely; one that is finished, rarely.
+A missing or unreadable shard is polled with growing pauses, a finished one rarely.
 
-One replica deletes a shard, and the other replicas are not told; the location may be used again, by another owner's. So
-a handle counts only for the id that it is of:
+Any replica may delete a shard, without the others, and another owner may use the location again. So a handle is used
+only for the shard id that it was opened for:
 
-    asked for by its id    the known handle
-    by another id          opened afresh, and kept instead where that is another owner's than the known one
+    asked for the same id    the cached handle
+    asked for another id     opened again, and cached if that is another shard than before
 
-What this replica is to delete it makes no more: ids are not used again, and whoever opens it just then is late.
+A shard that this replica is to delete is never created again: ids are not reused.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from tidemark_replica.values.failure_text import public_text
 POLL_SECONDS = 0.1
 POLLS_PER_SECOND_MAX = 200
 POLL_SECONDS_MAX = 5.0
-# While this process moves a shard, another's moves can wait a little.
 OBSERVED_SECONDS = 1.0
+"""The pause before the next poll of a shard that this process moves."""
 DELETED_KEPT = 10_000
 
 
 class ShardHandles:
-    """By location. Handles may be used by several threads."""
+    """Handles by location. Several threads may use one handle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,17 +61,15 @@ class ShardHandles:
         self._deleted: dict[ShardId, None] = {}
 
     def mark_deleted(self, id: ShardId) -> None:
-        """It is to be deleted."""
+        """Refuses to create this shard from now on."""
         with self._lock:
             self._deleted[id] = None
             if len(self._deleted) > DELETED_KEPT:
                 del self._deleted[next(iter(self._deleted))]
 
     def reader(self, location: str, id: ShardId | None = None) -> ShardReader:
-        """Opens the shard, which must exist; raises PersistError.
-
-        Whose it is need not be `id`, which is what it is known by before it is taken over; that is seen afresh then.
-        """
+        """Opens the shard, which must exist. Raises PersistError. Its owner need not be `id`: a shard that is taken
+        over later is known by another id before; then it is opened again."""
         known = self.cached_reader(location)
         if known is not None and is_of(known, id):
             return known
@@ -85,24 +83,24 @@ class ShardHandles:
             return opened
 
     def cached_reader(self, location: str, id: ShardId | None = None) -> ShardReader | None:
-        """The reader, if it is open, and of `id` if that is given."""
+        """The open reader, of `id` if that is given; None where there is none."""
         with self._lock:
             known = self._writers.get(location) or self._readers.get(location)
         return known if known is not None and is_of(known, id) else None
 
     def writer(self, shard: ShardMetadata) -> Shard:
-        """Opens the shard, or creates it; raises PersistError."""
+        """Opens the shard, or creates it. Raises PersistError."""
         known = self._known_writer(shard.location, shard.shard_id)
         if known is not None:
             return known
         opened = create_or_open(shard.location, arrow_schema(shard.columns), shard_id=shard.shard_id)
-        if shard.shard_id in self._deleted:  # perhaps made just now, after the deletion
+        if shard.shard_id in self._deleted:  # this call may have created it after the deletion
             delete_shard(shard.location, shard.shard_id)
             raise ShardDeleted(f"shard {shard.location} was deleted")
         return self._keep(opened)
 
     def existing_writer(self, location: str, id: ShardId) -> Shard:
-        """Opens the shard, which must exist, to change it; raises PersistError."""
+        """Opens the shard for writing; it must exist. Raises PersistError."""
         return self._known_writer(location, id) or self._keep(open_existing(location, shard_id=id))
 
     def forget(self, location: str) -> None:
@@ -111,7 +109,7 @@ class ShardHandles:
             self._writers.pop(location, None)
 
     def describe(self, id: ShardId, location: str) -> DescribedShard:
-        """How far the shard is now. Creates nothing, raises nothing."""
+        """The present frontiers of the shard. Creates nothing, raises nothing."""
         try:
             state = self._refreshed(id, location)
         except ShardNotFound:
@@ -125,7 +123,7 @@ class ShardHandles:
     def _refreshed(self, id: ShardId, location: str) -> ShardState:
         try:
             return self.reader(location, id).refresh()
-        except ShardDeleted:  # so was the table of this handle; there may be another by now
+        except ShardDeleted:  # the table of this handle is gone; another may be at the location
             self.forget(location)
             return self.reader(location, id).refresh()
 
@@ -135,7 +133,7 @@ class ShardHandles:
         return known if known is not None and is_of(known, id) else None
 
     def _keep(self, opened: Shard) -> Shard:
-        """Of several that were opened at a time the first; a handle of another owner gives way."""
+        """Caches the handle. Of several opened at once the first stays; one of another owner is replaced."""
         with self._lock:
             known = self._writers.get(opened.location)
             if known is not None and known.shard_id == opened.shard_id:
@@ -146,12 +144,12 @@ class ShardHandles:
 
 
 def is_of(handle: ShardReader, id: str | None) -> bool:
-    """Whether it is the handle of that shard; None: of any."""
+    """Whether the handle is of shard `id`; None: of any shard."""
     return id is None or handle.shard_id == id
 
 
 def with_owner(reader: ShardReader, seen: DescribedShard) -> DescribedShard:
-    """With what its table says of itself, for whoever may take it over."""
+    """The description with owner and columns, which a new owner needs."""
     try:
         columns = tuple(Column(field.name, sql_type(field.type)) for field in reader.schema)
     except TypeNotSupported:
@@ -168,7 +166,7 @@ class _Watched:
     id: ShardId
     location: str
     owners: dict[Hashable, Callable[[], None] | None] = field(default_factory=dict)
-    """And what each wants to be called when the shard has moved."""
+    """Each owner, and the function to call when the shard has moved."""
     state: DescribedShard | None = None
     reported: ShardFrontiers | None = None
     polling: bool = False
@@ -178,22 +176,20 @@ class _Watched:
 
     @property
     def is_finished(self) -> bool:
-        """Nothing of it moves any more but its since, unless it is deleted and made anew."""
+        """Whether the upper is empty: only the since still moves, unless the shard is deleted and created again."""
         return self.state is not None and self.state.error is None and self.state.upper.is_empty
 
 
 class ShardWatch:
-    """Follows shards for as long as someone is interested."""
+    """Follows shards while they have owners."""
 
     def __init__(self, handles: ShardHandles, jobs: Jobs, send: Callable[[Response], None]) -> None:
         self._handles, self._jobs, self._send = handles, jobs, send
         self._watched: dict[ShardId, _Watched] = {}
 
     def follow(self, id: ShardId, location: str, owner: Hashable, moved: Callable[[], None] | None = None) -> None:
-        """`moved` is called whenever something else is seen than before.
-
-        A newcomer does not take an old look's word that there is no shard: it may have been made since.
-        """
+        """Follows the shard for `owner`; `moved` is called whenever its state has changed. A new owner discards the
+        state of a missing shard, which may have been created since."""
         watched = self._watched.setdefault(id, _Watched(id, location))
         if owner not in watched.owners and watched.state is not None and not watched.state.exists:
             watched.state, watched.due, watched.pause = None, 0.0, POLL_SECONDS
@@ -209,15 +205,15 @@ class ShardWatch:
         return id in self._watched
 
     def state(self, id: ShardId) -> DescribedShard | None:
-        """The last look at a followed shard that worked, or the first error; None before that."""
+        """The last state of a followed shard that could be read, or the first error; None before that."""
         watched = self._watched.get(id)
         return None if watched is None else watched.state
 
     def observe(
         self, id: ShardId, upper: Frontier, since: Frontier | None = None, term: WriterTerm | None = None
     ) -> None:
-        """Someone here moved the shard, or saw it moved: no need to look for now. A look that is under way may have
-        seen it before. `term`: under which it was written when it was there."""
+        """Records frontiers that this process has seen or written, so that no poll is needed now. A poll that runs may
+        be older, and is discarded. `term`: the writer term of that version."""
         watched = self._watched.get(id)
         if watched is None or watched.state is None or watched.state.error is not None or upper <= watched.state.upper:
             return
@@ -230,7 +226,7 @@ class ShardWatch:
         self._report(watched)
 
     def report_again(self) -> None:
-        """The client is a new one: it has been told nothing."""
+        """Reports all shards to a new client."""
         for shard in self._watched.values():
             shard.reported = None
             self._report(shard)
@@ -271,7 +267,7 @@ class ShardWatch:
                 moved()
 
     def _report(self, shard: _Watched) -> None:
-        """Never backwards: a shard that was deleted and made anew is told from where it was before."""
+        """Never reports lower frontiers, also where a shard was deleted and created again."""
         if shard.state is None or not shard.state.exists or shard.state.error is not None:
             return
         before = shard.reported or ShardFrontiers(shard.id, Frontier.minimum(), Frontier.minimum())

@@ -1,9 +1,9 @@
-"""Whether the instance's object store answers, asked now and then and told when that changes.
+"""Watches whether the instance's object store answers, and reports changes.
 
-    Status storage of the instance   {reason: AccessDenied, message: what it said and what to do}     or {}: it answers
+    Status storage of the instance   {reason: AccessDenied, message: the store's, and what to do}     or {}: it answers
 
-A look is one listing of what is never there, so it asks for the right to list and leaves nothing. Whoever needs the
-store tries on meanwhile, each at its own pace: nothing waits for what is told here. On a disk there is no watch.
+A poll lists an object that never exists, so it needs the right to list and leaves nothing. Other users of the store
+retry at their own pace; nothing waits for this watch. Storage on a disk is not watched.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidemark_replica.events.jobs import Failed, Outcome, Pool
 KIND = "storage"
 POLL_SECONDS = 30.0
 POLL_SECONDS_FAILING = 5.0
-"""While it does not answer."""
+"""Seconds between polls while the store does not answer."""
 MESSAGE_LENGTH_MAX = 1000
 
 
 class StoreWatch:
-    """On the worker's thread; it looks on a pool, once at a time."""
+    """Runs on the command loop and polls on a pool, once at a time."""
 
     def __init__(
         self, jobs: Pool, respond: Callable[[Response], None], clock: Callable[[], float] = time.monotonic
@@ -35,7 +35,7 @@ class StoreWatch:
         self._reported: Mapping[str, str] | None = None
 
     def set_location(self, location: str) -> None:
-        """Of the instance, which is what it is for as long as the process lives."""
+        """The instance's storage location, which never changes in the life of the process."""
         self._location = location if "://" in location and not location.startswith("file:") else None
 
     def maintain(self) -> None:
@@ -45,7 +45,7 @@ class StoreWatch:
             self._jobs.submit("look at the store", lambda: check_store(location), self._polled)
 
     def report_again(self) -> None:
-        """The client is a new one."""
+        """Repeats the status for a new client."""
         if self._reported:
             self._respond(Status(INSTANCE, KIND, dict(self._reported)))
 
@@ -60,6 +60,6 @@ class StoreWatch:
 
 def _status_fields(error: Exception) -> dict[str, str]:
     if not isinstance(error, PersistError):
-        return {"reason": "Failed", "message": f"{type(error).__name__} while the store was looked at"}
+        return {"reason": "Failed", "message": f"{type(error).__name__} while the object store was checked"}
     problem = error.problem if isinstance(error, StorageError) else None
     return {"reason": problem.value if problem else "Failed", "message": str(error)[:MESSAGE_LENGTH_MAX]}

@@ -1,11 +1,12 @@
-"""The pods of a driver's executors: what an earlier process of this pod left, what there is, and whether one more would
-be admitted.
+"""The pods of a driver's executors: deletes those of an earlier process, counts them, and asks whether one would be
+admitted.
 
-    driver's container dies ─► its executors end by themselves; their pods are owned by the driver's pod, which lives:
-                               they pile up, and one that still waits for a node would join the next driver
-    the next one            ─► deletes all that have its labels, and then starts Spark
+    a driver's container dies ─► its executors end. Their pods belong to the driver's pod, which lives: they accumulate,
+                                 and one that still waits for a node would join the next driver
+    the next driver           ─► deletes all pods with its labels, and then starts Spark
 
-No client library: single requests, with the pod's own token, by rights that Spark's scheduler needs anyway.
+No Kubernetes client library is used: these are single requests with the pod's token, under rights that Spark's
+scheduler needs anyway.
 """
 
 from __future__ import annotations
@@ -29,38 +30,38 @@ LOG = logging.getLogger(__name__)
 K8S = "k8s://"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REQUEST_SECONDS = 15.0
-"""Without a sign of the API server."""
+"""Seconds after which the API server counts as not answering."""
 NEEDS = "; the driver's service account needs the verb deletecollection on pods"
 QUOTA, REFUSED = "QuotaExceeded", "Refused"
-# an answer of the API server that is about the pod, and not about how it is itself
+# answers of the API server about the pod, and not about the server
 _ABOUT_THE_POD = frozenset({400, 403, 404, 422})
 NO_DRY_RUN = "does not support dry run"
-"""A webhook that is to be asked about pods, and does not allow that they are only tried."""
+"""A webhook for pods that does not support dry runs."""
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a pod is not admitted; the message is the API server's."""
+    """Why a pod is not admitted. The message is the API server's."""
 
     reason: str
     message: str
 
 
 class ExecutorPods:
-    """`master`: as Spark is told. `account`: the folder with the token, and the authority that the API server has its
-    certificate from; read each time, since both change."""
+    """`master`: Spark's master URL. `account`: the folder with the token and the CA certificate, read at each request,
+    since both change."""
 
     def __init__(self, master: str, namespace: str, account: Path = ACCOUNT) -> None:
         self._server, self._namespace, self._account = master.removeprefix(K8S), namespace, account
 
     def delete(self, labels: str) -> None:
-        """All pods with these labels, without a grace: they have nothing to finish. Raises ExecutorsNotDeleted."""
+        """Deletes all pods with these labels, without a grace period. Raises ExecutorsNotDeleted."""
         try:
             deleted = self._ask("DELETE", {"labelSelector": labels}, {"gracePeriodSeconds": 0}).get("items") or []
         except HTTPError as error:
             if error.code == HTTPStatus.NOT_FOUND:
-                return  # there is nothing of that kind, and nobody to delete
+                return  # no such namespace or kind, so no pods
             needs = NEEDS if error.code == HTTPStatus.FORBIDDEN else ""
             raise ExecutorsNotDeleted(
                 f"executors of an earlier process cannot be deleted: {error.code} {error.reason}{needs}"
@@ -71,7 +72,7 @@ class ExecutorPods:
             LOG.info("deleted %d pods of executors that an earlier process left", len(deleted))
 
     def count(self, labels: str) -> int:
-        """Those with these labels that have not ended, and were not told to. Raises PodsUnknown."""
+        """The number of pods with these labels that have not ended and are not being deleted. Raises PodsUnknown."""
         try:
             there = self._ask("GET", {"labelSelector": labels}).get("items") or []
         except (URLError, HTTPException, OSError, ValueError) as error:
@@ -80,17 +81,17 @@ class ExecutorPods:
         return sum((pod.get("status") or {}).get("phase") not in _ENDED for pod in alive)
 
     def refusal(self, pod: Mapping[str, Any]) -> Refusal | None:
-        """Whether such a pod would be admitted now, which makes none (`dryRun`). Raises PodsUnknown."""
+        """Why such a pod would not be admitted, or None. A dry run: it creates nothing. Raises PodsUnknown."""
         metadata = {**pod["metadata"], "generateName": "try-"}
         try:
             self._ask("POST", {"dryRun": "All"}, {**pod, "metadata": metadata})
         except HTTPError as error:
             message = _message(error)
             if error.code not in _ABOUT_THE_POD or NO_DRY_RUN in message:
-                raise PodsUnknown(f"whether an executor would be admitted: {error.code} {message}") from None
+                raise PodsUnknown(f"cannot tell whether an executor pod is admitted: {error.code} {message}") from None
             return Refusal(QUOTA if "exceeded quota" in message else REFUSED, message)
         except (URLError, HTTPException, OSError, ValueError) as error:
-            raise PodsUnknown(f"whether an executor would be admitted: {error}") from None
+            raise PodsUnknown(f"cannot tell whether an executor pod is admitted: {error}") from None
         return None
 
     def _ask(self, method: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None) -> dict[str, Any]:

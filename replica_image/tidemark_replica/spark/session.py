@@ -1,8 +1,7 @@
-"""The Spark session of a replica: started when the first dataflow comes, or with the process where executors are to
-come; watched, and ended with the process.
+"""The Spark session of a replica. It starts with the first dataflow, or with the process where there are executors.
 
-No orphans: the driver's JVM reads its standard input and exits when this process is gone, however it died, and the
-Python workers exit with the JVM. The other way round, `died` tells when the JVM is gone and this process must end.
+The JVM reads this process's pipe as its standard input and exits when the process is gone, however it died; the Python
+workers exit with the JVM. `died` tells when the JVM is gone, and the process must end.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from tidemark_replica.spark.settings import SETTINGS
 
 LOG = logging.getLogger(__name__)
 
-# for start-up too: code is compiled once, and not twice
+# code is compiled once and not twice, which is faster for short steps and at start
 STOP_SECONDS = 10.0
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -38,13 +37,13 @@ def start_spark(
     files: Path | None = None,
     sockets: Path | None = None,
 ) -> Any:
-    """A new session with its temporary files under `files`, or `scratch`; blocks for seconds. `conf`: of executors
-    elsewhere; `sockets`: a folder with a short path, which those would have to have, too."""
-    from pyspark.sql import SparkSession  # importing it takes a while and is not needed to serve a client
+    """A new session with its temporary files under `files`, or `scratch`; takes seconds. `conf`: settings of executors
+    elsewhere; `sockets`: a folder with a short path, for executors on this machine."""
+    from pyspark.sql import SparkSession  # a slow import, which serving a client does not need
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
-        # read before any setting is: whatever is not told where to listen does so on loopback only, too
+        # Spark reads it before any setting: all of its servers listen on loopback only
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName("tidemark-replica")
     for name, value in (*conf, *SETTINGS.items()):
@@ -66,10 +65,10 @@ def start_spark(
 
 
 class SparkHolder:
-    """One session per process, started on the thread that first needs it.
+    """The one session of the process, started on the thread that first needs it.
 
-    A start that failed is tried again after a pause, ever longer ones. Whoever asks meanwhile hears why at once: a
-    thousand dataflows that try again are one start, and one line in the log.
+    A failed start is retried after growing pauses. Callers during a pause get the last error at once, so that a
+    thousand dataflows that retry cause one start and one line in the log.
     """
 
     def __init__(self, start: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
@@ -81,11 +80,11 @@ class SparkHolder:
 
     @property
     def session(self) -> Any:
-        """None before it has started; does not wait."""
+        """The session; None before it has started. Does not wait."""
         return self._session
 
     def get(self) -> Any:
-        """Raises SparkNotStarted."""
+        """Starts the session if needed. Raises SparkNotStarted."""
         with self._lock:
             if self._session is None:
                 self._session = self._start_session()
@@ -105,12 +104,12 @@ class SparkHolder:
             raise SparkNotStarted(self._failure) from error
 
     def died(self) -> bool:
-        """Whether the JVM that a session was started in is gone: also where that came before the session was there. A
-        process has one JVM, and no other after it."""
+        """Whether the JVM is gone, also where it died during the start of the session. A process has one JVM in its
+        life."""
         return self._jvm_died_at_start or (self._session is not None and _jvm_is_gone())
 
     def stop(self) -> None:
-        """Ends the session, if one was started, and its JVM."""
+        """Ends the session, if it was started, and its JVM."""
         session = self._session
         if session is None:
             return
@@ -123,7 +122,7 @@ class SparkHolder:
             try:
                 gateway.proc.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                gateway.proc.kill()  # what it leaves goes with scratch
+                gateway.proc.kill()  # its files are removed with scratch
 
 
 def _jvm_is_gone() -> bool:

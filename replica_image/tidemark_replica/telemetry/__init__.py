@@ -1,1 +1,2 @@
-"""What the replica counts and reports of itself: metrics, costs, errors."""
+"""What the replica reports about itself: Prometheus metrics (`metrics.py`), costs of dataflows (`cost_status.py`), and
+errors in exports (`error_status.py`)."""

@@ -1,10 +1,10 @@
-"""What a dataflow has cost and what it keeps, told now and then: introspection that nothing depends on.
+"""Reports the costs and the state of a dataflow, for introspection only.
 
-    Status steps           how many there were, how long they took in all, the longest, and the one that hydrated
-    Status arrangements    how many, and their rows, batches and bytes
-    Status operators       [name, kind, rows, batches, bytes, milliseconds of work] of each; see OPERATORS_MAX
+    Status steps           number, total time, longest, and the hydration's time, in milliseconds
+    Status arrangements    number, rows, batches and bytes
+    Status operators       [name, kind, rows, batches, bytes, milliseconds] of each; see OPERATORS_MAX
 
-Told of a dataflow's first export, at most every REPORT_SECONDS, and only what has changed.
+The status is sent for the dataflow's first export, at most every REPORT_SECONDS, and only where it has changed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tidemark_replica.render.telemetry.operator_costs import OperatorCost
 
 REPORT_SECONDS = 10.0
 OPERATORS_MAX = 64
-"""Of a dataflow that has more, those that worked longest are told, and the others together as one."""
+"""Of more operators, those with the most time are listed, and the others as one entry."""
 NAME_LENGTH_MAX = 128
 
 
 class CostStatus:
-    """On the worker's thread."""
+    """The costs of one dataflow. All methods run on the command loop."""
 
     def __init__(
         self, id: GlobalId, respond: Callable[[Response], None], clock: Callable[[], float] = time.monotonic
@@ -36,7 +36,7 @@ class CostStatus:
         self._reported: dict[str, dict[str, str]] = {}
 
     def step(self, seconds: float) -> None:
-        """One was committed, that long after it was found to be possible."""
+        """Counts a committed step that took `seconds`."""
         if not self._steps:
             self._first = seconds
         self._steps += 1
@@ -46,7 +46,7 @@ class CostStatus:
     def report(
         self, keeps: Callable[[], Iterable[Manifest]], operators: Callable[[], Sequence[OperatorCost]] = tuple
     ) -> None:
-        """If it is time to."""
+        """Sends the statuses if REPORT_SECONDS have passed."""
         now = self._clock()
         if self._steps and now - self._reported_at >= REPORT_SECONDS:
             self._reported_at = now
@@ -56,7 +56,7 @@ class CostStatus:
             self._send("operators", {"operators": listed(operators())})
 
     def report_again(self) -> None:
-        """The client is a new one."""
+        """Sends all statuses anew, to a new client."""
         self._reported, self._reported_at = {}, -REPORT_SECONDS
 
     def _send(self, kind: str, fields: dict[str, str]) -> None:
@@ -66,7 +66,7 @@ class CostStatus:
 
 
 def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
-    """Of arrangements together."""
+    """The number, rows, batches and bytes of arrangements together."""
     kept = list(manifests)
     batches = [batch for manifest in kept for batch in manifest.batches]
     return {
@@ -78,7 +78,7 @@ def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
 
 
 def listed(operators: Sequence[OperatorCost]) -> str:
-    """In their order, as JSON; beyond OPERATORS_MAX what worked least comes last, as one."""
+    """The operators in their order, as JSON; beyond OPERATORS_MAX the cheapest are the last entry."""
     shown, others = operators, tuple[OperatorCost, ...]()
     if len(operators) > OPERATORS_MAX:
         longest = sorted(range(len(operators)), key=lambda at: -operators[at].microseconds)[: OPERATORS_MAX - 1]

@@ -1,7 +1,7 @@
-"""Which errors stand in an export now, told whenever their number changes.
+"""Reports the errors that stand in an export whenever their number changes.
 
-A materialized view's are the sum of its deltas' error rows; an index's are looked up in its files, where errors come
-first. Either is a handful of rows: an error is a code and an expression, never data.
+The errors of a materialized view are the sum of its deltas' error rows; those of an index are read from its files,
+where errors come first. There are few such rows: an error is a code and an expression, never data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Errors = Counter[str]
 
 
 def changes(delta: SinkDelta) -> dict[int, Errors]:
-    """By how much each error's multiplicity changes, at each time."""
+    """The change of each error's multiplicity, by time."""
     total: dict[int, Errors] = {}
     for batch in delta.batches():
         for time, error, weight in _error_rows(batch):
@@ -40,7 +40,7 @@ def total(by_time: Mapping[int, Errors]) -> Errors:
 
 
 def errors_in(updates: Updates) -> Errors:
-    """The error rows of a batch; none costs a look at a count."""
+    """The error rows of a batch. A batch without errors costs one null count."""
     total: Errors = Counter()
     for _, error, weight in _error_rows(updates):
         total[error] += weight
@@ -60,7 +60,7 @@ def may_be_in_error(index: IndexTrace) -> bool:
 
 
 def index_errors(index: IndexTrace) -> tuple[int, Errors]:
-    """On a pool: the index's upper, and the errors in it just before."""
+    """Runs on a pool: the index's upper, and its errors at the time before."""
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         trace = Trace(manifest, BatchCache(index.store.directory))
@@ -68,7 +68,7 @@ def index_errors(index: IndexTrace) -> tuple[int, Errors]:
 
 
 class ErrorStatus:
-    """What is told of one export."""
+    """The errors of one export."""
 
     def __init__(self, id: GlobalId, respond: Callable[[Response], None]) -> None:
         self._id, self._respond = id, respond
@@ -81,19 +81,20 @@ class ErrorStatus:
         return bool(self._errors)
 
     def change(self, by: Errors) -> None:
+        """Adds the changes of a step."""
         if by:
             total = Counter(self._errors)
             total.update(by)
             self.set_errors(total)
 
     def replace(self, upper: int, errors: Errors) -> None:
-        """These are all before `upper`; what was found of an earlier one comes too late."""
+        """Replaces the errors by those found before `upper`; an older result is ignored."""
         if upper >= self._upper:
             self._upper = upper
             self.set_errors(errors)
 
     def set_errors(self, errors: Errors) -> None:
-        """These are all."""
+        """Replaces the errors, and reports them where they have changed."""
         self._errors = Counter({error: count for error, count in errors.items() if count})
         fields = _fields(self._errors)
         if self._reported != fields and (self._errors or self._reported is not None):
@@ -101,13 +102,13 @@ class ErrorStatus:
             self._respond(Status(self._id, "erroring", fields))
 
     def report_again(self) -> None:
-        """The client is a new one."""
+        """Reports the errors to a new client."""
         self._reported = None
         self.set_errors(self._errors)
 
 
 def _fields(errors: Errors) -> dict[str, str]:
-    """How many, and the first of them."""
+    """The number of errors, and the first of them."""
     if not errors:
         return {"errors": "0"}
     fields = {"errors": str(sum(errors.values()))}

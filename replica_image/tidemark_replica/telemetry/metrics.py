@@ -1,4 +1,4 @@
-"""What the replica counts, for Prometheus; served where that was asked for, on loopback unless told otherwise."""
+"""Prometheus metrics of the replica, served on loopback unless configured otherwise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _size(kept: Callable[[], Iterable[Manifest]], name: str) -> float:
 
 
 class Metrics:
-    """One registry per process."""
+    """The metrics of a process, in one registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -72,14 +72,14 @@ class Metrics:
         self._collections.labels("false").set(others)
 
     def reconciled(self, reason: str | None) -> None:
-        """`reason`: why a dataflow is made anew; None: what was there goes on."""
+        """`reason`: why a dataflow is created anew; None: it was reused."""
         self._reconciled.labels(reason or "reused").inc()
 
     def peek(self, result: object, seconds: float) -> None:
         self._peek_seconds.labels(_PEEK_RESULTS[type(result)]).observe(seconds)
 
     def arrangements(self, kept: Callable[[], Iterable[Manifest]]) -> None:
-        """What is kept is looked at when somebody asks."""
+        """Registers gauges that read `kept` when they are scraped."""
         for name in ("arrangements", "records", "batches", "bytes"):
             says = f"Of all arrangements: {name}"
             gauge = Gauge(f"tidemark_replica_arrangement_{name}", says, registry=self.registry)
@@ -89,5 +89,5 @@ class Metrics:
         self._peeks.set(peeks)
 
     def serve(self, host: str, port: int) -> None:
-        """From threads of its own. Raises OSError."""
+        """Serves on threads of its own. Raises OSError."""
         metrics_http.serve(make_wsgi_app(self.registry), host, port)

@@ -1,1 +1,1 @@
-"""Values of rows: their types in Arrow, literals, error texts."""
+"""Values that all rooms use: SQL types as Arrow types, literals, texts of errors and failures."""

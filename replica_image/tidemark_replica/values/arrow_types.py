@@ -1,4 +1,4 @@
-"""SQL types as Arrow types: the one table that says how a column looks in memory, in files and on the wire.
+"""SQL types as Arrow types: how a column is represented in memory, in files and on the wire.
 
 bigint -> int64      decimal(15,2) -> decimal128(15, 2)      timestamp -> timestamp[us, UTC]
 array<int> -> list<element: int32>                           struct<a:int> -> struct<a: int32>

@@ -1,4 +1,4 @@
-"""How an error stands in `__error`: the one form, whoever finds it."""
+"""The text of an error in the column `__error`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 
 def error_text(code: str, expression: str) -> str:
-    """The same text for the same failure: a code and an expression or place, never data."""
+    """The JSON text of an error: a code and an expression or a place, never data. Equal failures have equal texts."""
     value = {"code": code, "expression": expression}
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def readable_error(error: str) -> str:
-    """An `__error` as people read it; also one that is not of the form above."""
+    """An `__error` as text for people; other texts are returned as they are."""
     try:
         texts = json.loads(error)
         place = f" in {texts['expression']}" if texts.get("expression") else ""

@@ -1,12 +1,12 @@
-"""What of a failure is told in statuses, and so in conditions and Events, which all see who may `view`; rows they may
-not see.
+"""The texts of failures. Statuses become conditions and Events, which everybody with `view` reads and which must not
+show rows.
 
-    of a type of ours                   its text: written for people, and without data
-    of any other (Arrow, Spark, Python) its type, its code if it has one, and where our code was: such texts quote
-                                        values ("Could not convert 'alice'", CAST_INVALID_INPUT)
-    the log of the replica              all of it
+    an error of this project                its text, which never has data
+    any other error (Arrow, Spark, Python)  its type, its code if it has one, and the line of this project's code: such
+                                            texts quote values ("Could not convert 'alice'", CAST_INVALID_INPUT)
+    the log of the replica                  everything
 
-What comes out of another process is a text by then, with Python's traceback in it or Java's; types are read off that.
+An error of another process arrives as a text with a Python or Java traceback; its type is parsed from that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 import traceback
 from pathlib import Path
 
-SEE_LOG = "what it says is in the replica's log"
+SEE_LOG = "its text is in the replica's log"
 LOGGED_LENGTH_MAX, CAUSES_MAX = 8_000, 4
 _OURS = "tidemark_"
 _TRACEBACK = re.compile(
@@ -24,7 +24,7 @@ _TRACEBACK = re.compile(
 )
 _FRAME = re.compile(rf'File "[^"\n]*/({_OURS}\w+/[^"\n]+)", line (\d+)')
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-# where Spark and py4j begin to tell what was raised: nothing of a row stands before it
+# where Spark and py4j begin to describe the exception; no row data precede it
 _BEGINS = r"(?:^|\): |\n: )"
 _JAVA = re.compile(_BEGINS + r"(?:[a-z]\w*\.)+(?P<name>[A-Z]\w*)(?:: (?P<says>.*))?")
 _LOST = re.compile(_BEGINS + r"(?P<says>ExecutorLostFailure \(executor .*)")
@@ -34,7 +34,7 @@ _LOST_LENGTH_MAX = 500
 
 
 def public_text(error: BaseException) -> str:
-    """One line, without data."""
+    """The failure on one line, without data."""
     kind = type(error)
     if _is_ours(error):
         return str(error)
@@ -45,12 +45,13 @@ def public_text(error: BaseException) -> str:
 
 
 def public_text_with_type(error: BaseException) -> str:
-    """The same, and always with its type."""
+    """Like `public_text`, always with the type."""
     return f"{type(error).__name__}: {error}" if _is_ours(error) else public_text(error)
 
 
 def public_spark_text(text: str, kind: str) -> str:
-    """Of what Spark says of a job: the Python error in it, else the Java one. `kind`: what it was raised as."""
+    """The failure of a Spark job, from Spark's text: the Python error in it, else the Java one. `kind`: the type it was
+    raised as."""
     head = text.split("\n\tat ")[0]
     if tracebacks := list(_TRACEBACK.finditer(head)):
         return _public_python_text(tracebacks[-1])
@@ -66,7 +67,7 @@ def public_spark_text(text: str, kind: str) -> str:
 
 
 def log_text(error: BaseException) -> str:
-    """For the log: what it says, and what it came of."""
+    """The failure with its causes, for the log. May contain data."""
     texts: list[str] = []
     each: BaseException | None = error
     while each is not None and len(texts) < CAUSES_MAX:
@@ -91,11 +92,11 @@ def _public_python_text(found: re.Match[str]) -> str:
 
 def _text(name: str, what: str = "", place: str = "") -> str:
     where = f" in {place}" if place else ""
-    return f"{name}: {what or 'not foreseen'}{where}; {SEE_LOG}"
+    return f"{name}: {what or 'unexpected error'}{where}; {SEE_LOG}"
 
 
 def _our_frame(error: BaseException) -> str:
-    """Where our code was when it was raised, or was told of it."""
+    """The innermost line of this project's code in the traceback."""
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         parts = Path(frame.f_code.co_filename).parts
         if ours := [at for at, part in enumerate(parts[:-1]) if part.startswith(_OURS)]:

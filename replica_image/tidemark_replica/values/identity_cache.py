@@ -1,6 +1,6 @@
-"""What was made of an object of a plan, remembered by that very object: plans are slow to hash and to compare.
+"""A cache by object identity: plans are slow to hash and to compare.
 
-An object that is remembered is kept, so that no other can take its identity; when there are too many, all are let go.
+A cached object is referenced, so that its identity is not reused. A full cache is emptied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Made = TypeVar("Made")
 
 
 class ByIdentity(Generic[Key, Made]):
-    """A function of objects that never change, run once for each of them."""
+    """A function of immutable objects that runs once per object."""
 
     def __init__(self, make: Callable[[Key], Made], size_max: int = 1 << 12) -> None:
         self._make, self._size_max = make, size_max

@@ -1,4 +1,4 @@
-"""Literals of plans as values of Python, which Arrow takes."""
+"""Literals of plans as Python values, which Arrow accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark_protocol.types import SqlType
 
 
 def literal_value(literal: Literal) -> Any:
-    """The value as Python has it; None is NULL."""
+    """The Python value; None is NULL."""
     if literal.value is None:
         return None
     if literal.type.is_array:

@@ -1,4 +1,4 @@
-"""Rows as often as they are there, a piece at a time: a million copies of one row never stand beside each other."""
+"""Repeats rows by their multiplicity in pieces, so that a million copies of a row are never in memory at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def repeated(rows: R, counts: Any) -> Iterator[R]:
-    """Each row of a table or batch as often as it counts, in pieces of at most ROWS_MAX."""
+    """Each row of a table or batch as often as its count, in pieces of at most ROWS_MAX rows."""
     ends = np.cumsum(counts)
     taken: Any = rows
     for start in range(0, int(ends[-1]) if len(ends) else 0, ROWS_MAX):
