@@ -1,4 +1,4 @@
-"""The sink for an export: of a client, of a continual task, of a view, of one that is refreshed now and then."""
+"""Builds the sink of an export: subscribe, copy, continual task, materialized view, or one with a refresh schedule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def build_sink(
     respond: Callable[[Response], None],
     wake: Callable[[], None],
 ) -> Sink:
-    """`wake`: called when there is something for it to do."""
+    """`of`: the export's dataflow; `wake`: called when the sink has work to do."""
     sink, as_of = export.sink, Frontier.at(of.as_of)
     if isinstance(sink, ClientExport):
         return clients.build(export.id, sink, as_of, jobs, wake)

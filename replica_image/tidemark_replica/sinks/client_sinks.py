@@ -1,4 +1,4 @@
-"""Makes the sinks that are there for a client: subscribes and copies."""
+"""Builds the sinks of clients: subscribes and copies."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tidemark_replica.sinks.subscribe.subscribe import SubscribeSink
 
 @dataclass(frozen=True)
 class ClientSinks:
-    """`has_room`: whether the client takes what it is sent; `session`: Spark's; `storage`: the instance's location;
-    `scratch`: where files are written that go to an object store."""
+    """`has_room`: whether the client reads fast enough; `session`: Spark's; `storage`: the instance's location;
+    `scratch`: the folder for files before they go to an object store."""
 
     respond: Callable[[Response], None]
     has_room: Callable[[], bool]

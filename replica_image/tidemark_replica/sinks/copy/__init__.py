@@ -1,1 +1,2 @@
-"""The copy sink: what a collection holds at one time, as files."""
+"""The copy sink: the contents of a collection at one time, as files on a disk (`files.py`) or in an object store
+(`objects.py`)."""

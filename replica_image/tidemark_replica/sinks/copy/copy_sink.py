@@ -1,4 +1,4 @@
-"""The copy sink: writes what a collection holds at the as_of to files, and answers once.
+"""The copy sink: writes the contents of a collection at the as_of to files, and answers once.
 
 hydration ──staged files──► written on a pool (files.py) ──► CopyToDone | CopyToFailed
                                           dropped before that ──► CopyToDropped
@@ -22,7 +22,7 @@ Write = Callable[[Copy, Staged, Callable[[], bool]], int]
 
 
 class CopyToSink(ClientSink):
-    """Lives on the worker's thread. `write` is done on a pool."""
+    """Runs on the command loop; `write` runs on a pool."""
 
     def __init__(self, copy: Copy, write: Write, jobs: Pool, respond: Callable[[Response], None]) -> None:
         self._copy, self._write, self._jobs, self._respond = copy, write, jobs, respond
@@ -36,7 +36,7 @@ class CopyToSink(ClientSink):
 
     @property
     def is_full(self) -> bool:
-        """What comes after the as_of is not wanted."""
+        """Updates after the as_of are not needed."""
         return self._staged is not None
 
     def stage(self, staged: Staged) -> None:
@@ -53,7 +53,7 @@ class CopyToSink(ClientSink):
             )
 
     def stop(self) -> None:
-        """A copy that is being written ends at its next step; one that is in its place stays."""
+        """Ends a copy that is being written at its next check; a finished copy stays."""
         self._stopped = True
 
     def drop(self) -> Response | None:
@@ -72,7 +72,7 @@ class CopyToSink(ClientSink):
             self._staged.release()
         result: CopyToDone | CopyToFailed
         if isinstance(outcome, Failed):
-            LOG.warning("copy %s: %s", self._copy.id, outcome.error)
+            LOG.warning("copy %s failed: %s", self._copy.id, outcome.error)
             result = CopyToFailed(str(outcome.error)[:MESSAGE_LENGTH_MAX])
         else:
             result = CopyToDone(outcome.value)

@@ -1,4 +1,4 @@
-"""CSV as Spark writes it, by Spark itself: NULL is nothing, empty text is "", a quote inside quotes is \\".
+"""CSV as Spark writes it, by a Spark job: NULL is empty, an empty text is "", a quote inside quotes is \\".
 
 rows ──► Arrow files, one per share ──► one job, a task per share ──► part-00000.csv ...   a header in each
 """
@@ -23,7 +23,7 @@ Table = Any
 def write_csv(
     folder: Path, shares: Iterator[Iterator[Table]], columns: Sequence[Column], session: Callable[[], Any]
 ) -> tuple[int, list[str]]:
-    """How many rows were written to which files."""
+    """Writes the files; returns the number of rows and the names of the files."""
     shares_folder = folder / _SHARES
     shares_folder.mkdir()
     rows, count = 0, 0
@@ -34,7 +34,7 @@ def write_csv(
         _spool(shares_folder / "0.arrow", iter(()), arrow_schema(columns))
     leaf = session().range(0, max(count, 1), 1, max(count, 1))
     names = ", ".join(f"`{c.name.replace('`', '``')}` {c.type}" for c in columns)
-    # Hadoop takes a path as it is: quoted, as in a URL, a blank would become another folder
+    # Hadoop takes the path literally: with URL quoting a blank would name another folder
     leaf.mapInArrow(partial(_read, shares_folder), names).write.option("header", True).csv(
         f"file://{folder / _WRITTEN}"
     )
@@ -51,7 +51,7 @@ def _spool(path: Path, tables: Iterable[Table], schema: pa.Schema) -> int:
 
 
 def _read(shares_folder: Path, batches: Iterable[Any]) -> Iterator[Any]:
-    """In a task: the rows of the shares that are named."""
+    """Runs in a Spark task: the rows of the named shares."""
     for batch in batches:
         for share in batch.column(0).to_pylist():
             with pa.memory_map(str(shares_folder / f"{share}.arrow")) as source:
@@ -60,7 +60,7 @@ def _read(shares_folder: Path, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _take_over(folder: Path) -> list[str]:
-    """Spark's files under names of ours, and nothing else."""
+    """Renames Spark's files and removes everything else."""
     files = []
     for number, path in enumerate(sorted((folder / _WRITTEN).glob("part-*.csv"))):
         files.append(f"part-{number:05}.csv")

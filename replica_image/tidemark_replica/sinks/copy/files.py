@@ -1,14 +1,14 @@
-"""The files of a copy: what a collection holds at one time, written once, complete or absent.
+"""A copy on a disk: the contents of a collection at one time, written once, complete or absent.
 
     files of the hydration ──divided, consolidated──► shares ──► part-00000.parquet ...  in a folder of this attempt
                                                              └─► _manifest.json          (copy, rows, files)
-    the folder is renamed to its target, if nothing is there
+    the folder is renamed to the target, if nothing is there
 
-    killed before the rename       nothing is there; the next attempt takes the folder away
-    ... after it, before the answer the next attempt finds its own copy's manifest there, and answers with that
-    two replicas at once            one renames; the other finds the manifest of the same copy, and answers alike
+    the process dies before the rename     nothing is at the target; the next attempt removes the folder
+    ... after it, before the answer        the next attempt finds its own copy's manifest, and answers from that
+    two replicas at once                   one renames; the other finds the manifest of the same copy, and answers alike
 
-Memory is that of a share: a large copy is divided on disk, beside the files that it is made from.
+Memory holds one share: a large copy is divided on disk, beside the files of the hydration.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ Table = Any
 
 
 class CopyFailed(ReplicaError):
-    """The copy cannot be made as asked; the message says why."""
+    """The copy cannot be made. The message has the reason."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """`id`: the same on every replica that makes it; `storage`: the instance's location, which it may not leave."""
+    """`id`: the same on every replica that writes the copy; `storage`: the instance's location, which contains the
+    target."""
 
     id: GlobalId
     sink: CopyToSink
@@ -59,7 +60,8 @@ class Copy:
 
 
 def write_copy(copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]) -> int:
-    """How many rows are at the copy's place now. Raises CopyFailed, OSError, and what Spark raises."""
+    """Writes the copy unless it exists; returns its number of rows. Raises CopyFailed, OSError, and what Spark
+    raises."""
     target, staging = _target_and_staging(copy)
     if target.exists():
         return _rows_there(copy, target)
@@ -73,7 +75,7 @@ def write_copy(copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], 
 def write_files(
     copy: Copy, folder: Path, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool]
 ) -> dict[str, Any]:
-    """All of the copy's files, into a folder of this machine; what its manifest says. Raises as `write_copy` does."""
+    """Writes all files of the copy into a local folder; returns the manifest. Raises as `write_copy` does."""
     tables = _contents(copy, delta, stopped)
     if copy.sink.format == "csv":
         rows, files = write_csv(folder, tables, copy.sink.columns, session)
@@ -83,34 +85,35 @@ def write_files(
 
 
 def _target_and_staging(copy: Copy) -> tuple[Path, Path]:
-    """Where it goes, and where attempts are made; symbolic links do not lead out of the storage."""
+    """The target and the folder of attempts. Raises CopyFailed where a symbolic link leads out of the storage."""
     try:
         folder = Path(folder_of(copy.storage, copy.sink.location))
     except ValueError as error:
         raise CopyFailed(str(error)) from None
     target = Path(copy.sink.location)
     if not target.resolve().is_relative_to(Path(copy.storage).resolve()):
-        raise CopyFailed(f"{target} leads out of {copy.storage} by a symbolic link")
+        raise CopyFailed(f"{target} leads out of {copy.storage} by a symbolic link; choose another location")
     around = next((p for p in target.parents if p.is_relative_to(folder) and (p / MANIFEST).exists()), None)
     if around is not None:
-        raise CopyFailed(f"{target} is inside {around}, which is a copy: nothing is added to one")
+        raise CopyFailed(f"{target} is inside {around}, which is another copy; choose another location")
     return target, folder / STAGING
 
 
 def _rows_there(copy: Copy, target: Path) -> int:
-    """The rows of this copy, which another attempt completed; raises CopyFailed where something else is there."""
+    """The number of rows of this copy, which another attempt has completed. Raises CopyFailed where the target is
+    something else."""
     try:
         manifest = json.loads((target / MANIFEST).read_text())
     except (OSError, ValueError):
         manifest = {}
     if not isinstance(manifest, dict) or manifest.get("copy") != copy.id:
-        raise CopyFailed(f"{target} exists: a copy is written to a folder that does not")
-    sync(target.parent)  # whoever put it there may have died before it did
+        raise CopyFailed(f"{target} exists; choose a location that does not exist")
+    sync(target.parent)  # the attempt that renamed it may have died before it synced the folder
     return int(manifest["rows"])
 
 
 def _contents(copy: Copy, delta: SinkDelta | None, stopped: Callable[[], bool]) -> Iterator[Iterator[Table]]:
-    """The rows, each as often as it is there: the tables of one file after those of another."""
+    """The rows, repeated by their multiplicity: for each share its tables."""
     if delta is None or not delta.files:
         return
     ours = [pa.field(TIME, pa.int64()), pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())]
@@ -124,7 +127,7 @@ def _contents(copy: Copy, delta: SinkDelta | None, stopped: Callable[[], bool]) 
 
 
 def check(stopped: Callable[[], bool]) -> None:
-    """Raises CopyFailed where nobody wants the copy any more."""
+    """Raises CopyFailed where the copy was dropped."""
     if stopped():
         raise CopyFailed("the copy was dropped")
 
@@ -132,13 +135,13 @@ def check(stopped: Callable[[], bool]) -> None:
 def _check_contents(share: Table) -> None:
     failing = share.column(ERROR).drop_null()
     if len(failing):
-        raise CopyFailed(f"what is to be copied is in error: {readable_error(pc.min(failing).as_py())}")
+        raise CopyFailed(f"the result is in error: {readable_error(pc.min(failing).as_py())}")
     if pc.min(share.column(DIFF)).as_py() < 0:
-        raise CopyFailed("what is to be copied is in error: NEGATIVE_MULTIPLICITY")
+        raise CopyFailed("the result is in error: NEGATIVE_MULTIPLICITY")
 
 
 def _write_parquet(folder: Path, shares: Iterator[Iterator[Table]], schema: pa.Schema) -> tuple[int, list[str]]:
-    """One file per share; of nothing one that tells the columns."""
+    """One file per share; without rows one empty file that has the columns."""
     total, files = 0, list[str]()
     for tables in shares:
         rows, name = _write_file(folder, len(files), tables, schema)

@@ -1,17 +1,17 @@
-"""A copy in an object store, where nothing can be renamed: attempts put their files there, and one of them wins.
+"""A copy in an object store, which has no rename: attempts write their files to the target, and one attempt wins.
 
-    written on disk ──► <to>/part-00000-<attempt>.parquet ...     names that no other attempt chooses
-                    ──► claim at <to>/_winner                     the first attempt's record stands, whoever asks
-                    ──► <to>/_manifest.json                       from that record: copy, rows, files; now it is there
-                    ──► files of other attempts go
+    written on disk ──► <to>/part-00000-<attempt>.parquet ...     names that no other attempt uses
+                    ──► put_if_absent at <to>/_winner             the record of the first attempt stays
+                    ──► <to>/_manifest.json                       from that record: copy, rows, files; the copy exists
+                    ──► files of other attempts are removed
 
-    killed before the claim        no manifest: there is no copy. Its files go with the next copy to that target,
-                                   or a day later with any copy of the namespace (.staging/<attempt>.json says whose)
-    ... after it                   the next attempt, or any copy to that target, writes the manifest from the record
-    two replicas at once           one claim stands; the other attempt takes its own files away, and answers alike
-    the claim's reply is lost      the record tells whose it is; while nobody can tell, the files stay
+    the process dies before the put   no copy exists. The next copy to that target removes its files, or any copy of
+                                      the namespace a day later (.staging/<attempt>.json has the target)
+    ... after it                      the next attempt, or any copy to that target, writes the manifest from the record
+    two replicas at once              one record stays; the other attempt removes its own files and answers alike
+    the reply of the put is lost      the record says who won; until it can be read, the files stay
 
-Readers go by the manifest, or take `part-*` once it is there.
+Readers use the manifest, or all `part-*` files once it exists.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tidemark_replica.sinks.copy.files import MANIFEST, Copy, CopyFailed, check,
 
 WINNER = "_winner"
 ATTEMPT_AGE_MAX_MS = 24 * 3600 * 1000
-"""A request that is still on its way by then is refused by the store: its signature has ended long ago."""
+"""Milliseconds after which no request of an attempt can still arrive: the store refuses its expired signature."""
 WRITE_SECONDS_MAX = ATTEMPT_AGE_MAX_MS / 1000 / 2
 _PART = re.compile(r"part-\d{5,}-([0-9a-f]{32})\.(parquet|csv)")
 _PIECE = 8 * 1024 * 1024
@@ -47,7 +47,7 @@ def is_object_store(storage: str) -> bool:
 
 @dataclass(frozen=True)
 class CopyTarget:
-    """Where the copy goes, and where it is noted which attempts are under way."""
+    """The target of a copy, and the folder with the notes of running attempts."""
 
     copy: Copy
     storage: Storage
@@ -55,7 +55,7 @@ class CopyTarget:
 
     @classmethod
     def of(cls, copy: Copy) -> CopyTarget:
-        """Raises CopyFailed where a copy may not be."""
+        """Raises CopyFailed where no copy may be written."""
         try:
             folder = folder_of(copy.storage, copy.sink.location)
         except ValueError as error:
@@ -63,13 +63,16 @@ class CopyTarget:
         inside = PurePosixPath(copy.sink.location.removeprefix(f"{folder}/")).parents
         for around in [f"{folder}/{path}" for path in inside if str(path) != "."]:
             if _winner(around) is not None:
-                raise CopyFailed(f"{copy.sink.location} is inside {around}, which is a copy: nothing is added to one")
+                raise CopyFailed(
+                    f"{copy.sink.location} is inside {around}, which is another copy; choose another location"
+                )
         return cls(copy, Storage.at(copy.sink.location), Storage.at(f"{folder}/{STAGING}"))
 
     def rows_there(self) -> int | None:
-        """Of this very copy, if an attempt has won. Raises CopyFailed where something else is there."""
+        """The number of rows of this copy, if an attempt has won; else None. Raises CopyFailed where the target is
+        something else."""
         others = any(not _PART.fullmatch(file.path) for file in self.storage.list("")) or self.storage.has_folders()
-        record = _winner(self.copy.sink.location)  # after the listing: one that wins meanwhile is no stranger
+        record = _winner(self.copy.sink.location)  # read after the listing, which may have the winner's files
         if record is not None:
             return self.finish(record)
         if others:
@@ -77,7 +80,8 @@ class CopyTarget:
         return None
 
     def finish(self, record: dict[str, Any]) -> int:
-        """What a winner may have died before: done again, it is the same."""
+        """Writes the manifest and removes other attempts' files. A winner may have died before; repeating it is
+        harmless."""
         self.storage.write(MANIFEST, (json.dumps(record, indent=1) + "\n").encode())
         for file in self.storage.list(""):
             if _PART.fullmatch(file.path) and file.path not in record["files"]:
@@ -87,13 +91,14 @@ class CopyTarget:
         return int(record["rows"])
 
     def _occupied(self) -> CopyFailed:
-        return CopyFailed(f"{self.copy.sink.location} exists: a copy is written to a place where nothing is")
+        return CopyFailed(f"{self.copy.sink.location} exists; choose a location where nothing is")
 
 
 def write_objects(
     copy: Copy, delta: SinkDelta | None, session: Callable[[], Any], stopped: Callable[[], bool], scratch: Path
 ) -> int:
-    """How many rows are at the copy's place now. Raises CopyFailed, PersistError, OSError, and what Spark raises."""
+    """Writes the copy unless it exists; returns its number of rows. Raises CopyFailed, PersistError, OSError, and what
+    Spark raises."""
     target = CopyTarget.of(copy)
     if (rows := target.rows_there()) is not None:
         return rows
@@ -118,10 +123,12 @@ def _put(target: CopyTarget, folder: Path, manifest: dict[str, Any], stopped: Ca
             _upload(folder / name, target.storage, object_name)
         check(stopped)
         if time.monotonic() - began > WRITE_SECONDS_MAX:
-            raise CopyFailed(f"{target.copy.sink.location}: it took too long to write the files there")
+            raise CopyFailed(
+                f"{target.copy.sink.location}: writing took more than {WRITE_SECONDS_MAX:.0f} s; copy less"
+            )
         record = put_if_absent(f"{target.copy.sink.location}/{WINNER}", mine)
     except IndeterminateCommit:
-        raise  # they may be the winner's: they stay, and are known by the note
+        raise  # this attempt may have won: its files stay, and the note has their target
     except BaseException:
         _discard(target, names.values(), attempt)
         raise
@@ -139,7 +146,7 @@ def _upload(path: Path, there: Storage, name: str) -> None:
 
 
 def _discard(target: CopyTarget, names: Any, attempt: str) -> None:
-    """As far as the store lets us; the rest is known by the note."""
+    """Removes the attempt's files as far as the store allows; the note has the rest."""
     with suppress(PersistError):
         for name in names:
             target.storage.remove(name)
@@ -147,7 +154,7 @@ def _discard(target: CopyTarget, names: Any, attempt: str) -> None:
 
 
 def _sweep(staging: Storage, storage: str) -> None:
-    """Takes away what attempts left that died long ago, and did not win. Harmless when cut short, or done twice."""
+    """Removes files of attempts that died long ago and did not win. It may be interrupted and repeated."""
     now = time.time() * 1000
     for note in staging.list(""):
         if now - note.modified_ms < ATTEMPT_AGE_MAX_MS or not note.path.endswith(".json"):
@@ -162,7 +169,7 @@ def _sweep(staging: Storage, storage: str) -> None:
 
 
 def _is_copy_location(storage: str, location: str) -> bool:
-    """A note is a file that anybody may have written, who may write there."""
+    """Whether copies may be at the location: anybody with write access may have written the note."""
     try:
         return bool(folder_of(storage, location))
     except ValueError:

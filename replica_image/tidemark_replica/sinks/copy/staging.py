@@ -1,10 +1,9 @@
-"""A folder for one attempt at a copy, which ends as a whole at its target, or not at all.
+"""A folder for one attempt at a copy on a disk, which is renamed to the target as a whole, or removed.
 
-    .staging/<attempt>.lock   held while the attempt's process lives
-    .staging/<attempt>/       its files; renamed to their place when all of them are there, and on disk
+    .staging/<attempt>.lock   locked while the attempt's process lives
+    .staging/<attempt>/       its files; renamed when all of them are written and synced
 
-What is left of an attempt whose process died is known by its lock being free: the next attempt, anybody's, takes it
-away.
+A free lock marks an attempt whose process died. The next attempt of any process removes its files.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 @contextmanager
 def attempt(staging: Path) -> Iterator[Path]:
-    """An empty folder, gone afterwards unless it has found its target."""
+    """An empty folder, which is removed afterwards unless it was published."""
     staging.mkdir(parents=True, exist_ok=True)
     sweep(staging)
     lock, held = _locked(staging)
@@ -38,8 +37,8 @@ def attempt(staging: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, target: Path) -> bool:
-    """Puts the folder at its target, in one move: also after a power failure all of it is there, or nothing. False
-    where something is there already."""
+    """Renames the folder to the target; also after a power failure the target is complete or absent. False where it
+    exists."""
     for inside, _, files in os.walk(folder):
         for name in files:
             sync(Path(inside, name))
@@ -56,7 +55,7 @@ def publish(folder: Path, target: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """What the file holds, or which names the folder has, is on disk."""
+    """Syncs the file, or the folder's list of names, to disk."""
     held = os.open(path, os.O_RDONLY)
     try:
         os.fsync(held)
@@ -65,7 +64,7 @@ def sync(path: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    """The folder, and those that it is in."""
+    """Makes the folder and its parents, synced."""
     if not folder.is_dir():
         _make(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -73,7 +72,7 @@ def _make(folder: Path) -> None:
 
 
 def sweep(staging: Path) -> None:
-    """Takes away what dead attempts left. Harmless when cut short, and beside others that do the same."""
+    """Removes files of dead attempts. It may be interrupted, and run beside others."""
     for lock in staging.glob("*.lock"):
         held = _try_lock(lock)
         if held is not None:
@@ -83,7 +82,7 @@ def sweep(staging: Path) -> None:
 
 
 def _locked(staging: Path) -> tuple[Path, int]:
-    """A new lock, held. One that a sweep took for a dead one's, between its making and its locking, is given up."""
+    """A new lock, held. If a sweep removed it before it was locked, another one is made."""
     while True:
         lock = staging / f"{uuid.uuid4().hex}.lock"
         lock.touch(exist_ok=False)
@@ -93,7 +92,7 @@ def _locked(staging: Path) -> tuple[Path, int]:
 
 
 def _try_lock(lock: Path) -> int | None:
-    """The open file, locked; None where another holds it, or it is not the one at that path any more."""
+    """The locked open file; None where another process holds it, or the path has another file now."""
     try:
         held = os.open(lock, os.O_RDWR)
     except FileNotFoundError:

@@ -1,10 +1,10 @@
-"""The subscribe sink: what a collection was at the as_of, then how it changes, told to one client.
+"""The subscribe sink: sends the contents of a collection at the as_of, then its changes, to one client.
 
-    steps ──staged files──► batches, made one at a time on a pool ──► the client's outbox, while there is room
+    steps ──staged files──► batches, made one at a time on a pool ──► the client's outbox, while it has room
 
-The batches cover all times from the minimum on, without gap or overlap. An error in the data ends the subscribe: from
-its time on nothing is known. So does `up_to`: the last batch goes up to the empty frontier. A slow way to the client
-holds the steps up, and nothing else: what waits is on disk.
+The batches cover all times from the minimum on, without gap or overlap. An error in the data ends the subscribe, since
+nothing is known from its time on. `up_to` ends it with a last batch up to the empty frontier. A slow client delays the
+dataflow's steps and nothing else; output that waits is on disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ Batches = Generator[SubscribeBatch, None, None]
 
 
 class SubscribeSink(ClientSink):
-    """Lives on the worker's thread. `has_room`: whether the client takes what it is sent; `wake`: look here again."""
+    """Runs on the command loop. `has_room`: whether the client reads fast enough; `wake`: calls `advance` again
+    soon."""
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class SubscribeSink(ClientSink):
         return None if self.has_ended else SubscribeResponse(self._id, SubscribeDropped(self.write_frontier))
 
     def _advance_step(self, staged: Staged) -> None:
-        """The next batch of what a step gave, or its end."""
+        """Makes the next batch of a step's output, or finishes the step."""
         goal = goal_of(staged, self._up_to)
         if staged.delta is None or staged.delta.rows == 0 or goal.end <= self._reached:
             self._finish_step(goal)
@@ -107,7 +108,7 @@ class SubscribeSink(ClientSink):
         if self._stopped:
             return
         if isinstance(outcome, Failed):
-            LOG.warning("subscribe %s: %s", self._id, outcome.error)
+            LOG.warning("subscribe %s failed: %s", self._id, outcome.error)
             self._fail(f"the subscribe failed: {outcome.error}")
             return
         self._report(outcome.value)
@@ -115,7 +116,7 @@ class SubscribeSink(ClientSink):
             self._finish_step(goal)
 
     def _finish_step(self, goal: Goal) -> None:
-        """All rows that the step gave have been told, or there are none; then how far that is, and what ends it."""
+        """Called when all rows of a step were sent: sends the frontier, or the error that ends the subscribe."""
         self._staged.popleft().release()
         self._batches = None
         if goal.end > self._reached:
@@ -138,7 +139,7 @@ class SubscribeSink(ClientSink):
 
 @dataclass(frozen=True)
 class Goal:
-    """What is told of a step: updates at times before `before`, as batches up to `end`, then the error, if any."""
+    """What is sent of a step: updates before `before`, as batches up to `end`, then the error, if any."""
 
     before: int
     end: Position
@@ -155,7 +156,7 @@ def goal_of(staged: Staged, up_to: int) -> Goal:
 
 
 def _nothing() -> None:
-    """It has been released."""
+    """Does nothing: the output was released."""
 
 
 def is_empty(staged: Staged) -> bool:
@@ -168,7 +169,7 @@ def position_of(batch: SubscribeBatch) -> Position:
 
 
 def next_of(under_way: Batches, end: Position) -> SubscribeBatch:
-    """On the pool. With the last one the files go that the batches were made from."""
+    """Runs on a pool. After the last batch the files are removed."""
     batch = next(under_way)
     if position_of(batch) == end:
         under_way.close()

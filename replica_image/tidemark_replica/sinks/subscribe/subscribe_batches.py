@@ -1,12 +1,12 @@
-"""The updates of a step as batches of a subscribe: in order of time, each small enough to be a message.
+"""Divides the updates of a step into batches of a subscribe: in order of time, each small enough for a message.
 
     few     one batch, [lower, upper)
-    many    divided on disk by time, and within a time that has many by a hash of the row; then share after share:
+    many    divided on disk by time, and within a large time by a hash of the row; then share after share:
 
             [lower .......... 17)  [17 ... (17, h1))  [(17, h1) ... (17, h2))  [(17, h2) ... upper)
 
-Which updates a time has is the same on every replica, and so is each row's hash. So bounds of different replicas can be
-compared, wherever they lie, and one can go on where another was cut off. Memory is that of a share, about twice.
+The updates at a time and the hash of a row are the same on every replica. So positions of different replicas can be
+compared wherever they lie, and one replica can continue where another was cut off. Memory holds about two shares.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _32 = np.uint64(32)
 
 
 class BatchTooLarge(ReplicaError):
-    """Updates that cannot be divided take more than a message holds."""
+    """Updates that cannot be divided exceed the size of a message."""
 
 
 @dataclass(frozen=True, order=True)
 class Position:
-    """Between updates in order of (time, part); `time` is an encoded frontier."""
+    """A position between updates in the order of (time, part). `time` is an encoded frontier."""
 
     time: int
     part: int = 0
@@ -52,7 +52,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Shares:
-    """Which updates go together. Of each distinct time: its first share, and among how many its updates are divided."""
+    """The division: of each distinct time its first share, and the number of shares of its updates."""
 
     times: Ints
     first: Ints
@@ -60,7 +60,7 @@ class Shares:
     ends: tuple[Position, ...]
 
     def of(self, updates: Updates) -> Ints:
-        """The share of every update."""
+        """The share of each update."""
         at = np.searchsorted(self.times, times(updates))
         part = hash_rows(row_columns(updates), updates.num_rows) >> _32
         within = (part * self.parts[at].astype(np.uint64)) >> _32
@@ -70,7 +70,8 @@ class Shares:
 def batches(
     delta: SinkDelta, lower: Position, upper: Position, wanted: range, batch_bytes: int = BATCH_BYTES
 ) -> Generator[SubscribeBatch, None, None]:
-    """Batches that cover [lower, upper), with the updates of these times. Raises BatchTooLarge, ArrangementError."""
+    """Batches that cover [lower, upper), with the updates of the wanted times. Raises BatchTooLarge,
+    ArrangementError."""
     found, counts, size = _histogram(delta, wanted)
     shares = shares_of(found, counts, int(counts.sum()) * batch_bytes // max(size, 1))
     if len(shares.ends) <= 1:
@@ -85,7 +86,7 @@ def batches(
 
 
 def shares_of(found: Ints, counts: Ints, rows_most: int) -> Shares:
-    """Shares of about `rows_most` updates, given the distinct times in order and how many updates each has."""
+    """Shares of about `rows_most` updates, given the distinct times in order and the number of updates at each."""
     if len(found) == 0:
         return Shares(found, counts, counts, ())
     rows_most = max(rows_most, int(counts.sum()) // SHARES_MAX, 1)
@@ -106,7 +107,7 @@ def shares_of(found: Ints, counts: Ints, rows_most: int) -> Shares:
 
 
 def _histogram(delta: SinkDelta, wanted: range) -> tuple[Ints, Ints, int]:
-    """The distinct times of the updates, how many each has, and about how many bytes all take."""
+    """The distinct times, the number of updates at each, and the approximate bytes of all."""
     pieces = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     size = 0
     for rows in _rows(delta, wanted):
@@ -120,7 +121,7 @@ def _histogram(delta: SinkDelta, wanted: range) -> tuple[Ints, Ints, int]:
 
 
 def _rows(delta: SinkDelta, wanted: range) -> Iterator[Updates]:
-    """Updates of the wanted times that are rows, not errors, in canonical form."""
+    """Rows (not errors) of the wanted times, in canonical form."""
     for batch in delta.batches():
         at, error = times(batch), errors(batch)
         kept = (at >= wanted.start) & (at < wanted.stop)
@@ -132,7 +133,7 @@ def _rows(delta: SinkDelta, wanted: range) -> Iterator[Updates]:
 
 
 def _together(table: Any) -> Updates:
-    """A table of one batch as that batch."""
+    """The only batch of a table."""
     (batch,) = table.to_batches()
     return batch
 
@@ -141,12 +142,14 @@ def _batch(rows: list[Updates], lower: Position, upper: Position) -> SubscribeBa
     updates = consolidate(pa.concat_batches(rows)) if rows else None
     data = _stream(updates) if updates is not None and updates.num_rows else b""
     if len(data) > MAX_MESSAGE_BYTES - BATCH_BYTES:
-        raise BatchTooLarge(f"updates at time {lower.time} take {len(data)} bytes together, more than a message holds")
+        raise BatchTooLarge(
+            f"updates at time {lower.time} that cannot be divided take {len(data)} bytes, more than a message holds"
+        )
     return SubscribeBatch(lower.frontier, upper.frontier, data, None, lower.part, upper.part)
 
 
 def _stream(updates: Updates) -> bytes:
-    """Sorted by time and part, as `c0 ... cn-1, __time, __diff, __part`."""
+    """The updates as an Arrow stream of `c0 ... cn-1, __time, __diff, __part`, sorted by time and part."""
     columns = row_columns(updates)
     parts: Hashes = hash_rows(columns, updates.num_rows)
     order = pa.array(np.lexsort((parts, times(updates))))

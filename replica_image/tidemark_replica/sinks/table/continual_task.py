@@ -1,14 +1,14 @@
-"""The sink of a continual task: adds to a shard what the task gives at each time, exactly once.
+"""The sink of a continual task: appends the task's output at each time to a shard, exactly once.
 
-    steps ──staged files──► [upper of the shard, where an error stands) ──► compare-and-append
+    steps ──staged files──► [upper of the shard, time of an error) ──► compare-and-append
 
-It never compares and never corrects: what the shard holds is what the task did, also under an earlier revision of its
-SQL. The task gives the same at the same time wherever it runs, so whoever appends first has appended what all others
-would; what was computed for times before the shard's upper is skipped. An append is all of the updates of the times
-that it moves the upper over, so no time is done twice or in part, whenever a process ends.
+The sink never compares and never corrects: the shard holds what the task did, also under earlier revisions of its SQL.
+The output at a time is the same on every replica, so the first append is the one that all others would make, and output
+for times before the shard's upper is skipped. An append has all updates of the times that it moves the upper over, so
+no time is written twice or in part.
 
-An error at time t means that what the task does at t is not known. Nothing is written at t or later: the export says
-so, and stands still until its SQL is another.
+After an error at time t the output at t is unknown. Nothing is written at t or later: the export reports the error and
+stands still until its SQL changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidemark_replica.telemetry.error_status import Errors
 
 
 class ContinualTaskProgress(SinkProgress):
-    """What may be written ends where an error stands."""
+    """Like SinkProgress, but writes nothing from the first error on."""
 
     def __init__(self, as_of: int) -> None:
         super().__init__(as_of, new_commit_id, synced=True)
@@ -38,7 +38,7 @@ class ContinualTaskProgress(SinkProgress):
         self._errors.update(staged.errors)
 
     def observe(self, upper: int, term: int) -> None:
-        """Times before the upper are written, by an earlier revision where this one fails."""
+        """Drops errors at times before the upper: an earlier revision has written those times."""
         super().observe(upper, term)
         self._errors = {time: errors for time, errors in self._errors.items() if time >= (self.upper or 0)}
 
@@ -48,12 +48,12 @@ class ContinualTaskProgress(SinkProgress):
 
     @property
     def standing_errors(self) -> Mapping[str, int]:
-        """The errors at the time at which it stands still; none while it goes on."""
+        """The errors at the time at which the task stands still; empty while it goes on."""
         return self._errors[min(self._errors)] if self._errors else {}
 
 
 class ContinualTaskSink(MaterializedViewSink):
-    """Lives on the worker's thread; appends on a pool, one at a time."""
+    """Runs on the command loop; appends on a pool, one at a time."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ContinualTaskSink(MaterializedViewSink):
 
     @property
     def is_full(self) -> bool:
-        """What comes after an error is not wanted."""
+        """Output after an error is not needed."""
         return super().is_full or bool(self._task.standing_errors)
 
     @property

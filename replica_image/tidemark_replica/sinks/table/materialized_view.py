@@ -1,16 +1,15 @@
-"""The materialized-view sink: keeps a shard equal to the view, whoever else writes to it.
+"""The materialized-view sink: keeps a shard equal to the view, also where others write to it.
 
-    steps ──staged files──► progress ──► append on a pool ──► Appended       the shard moved; files go
-                                                          ├─► UpperMismatch  another replica was faster: look again
+    steps ──staged files──► progress ──► append on a pool ──► Appended       the shard moved; files are removed
+                                                          ├─► UpperMismatch  another replica was faster: plan again
                                                           ├─► Fenced         a newer term took over: stop for good
                                                           └─► unknown        again, with the same commit id and term
 
-Read-only until AllowWrites has given a term: then it only watches how far the shard is, and what is staged stays,
-put together where much of it gathers (staged_compaction.py). Who writes meanwhile may be another revision, with other
-contents, so nothing is compared before the shard has been written under this very term. If another revision has
-written after this sink let go of what it had staged, as that was in the shard, it cannot correct that: it stops. If
-the process dies at any point, the shard holds the whole append or nothing of it, and the next process begins by
-comparing.
+The sink is read-only until AllowWrites gives it a term: it follows the shard's upper, and compacts its staged output
+where much accumulates (staged_compaction.py). Another revision, with other contents, may write meanwhile, so the sink
+compares only once the shard was written under its own term. Where another revision has written after the sink released
+its staged output, the sink cannot correct the shard and stops. Whenever the process dies, the shard holds the whole
+append or nothing of it, and the next process begins by comparing.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
 WAITING_ROWS = 4_000_000
-"""Steps wait, and become wider, while a shard cannot be written: what is staged for it is in scratch."""
+"""Steps wait while this many staged updates cannot be written to the shard: they are in scratch."""
 DIVERGED = (
-    "another revision has written the table since this one had; what it holds is not known here, and nothing is "
-    "appended to it. The view is computed anew once the replica is restarted"
+    "another revision has written the table after this one; its contents are unknown to this replica, which appends "
+    "nothing more. Restart the replica to compute the view again"
 )
 
 
 @dataclass(frozen=True)
 class AppendOutcome:
-    """What became of an append, and how far the shard is since, under which term: both of one version of its table."""
+    """The outcome of an append, and the shard's upper and term in one version of its table."""
 
     won: bool
     upper: int
@@ -61,7 +60,7 @@ class AppendOutcome:
 
 
 class MaterializedViewSink:
-    """Lives on the worker's thread; appends on a pool, one at a time."""
+    """Runs on the command loop; appends on a pool, one at a time."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class MaterializedViewSink:
         moved: Callable[[], None] | None = None,
         progress: SinkProgress | None = None,
     ) -> None:
-        """`moved` is called when the shard has."""
+        """`moved` is called when the shard has moved."""
         self._id, self._shard, self._handles, self._watch = id, shard, handles, watch
         self._jobs, self._respond = jobs, respond
         self._as_of = as_of.encode()
@@ -94,42 +93,42 @@ class MaterializedViewSink:
         return Frontier.minimum() if self._progress.upper is None else Frontier.decode(self._progress.upper)
 
     def step_goal(self, upper: Frontier) -> Frontier:
-        """All inputs of the dataflow are complete so far. Up to where the view needs it to step."""
+        """The frontier that the dataflow must step to, given that its inputs are complete up to `upper`."""
         return Frontier.decode(self._progress.step_goal(upper.encode()))
 
     @property
     def upper_is_known(self) -> bool:
-        """Whether it is known how far the shard is, or that there is none yet."""
+        """Whether the shard's upper was read, or that the shard does not exist."""
         return self._progress.upper is not None
 
     @property
     def is_superseded(self) -> bool:
-        """Whether it cannot go on with what another revision has made of the shard."""
+        """Whether another revision has written the shard, so that this sink cannot go on."""
         return self._progress.is_superseded
 
     @property
     def term(self) -> WriterTerm | None:
-        """Under which it may write; None: not yet, or no more."""
+        """The writer term; None: the sink may not write, or has stopped."""
         return None if self._stopped else self._term
 
     @property
     def is_full(self) -> bool:
-        """So much waits to be appended, beyond what the view itself is, that the dataflow should make no more."""
+        """Whether so much waits to be appended, beyond the view's own size, that the dataflow should not step."""
         base = self._progress.base_rows
         return self._progress.waiting_rows - base >= max(WAITING_ROWS, 2 * base)
 
     def allow_writes(self, term: WriterTerm) -> None:
-        """A newer term than the one that was fenced may write again."""
+        """Takes a newer term; a fenced sink may write again."""
         if self._term is None or term > self._term:
             self._term, self._stopped, self._failure_status = term, False, None
             self._progress.term = term
 
     def stage(self, staged: Staged) -> None:
-        """A committed step's output; the files are the sink's from now on."""
+        """Takes the output of a committed step. The sink owns the files from now on."""
         self._progress.stage(staged)
 
     def advance(self) -> None:
-        """Called at every maintenance."""
+        """Starts the next append, comparison or compaction; called at every maintenance."""
         seen = self._watch.state(self._shard.shard_id)
         if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
             self._progress.observe(seen.upper.encode(), seen.term)
@@ -160,13 +159,13 @@ class MaterializedViewSink:
             self._submit_comparison(comparison)
 
     def _compaction_due(self, rows: int) -> CompactionInput | None:
-        """Not beside an append whose files it would take."""
+        """The staged output to compact, if any: never while an append uses its files."""
         if self._progress.is_pending or not self._compaction_backoff.has_elapsed:
             return None
         return self._progress.compaction_due(rows)
 
     def _is_under_own_term(self, seen: DescribedShard | None) -> bool:
-        """Whether all who can still write to the shard compute what this sink does."""
+        """Whether the shard was last written under this sink's term: then all writers compute the same view."""
         return seen is not None and self._term is not None and seen.term == self._term
 
     @property
@@ -177,7 +176,8 @@ class MaterializedViewSink:
         return None
 
     def stop(self) -> None:
-        """Appends nothing more, and says nothing: there may be another export of its id. What runs may still land."""
+        """Appends nothing more and reports nothing: another export may have its id. An append that runs may still
+        land."""
         self._give_up()
         self._dropped = True
 
@@ -186,7 +186,7 @@ class MaterializedViewSink:
         self._watch.unfollow(self)
 
     def report_again(self) -> None:
-        """The client is a new one: what keeps it from writing is said again."""
+        """Repeats the failure that keeps it from writing, for a new client."""
         if self._failure_status is not None:
             self._respond(self._failure_status)
 
@@ -209,10 +209,10 @@ class MaterializedViewSink:
         )
 
     def _compacted(self, outcome: Outcome[CompactedStage]) -> None:
-        """Without it the dataflow may have to wait, so it is tried again."""
+        """A failed compaction is retried: without it the dataflow may have to wait."""
         self._job = None
         if isinstance(outcome, Failed):
-            LOG.warning("the sink of %s: what it has staged is not put together for now: %s", self._id, outcome.error)
+            LOG.warning("the sink of %s could not compact its staged output and retries: %s", self._id, outcome.error)
             self._compaction_backoff.failed()
         else:
             self._compaction_backoff.reset()
@@ -220,7 +220,8 @@ class MaterializedViewSink:
             _release(outcome.value.gone)
 
     def _compared(self, comparison: Comparison, term: int, outcome: Outcome[bool]) -> None:
-        """Where there is a difference, or no answer, whoever writes may put it right: look again later."""
+        """After a difference or a failure the comparison is repeated later: an append may correct the shard
+        meanwhile."""
         self._job = None
         if isinstance(outcome, Done) and outcome.value:
             self._progress.found_equal(term)
@@ -231,7 +232,7 @@ class MaterializedViewSink:
         self._compare_backoff.failed()
 
     def _append(self, append: Append) -> AppendOutcome:
-        """On the pool. Raises PersistError and OSError."""
+        """Runs on a pool. Raises PersistError and OSError."""
         shard = self._existing() if self._written else self._handles.writer(self._shard)
         try:
             return append_to(shard, append)
@@ -239,7 +240,8 @@ class MaterializedViewSink:
             return append_to(self._reopened(deleted), append)
 
     def _reopened(self, deleted: ShardDeleted) -> Shard:
-        """The handle may be of a table of before. One that is gone is not made again here: nobody may want it."""
+        """The shard by a new handle, since the old one may be of an earlier table. A deleted shard is not created
+        again."""
         self._handles.forget(self._shard.location)
         try:
             return self._existing()
@@ -247,14 +249,14 @@ class MaterializedViewSink:
             raise deleted from None
 
     def _existing(self) -> Shard:
-        """The shard, which this sink or another has made: where it is gone it is not made anew."""
+        """The shard, which exists. Raises ShardDeleted where it does not; it is not created again."""
         try:
             return self._handles.existing_writer(self._shard.location, self._shard.shard_id)
         except (ShardNotFound, ShardMismatch) as gone:
             raise ShardDeleted(f"the sink's shard was deleted: {gone}") from gone
 
     def _maintain(self) -> None:
-        """On the pool: what keeps the shard small; may be done twice, or be cut short."""
+        """Runs on a pool: checkpoints, compaction and vacuum of the shard. It may be repeated or interrupted."""
         shard = self._existing()
         for work in shard.maintenance_due():
             shard.run_maintenance(work)
@@ -262,7 +264,7 @@ class MaterializedViewSink:
     def _maintained(self, outcome: Outcome[None]) -> None:
         self._maintenance_job = None
         if isinstance(outcome, Failed):
-            LOG.warning("the sink of %s: its shard is not tidied up for now: %s", self._id, outcome.error)
+            LOG.warning("the sink of %s: maintenance of its shard failed and is retried: %s", self._id, outcome.error)
 
     def _appended(self, append: Append, outcome: Outcome[AppendOutcome]) -> None:
         self._job = None
@@ -284,7 +286,7 @@ class MaterializedViewSink:
             self._maintenance_job = self._jobs.submit(f"tidy the shard of {self._id}", self._maintain, self._maintained)
 
     def _failed(self, error: Exception) -> None:
-        """Fenced and deleted shards are final; all else is tried again, under the same commit id."""
+        """Stops for a fenced or deleted shard; retries all other failures with the same commit id."""
         if isinstance(error, Fenced | ShardDeleted):
             self._stopped = True
         else:
@@ -300,9 +302,9 @@ class MaterializedViewSink:
 
 
 def append_to(shard: Shard, append: Append) -> AppendOutcome:
-    """On the pool. Raises PersistError and OSError."""
+    """Runs on a pool. Raises PersistError and OSError."""
     upper = shard.refresh().upper
-    # once the upper has moved on only the verdict is wanted: what was to be compared with may be compacted by now
+    # where the upper has moved on, only the outcome is needed: the contents to compare with may be compacted by now
     files = stage(shard, append) if upper == append.expected_upper else []
     try:
         ended = shard.compare_and_append(
@@ -318,8 +320,8 @@ def append_to(shard: Shard, append: Append) -> AppendOutcome:
     except (Fenced, ShardDeleted):
         discard_staged(shard, files)
         raise
-    # after Appended, what is not live may have been compacted since: it is for vacuum, for somebody may be reading it
-    if not isinstance(ended, Appended):  # another replica was faster, as at every other tick
+    # after Appended, files that are not live were compacted; vacuum removes them, since somebody may be reading them
+    if not isinstance(ended, Appended):  # another replica was faster
         discard_staged(shard, files)
     now = shard.state()
     return AppendOutcome(isinstance(ended, Appended), now.upper, now.term)

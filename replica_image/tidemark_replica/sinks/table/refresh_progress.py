@@ -1,21 +1,21 @@
-"""What a view that is refreshed now and then still has to append to its shard.
+"""What a view with a refresh schedule still has to append to its shard.
 
     refreshes   ······R1··········R2·········R3······          the schedule
     changes     ··x·x····y··x··y·······x···z·│                 staged up to the dataflow's frontier
     written     ──────┴──────[U                                the shard's upper, between two refreshes
     an append                [U ──┴──────────│)                x, y, y, x at R2; z waits for R3
 
-The upper follows the inputs: up to the next refresh nothing can change, so the shard is complete as far as they are,
-and no step is needed for it (`step_goal`). What changes at a time is written at the first refresh at or after it.
+The upper follows the inputs: nothing changes before the next refresh, so the shard is complete as far as the inputs
+are, and no step is needed (`step_goal`). A change is written at the first refresh at or after its time.
 
-A revision's first write is a refresh too: when the shard was last written under an older term, or never. Else an edit
-would show at its first planned refresh, and a new view be empty until then. Whether it is so is the table's own word,
-of one version: its upper and its term. A term comes with an append and moves the upper, so who appends at an upper
-that is as expected has seen the term that goes with it, and all replicas of a revision agree.
+A revision's first write is a refresh too: where the shard was last written under an older term, or never. Otherwise an
+edit would show only at the next scheduled refresh, and a new view would be empty until then. The table's upper and term
+of one version decide that. An append sets the term and moves the upper together, so a writer whose expected upper is
+right has seen the right term, and all replicas of a revision agree.
 
-That refresh is at a time which only its writer knows. Another replica that never wins finds the shard to be what it
-should only after a planned one: so it compares what the view was then with what the shard holds since. Once for each:
-what differs then stays as it is up to the next one.
+Only the writer knows the time of that unscheduled refresh. A replica that never wins finds the shard equal only after a
+scheduled one. It compares the view at that refresh with the shard after it, once per refresh: a difference stays until
+the next one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidemark_replica.sinks.table.refresh_times import NEVER, RefreshTimes
 
 
 class RefreshProgress(SinkProgress):
-    """Times here are encoded frontiers: 2^63-1 is the empty one."""
+    """Times are encoded frontiers: 2^63-1 is the empty one."""
 
     def __init__(self, as_of: int, new_commit_id: Callable[[], str], refreshes: RefreshTimes) -> None:
         super().__init__(as_of, new_commit_id)
@@ -36,7 +36,8 @@ class RefreshProgress(SinkProgress):
         self._unplanned = self._different_at = -1
 
     def step_goal(self, upper: int) -> int:
-        """To the last refresh before, and over it. Before the shard is the revision's own anything may be needed."""
+        """The frontier just after the last refresh before `upper`; `upper` itself before the first write of this
+        revision."""
         self._inputs = max(self._inputs, upper)
         if not self.is_own or upper == EMPTY_SENTINEL:
             return upper
@@ -44,15 +45,15 @@ class RefreshProgress(SinkProgress):
 
     @property
     def is_own(self) -> bool:
-        """Whether the shard was written under the present term."""
+        """Whether the shard was last written under the present term."""
         return bool(self.upper) and self.term is not None and self._observed_term == self.term
 
     def _is_overwritten(self, seen: int, term: int) -> bool:
-        """Also where one of this revision has corrected it since: at which refresh, is not known here."""
+        """Also true where a sink of this revision has corrected it since: at which refresh is unknown here."""
         return self._synced_term < min(seen, term)
 
     def stage(self, staged: Staged) -> None:
-        """What changes nothing need not be kept until the next refresh."""
+        """Releases output without updates: it need not wait for the next refresh."""
         super().stage(staged)
         if staged.delta is None or not staged.delta.files:
             self._staged.pop()
@@ -60,7 +61,7 @@ class RefreshProgress(SinkProgress):
 
     @property
     def reach(self) -> int:
-        """Up to where it is known what the shard is to hold: until the next refresh that is not staged."""
+        """The frontier up to which the shard's contents are known: the next refresh that is not staged."""
         ahead = self._refreshes.next(self.frontier) if self.frontier != EMPTY_SENTINEL else NEVER
         if ahead != NEVER:
             return max(self.frontier, min(self._inputs, ahead))
@@ -91,8 +92,8 @@ class RefreshProgress(SinkProgress):
         )
 
     def _begin(self, upper: int) -> tuple[int, RefreshTimes]:
-        """From when on it knows what to write, and at which refreshes. Where the one that is due is before the as_of,
-        what would have been written then is not known: the times up to the next one are left out."""
+        """The time from which the contents are known, and the refreshes to write. Where the refresh that is due is
+        before the as_of, its contents are unknown, and the times up to the next one are skipped."""
         start = max(upper, self._as_of)
         if not self.is_own:
             return start, self._refreshes.with_unplanned(start)
@@ -107,7 +108,7 @@ class RefreshProgress(SinkProgress):
         super().resolved(append, won=won, upper=upper, term=term)
 
     def comparison(self) -> Comparison | None:
-        """Of the last refresh, with what the shard has held since."""
+        """Compares the view at the last refresh with the shard since then."""
         if self.synced or not self.upper or not self.is_own or self.upper == EMPTY_SENTINEL:
             return None
         last = self._refreshes.last(self.upper - 1)
@@ -116,20 +117,20 @@ class RefreshProgress(SinkProgress):
         return Comparison(last, self.upper - 1, tuple(self._staged))
 
     def found_different(self, comparison: Comparison) -> None:
-        """The shard shows an unplanned refresh after that one, up to the next."""
+        """The shard shows an unscheduled refresh, until the next scheduled one."""
         self._different_at = comparison.at
 
     def compaction_input(self) -> CompactionInput | None:
-        """Also of what it waits with for the next refresh. What was before the last one is told apart, to be
-        compared."""
+        """Includes output that waits for the next refresh. Output before the last refresh is kept apart, for the
+        comparison."""
         if not self.upper or min(self.frontier, self.upper) <= self._as_of:
             return None
         at, last = min(self.frontier, self.upper) - 1, self._refreshes.last(self.upper - 1)
         return CompactionInput(at, tuple(self._staged), last, self._written if self.synced else 0)
 
     def compaction_due(self, rows: int) -> CompactionInput | None:
-        """Also what it hydrated with, once the most of that is in the shard: as large as the view, and the next refresh
-        may be far."""
+        """Also due once most of the hydration's output is in the shard: it is as large as the view, and the next
+        refresh may be far."""
         begun = self._staged[0] if self.synced and self._staged else None
         if begun is not None and begun.lower == self._as_of < self._written < begun.upper:
             return self.compaction_input()
@@ -137,5 +138,5 @@ class RefreshProgress(SinkProgress):
 
     @property
     def _written(self) -> int:
-        """What changed up to the last refresh."""
+        """Changes before this time are in the shard."""
         return max(self._refreshes.last((self.upper or 0) - 1), self._unplanned) + 1

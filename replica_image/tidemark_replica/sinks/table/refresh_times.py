@@ -1,4 +1,4 @@
-"""The times of a schedule before a view's end, as plain numbers: one at a time, and for whole columns of times.
+"""The refreshes of a schedule before the view's end, for single times and for columns of times.
 
 schedule    every 10 from 3 on      until 30        3    13    23
 unplanned   at 17                                             17
@@ -21,28 +21,28 @@ NONE_YET = -1
 
 @dataclass(frozen=True)
 class RefreshTimes:
-    """Those of `schedule` before `until`, and `unplanned`, if there is one."""
+    """The times of `schedule` before `until`, and `unplanned`, if there is one."""
 
     schedule: RefreshSchedule
     until: int | None = None
     unplanned: int | None = None
 
     def with_unplanned(self, time: int) -> RefreshTimes:
-        """With one that the schedule does not name."""
+        """The same refreshes, and one at `time`."""
         return replace(self, unplanned=time)
 
     def next(self, time: int) -> int:
-        """The first at or after `time`, or NEVER."""
+        """The first refresh at or after `time`, or NEVER."""
         return int(self.round_up(np.array([time], np.int64))[0])
 
     def last(self, time: int) -> int:
-        """The last one of the schedule at or before `time`, or NONE_YET."""
+        """The last scheduled refresh at or before `time`, or NONE_YET."""
         before = time if self.until is None else min(time, self.until - 1)
         found = self.schedule.last(min(before, MAX_TIME)) if before >= 0 else None
         return NONE_YET if found is None else found
 
     def round_up(self, times: np.ndarray) -> np.ndarray:
-        """Of each time the first refresh at or after it, or NEVER."""
+        """For each time the first refresh at or after it, or NEVER."""
         found = np.full(len(times), NEVER, np.int64)
         if self.schedule.at:
             at = np.array([*self.schedule.at, NEVER], np.int64)

@@ -1,8 +1,8 @@
-"""The rows that an append consists of: read from staged files, compared with the shard, written beside it.
+"""The rows of an append: read from staged files, compared with the shard, written beside it.
 
-Nothing is held in memory but one piece at a time: a large correction is divided by a hash of the row, spilled to
-disk, and consolidated share by share. Cost: a correction reads the staged snapshot and the persisted contents once,
-and sorts nothing; afterwards an append reads its own deltas alone.
+Memory holds one share at a time: a large correction is divided by a hash of the row, spilled to disk, and consolidated
+share by share. Cost: a correction reads the staged snapshot and the persisted contents once and sorts nothing; a later
+append reads only its own deltas.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Table = Any
 
 @dataclass(frozen=True)
 class Rows:
-    """The updates of an append: `schema` are the shard's user columns, and the three of ours."""
+    """The columns of an append's updates: the shard's user columns, and `__time`, `__diff`, `__error`."""
 
     schema: pa.Schema
 
@@ -51,14 +51,14 @@ class Rows:
         return Rows(pa.schema([*shard.schema, *ours]))
 
     def read(self, deltas: Iterable[SinkDelta]) -> Iterator[Table]:
-        """Staged updates under the shard's column names."""
+        """Staged updates with the shard's column names."""
         for delta in deltas:
             for batch in delta.batches():
                 yield pa.Table.from_batches([batch]).rename_columns(self.schema.names).cast(self.schema)
 
 
 def stage(shard: Shard, append: Append) -> list[StagedFile]:
-    """Files beside the shard that hold what is to be appended; none if that is nothing."""
+    """Writes the updates of the append to files beside the shard; returns none where there are no updates."""
     rows = Rows.of(shard)
     if not append.syncs:
         return []
@@ -73,7 +73,7 @@ def staged_bytes(append: Append | Comparison | CompactionInput) -> int:
 
 
 def moved(table: Table, append: Append) -> Table:
-    """Only what is still to be written, at times that may still be written."""
+    """The updates that are still to be written, at times that may still be written."""
     if append.refreshes is not None:
         return refreshed(table, append, append.refreshes)
     if not append.correct:
@@ -84,14 +84,14 @@ def moved(table: Table, append: Append) -> Table:
 
 
 def refreshed(table: Table, append: Append, refreshes: RefreshTimes) -> Table:
-    """At the refreshes before the new upper."""
+    """The updates at the refreshes before the new upper."""
     times = table.column(TIME).to_numpy()
     when = refreshes.round_up(np.maximum(times, append.no_earlier))
     return with_times(table, when).filter(pa.array((times >= append.written) & (when < append.new_upper)))
 
 
 def compacted(table: Table, whole: CompactionInput) -> Table:
-    """At two times at most of those before `whole.at`."""
+    """The updates, with times before `whole.at` moved to at most two times."""
     times = table.column(TIME).to_numpy()
     apart = min(whole.apart, whole.at)
     when = np.where(times <= apart, apart, np.maximum(times, whole.at))
@@ -110,7 +110,7 @@ def at_least(table: Table, time: int) -> Table:
 
 
 def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: Append) -> list[StagedFile]:
-    """`wanted` minus what the shard holds just before the expected upper."""
+    """`wanted` minus the contents of the shard just before the expected upper."""
     with shard.lease():
         parts = shard.snapshot_parts(append.expected_upper - 1)
         size = sum(part.size for part in parts) + staged_bytes(append)
@@ -118,7 +118,7 @@ def corrected(shard: Shard, rows: Rows, wanted: Iterable[Table], append: Append)
 
 
 def equal(shard: Shard, comparison: Comparison) -> bool:
-    """Whether the shard holds what was staged, at those times. Raises NotReadable."""
+    """Whether the shard's contents equal the staged ones. Raises NotReadable."""
     rows, at = Rows.of(shard), comparison.at
     with shard.lease():
         parts = shard.snapshot_parts(comparison.read_at)
@@ -130,7 +130,7 @@ def equal(shard: Shard, comparison: Comparison) -> bool:
 
 
 def persisted(rows: Rows, parts: Iterable[Part], time: int) -> Iterator[Table]:
-    """What the parts hold, to be subtracted at `time`."""
+    """The rows of the parts, negated, at `time`."""
     for part in parts:
         for batch in read_part(part):
             yield negated(pa.Table.from_batches([batch]), time).select(rows.schema.names)
@@ -145,7 +145,7 @@ def negated(table: Table, time: int) -> Table:
 
 
 def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> list[StagedFile]:
-    """The tables' consolidation as files beside the shard; none where they cannot all be written."""
+    """Writes the consolidated tables to files beside the shard; removes them where not all can be written."""
     files: list[StagedFile] = []
     try:
         for table in consolidated(rows, tables, size):
@@ -158,15 +158,16 @@ def written(shard: Shard, rows: Rows, tables: Iterable[Table], size: int) -> lis
 
 
 def discard_staged(shard: Shard, files: Sequence[StagedFile]) -> None:
-    """What certainly will not be appended, as far as the store lets us: vacuum would take it a day later."""
+    """Removes files that certainly will not be appended, as far as the store allows; vacuum removes the rest a day
+    later."""
     if files:
         with suppress(PersistError, OSError):
             shard.discard(files)
 
 
 def consolidated(rows: Rows, tables: Iterable[Table], size: int, folder: Path | None = None) -> Iterator[Table]:
-    """Share by share, equal rows in the same one; `size` is about how many bytes the tables are. What does not fit in
-    memory waits on disk below `folder`, by default the process's own."""
+    """Consolidates share by share; equal rows are in one share. `size`: approximate bytes of the tables. Shares wait on
+    disk below `folder`, by default the process's spill folder."""
     for share in divide(tables, rows.schema, 1 + size // SHARE_BYTES, folder=folder):
         pieces = list(share)
         if pieces:

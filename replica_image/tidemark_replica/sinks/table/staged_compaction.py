@@ -1,10 +1,10 @@
-"""What a sink has staged and may not write yet, put together, so that it stays about as large as the view.
+"""Compacts the staged output of a sink that may not write yet, so that it stays about as large as the view.
 
-    [snapshot][step][step] ... [step]      updates at times before the shard's upper, which are over for this sink
+    [snapshot][step][step] ... [step]      updates at times before the shard's upper
     └──────────── moved up to upper - 1, consolidated ──► one file, beside those of the last step
 
-A revision that waits for its turn may wait for long, and what it stages meanwhile would grow with every change. Whoever
-is to correct a shard may not write before its upper, so there is no need to tell the times before that apart.
+A pending revision may wait for long, and its staged output would grow with every change. A correction never writes
+before the shard's upper, so earlier times need not be told apart.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidemark_replica.sinks.table.shard_updates import Rows, compacted, consolid
 
 @dataclass(frozen=True)
 class CompactedStage:
-    """One for all that was staged, and those that are needed no more: all but the one in whose folder it is."""
+    """The compacted output, and the staged outputs to release: all except the one whose folder has the new file."""
 
     whole: CompactionInput
     staged: Staged
@@ -35,7 +35,7 @@ class CompactedStage:
 
 
 def compact_staged(shard: Shard, whole: CompactionInput) -> CompactedStage:
-    """Something of it has files. Those in whose folder the new one is go at once."""
+    """Compacts the staged output, of which some has files. Removes the files in the folder of the new one at once."""
     last = whole.staged[-1]
     home = [staged for staged in whole.staged if staged.delta is not None and staged.delta.files][-1]
     assert home.delta is not None
@@ -45,7 +45,7 @@ def compact_staged(shard: Shard, whole: CompactionInput) -> CompactedStage:
     try:
         count = _write(path, rows.schema, consolidated(rows, tables, staged_bytes(whole), folder))
     except BaseException:
-        path.unlink(missing_ok=True)  # it may be what the disk is full of, and is made anew
+        path.unlink(missing_ok=True)  # it may have filled the disk, and is written again
         raise
     for file in home.delta.files:
         with suppress(OSError):
@@ -56,7 +56,7 @@ def compact_staged(shard: Shard, whole: CompactionInput) -> CompactedStage:
 
 
 def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """How many rows."""
+    """Writes the tables; returns the number of rows."""
     count = 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for table in tables:
