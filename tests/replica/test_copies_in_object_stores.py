@@ -94,7 +94,7 @@ def test_what_is_there_already_is_never_touched(bucket: Bucket) -> None:
         ("day/one", "exists"),
         ("mine", "exists"),
         ("day", "exists"),
-        ("day/one/n=1/more", "inside .*/day/one, which is a copy"),
+        ("day/one/n=1/more", "inside .*/day/one, which is another copy"),
     ]:
         with pytest.raises(CopyFailed, match=said):
             bucket.written(bucket.copy(to, id="copy-2"), [])

@@ -126,7 +126,7 @@ def test_nothing_is_added_to_a_copy_that_is_there(tmp_path: Path) -> None:
     """Whoever reads its folder finds what the manifest says, and no other copy inside."""
     copy = copy_of(tmp_path, to="day")
     written(tmp_path, copy, CONTENTS)
-    with pytest.raises(CopyFailed, match=r"inside .*/_copies/day, which is a copy"):
+    with pytest.raises(CopyFailed, match=r"inside .*/_copies/day, which is another copy"):
         written(tmp_path, copy_of(tmp_path, to="day/n=1/more", id="copy-2"), CONTENTS)
 
     assert sorted(p.name for p in Path(copy.sink.location).iterdir()) == ["_manifest.json", "part-00000.parquet"]
