@@ -130,7 +130,7 @@ def test_where_there_is_no_room_merges_make_some(of: World, beside: Beside, tmp_
 
     of.store.set_scratch_space(scarce=True, full=True)
     for _ in range(10):
-        with pytest.raises(StepFailed, match="hardly any scratch space"):
+        with pytest.raises(StepFailed, match="scratch space is used up"):
             of.step(dataflow, last + 1)
         dataflow._background_merges.join()
     assert of.store.bytes < before // 2

@@ -1,23 +1,23 @@
-"""What can go wrong in an arrangement.
+"""The errors of arrangements.
 
     ArrangementError
     ├── UnsupportedType        a column has a type that no kernel knows
-    ├── MalformedUpdates       a batch is not (columns, time, diff, error), or a time lies outside its step
-    ├── DiffOverflow           a multiplicity no longer fits 64 bits
-    ├── BatchUnreadable        a batch file is missing, cut short or not ours
+    ├── MalformedUpdates       a batch is not (columns, time, diff, error), or a time is outside its step
+    ├── DiffOverflow           a multiplicity does not fit 64 bits
+    ├── BatchUnreadable        a batch file is missing, truncated, or has another layout
     ├── OutOfFrontier          a read outside [since, upper)
-    ├── StaleManifest          a change to a manifest that has moved on
+    ├── StaleManifest          a change to a manifest that is not the newest
     ├── UnknownArrangement     the store holds no such arrangement
-    ├── DiskLimitExceeded      the scratch space allowed to arrangements is used up
-    ├── DiskFull               the disk has no room left
-    └── StepAbandoned               the step was cancelled, or its dataflow dropped, while a task still works on it
+    ├── DiskLimitExceeded      the arrangements' share of scratch is used up
+    ├── DiskFull               the disk is full
+    └── StepAbandoned          the step was cancelled, or its dataflow dropped, while a task still runs
 
 Errors *of the data* (a negative multiplicity, an overflowing sum) are not here: they are rows with `__error` set.
 """
 
 
 class ArrangementError(Exception):
-    """The root of this package's failures."""
+    """The root of this package's errors."""
 
 
 class UnsupportedType(ArrangementError):
@@ -29,7 +29,7 @@ class MalformedUpdates(ArrangementError):
 
 
 class DiffOverflow(ArrangementError):
-    """A multiplicity left the range of signed 64 bits: no right answer can be represented."""
+    """A multiplicity left the range of signed 64 bits: the right answer cannot be represented."""
 
 
 class BatchUnreadable(ArrangementError):
@@ -37,11 +37,11 @@ class BatchUnreadable(ArrangementError):
 
 
 class OutOfFrontier(ArrangementError):
-    """A time is not readable: below since, or not complete yet."""
+    """A time is not readable: it is below since, or not complete yet."""
 
 
 class StaleManifest(ArrangementError):
-    """A manifest was changed by somebody else in between."""
+    """A manifest was replaced by a newer one in between."""
 
 
 class UnknownArrangement(ArrangementError):
@@ -49,12 +49,12 @@ class UnknownArrangement(ArrangementError):
 
 
 class DiskLimitExceeded(ArrangementError):
-    """Writing on would take more scratch space than the replica allows its arrangements."""
+    """The next write would exceed the scratch space that the replica allows its arrangements."""
 
 
 class DiskFull(ArrangementError):
-    """There is no room left on the disk for what a step writes."""
+    """The disk is full: a step cannot write its files."""
 
 
 class StepAbandoned(ArrangementError):
-    """Nobody waits for the step any more: the task ends."""
+    """The step has been cancelled or dropped: the task ends."""

@@ -1,11 +1,10 @@
-"""What a kernel is given for one step, and what it hands back.
+"""One step, as a kernel sees it, and the writer of its batches.
 
-    StepContext   the step's bounds, the manifests it reads, how to open them, and a BatchWriter
+    StepContext   the step's bounds, the pinned manifests, the open batches, and a BatchWriter
     BatchWriter   writes batch files under the step's name and collects their refs
 
-A written batch counts only once the driver has put its ref into a manifest. Files of a step that failed, was cancelled
-or ran twice carry that step's name and an attempt of their own, so nobody ever writes to another's file and the store
-can sweep them away.
+A written batch counts once the driver has put its ref into a manifest. Every attempt of a step writes files of its own
+name, so no attempt writes to another's file, and the store can sweep the files of attempts that do not count.
 """
 
 import os
@@ -28,23 +27,23 @@ from tidemark_replica.arrangement.spines.trace import Trace
 StepId = NewType("StepId", str)
 
 SCARCE, FULL = ".scarce", ".full"
-"""In a store's directory, while there is so little room in scratch."""
+"""Names of files in a store's directory that exist while scratch space is scarce, or used up."""
 MUCH_BYTES = 64 << 20
 LITTLE_BYTES = 4 << 20
-"""A merge that reads no more is done however little room there is: it is what makes room."""
+"""A merge that reads at most so many bytes runs however little space is left, since it frees space."""
 CHUNK_ROWS = 1 << 18
 HYDRATION_CHUNKS = 4
 
 
 class BatchWriter:
-    """Writes one attempt's batches; `written` lists, by arrangement, the refs to be committed.
+    """Writes the batches of one attempt of a step. `written` has the refs to be committed, by arrangement.
 
-    `alive_file`: a file that is there for as long as anybody waits for the step. A task can outlive its job: once the
-    file is gone, it raises StepAbandoned at its next batch and leaves none behind.
+    `alive_file`: a file that exists while the step is alive. A task can outlive its job: once the file is gone, the
+    writer raises StepAbandoned at the next batch and leaves no file behind.
 
-    `bytes_left`: what may be written; None: any amount. Where there is a limit, the files SCARCE and FULL in the
-    directory say how much is left of scratch as a whole, now. `large`: from its first byte on. `frees_space`: it
-    takes little, and leaves more: it may always.
+    `bytes_left`: the bytes that may be written; None: any number. With a limit, the files SCARCE and FULL in the
+    directory say how much is left of scratch as a whole. `large`: the writer counts as large from its first byte on.
+    `frees_space`: it writes little and frees more, so these files do not stop it.
     """
 
     def __init__(
@@ -65,12 +64,11 @@ class BatchWriter:
 
     @property
     def is_step_alive(self) -> bool:
-        """Whether somebody still waits for the step."""
+        """Whether the step has not been cancelled or dropped."""
         return self._wanted is None or os.path.exists(self._wanted)
 
     def while_step_alive(self, parts: Iterable[Any]) -> Iterator[Any]:
-        """The parts of something long, as long as somebody waits for it; raises StepAbandoned from then on, and
-        DiskLimitExceeded once there is no room for it."""
+        """Yield the parts. Raises StepAbandoned once the step has ended, DiskLimitExceeded once scratch is used up."""
         for part in parts:
             if not self.is_step_alive:
                 raise StepAbandoned(f"nobody waits for {self.name} any more")
@@ -78,20 +76,23 @@ class BatchWriter:
             yield part
 
     def detached(self) -> "BatchWriter":
-        """A writer of the same step whose batches are not committed with it."""
+        """A writer for the same step whose batches are not committed with it."""
         left, much = self._bytes_left, self._takes_much
         return BatchWriter(self._directory, self._step, bytes_left=left, alive_file=self._wanted, large=much)
 
     def write_scratch(
         self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
     ) -> BatchRef | None:
-        """Write a batch for this step's own use, until it is adopted; None when there are no rows."""
+        """Write a batch that is not committed unless it is adopted. Returns None if there are no rows.
+
+        Raises DiskLimitExceeded, DiskFull, StepAbandoned.
+        """
         file = self._next_file(arrangement)
         fitting = self._fitting(arrangement, self.while_step_alive(segments))
         return self._kept(write_batch(self._directory, file, layout, bucket, span, fitting), file)
 
     def write_run(self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
-        """The same of one segment that has rows."""
+        """As `write_scratch`, for one segment with rows."""
         file = self._next_file(arrangement)
         if is_small(rows):
             ref: BatchRef | None = write_small_batch(self._directory, file, layout, bucket, span, rows)
@@ -102,7 +103,7 @@ class BatchWriter:
         return ref
 
     def _fitting(self, arrangement: ArrangementId, segments: Iterable[Any]) -> Iterator[Any]:
-        """A file's segments, as long as they fit what is left: what does not is not written at all."""
+        """Yield the segments of a file. Raises DiskLimitExceeded before one that exceeds the space left."""
         size = 0
         for segment in segments:
             if self._bytes_left is not None:
@@ -116,7 +117,7 @@ class BatchWriter:
         return f"{arrangement}/{self.name}-{self._files}.arrow"
 
     def _kept(self, ref: BatchRef | None, file: str) -> BatchRef | None:
-        """What has been written, if it is wanted and may stay."""
+        """Account for a written file. Deletes it and raises if the step is not alive or the space is used up."""
         if not self.is_step_alive:
             (self._directory / file).unlink(missing_ok=True)
             raise StepAbandoned(f"nobody waits for {self.name} any more")
@@ -129,7 +130,7 @@ class BatchWriter:
         return ref
 
     def spend(self, size: int, what: str) -> None:
-        """So much room is taken, until the step ends at least; raises DiskLimitExceeded where there is less."""
+        """Account for `size` bytes of scratch space. Raises DiskLimitExceeded if less is left."""
         self.check_space()
         if self._bytes_left is not None:
             self._bytes_left -= size
@@ -138,23 +139,25 @@ class BatchWriter:
                 raise _too_much(what, size)
 
     def check_space(self) -> None:
-        """Raises DiskLimitExceeded where all of scratch together has no room left, whoever has taken it: what takes
-        much of it ends first, so that others can go on."""
+        """Raise DiskLimitExceeded if scratch as a whole is used up, or scarce and this writer has written much.
+
+        Large steps end first, so that small ones can go on.
+        """
         if self._bytes_left is None or self._makes_room:
             return
         much = self._takes_much or self._spent > MUCH_BYTES
         if os.path.exists(self._directory / FULL) or (much and os.path.exists(self._directory / SCARCE)):
             raise DiskLimitExceeded(
-                f"hardly any scratch space is left, of which {self._step} has taken {self._spent} bytes: give the "
+                f"scratch space is used up; step {self._step} has written {self._spent} bytes of it: give the "
                 "replica more scratch, or keep less state"
             )
 
     def adopt(self, arrangement: ArrangementId, ref: BatchRef) -> None:
-        """Commit a batch with the step that was written as scratch."""
+        """Commit a scratch batch with the step."""
         self.written.setdefault(arrangement, []).append(ref)
 
     def discard(self, ref: BatchRef) -> None:
-        """Take away a scratch batch; whoever has it mapped can still read it."""
+        """Delete a scratch batch. A reader that has mapped it can still read it."""
         (self._directory / ref.file).unlink(missing_ok=True)
         if self._bytes_left is not None:
             self._bytes_left += ref.bytes
@@ -162,13 +165,13 @@ class BatchWriter:
 
 def _too_much(what: str, size: int) -> DiskLimitExceeded:
     return DiskLimitExceeded(
-        f"{what} needs {size} bytes of scratch space more than is allowed: give the replica more scratch, or keep "
+        f"{what} needs {size} bytes of scratch space more than is left: give the replica more scratch, or keep "
         "less state"
     )
 
 
 def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -> BatchRef | None:
-    """Carry out a planned merge; None when everything cancelled. `spine.apply` puts the result in place."""
+    """Carry out a planned merge. Returns None if everything cancelled. `spine.apply` puts the result in place."""
     runs = [segment for ref in task.batches for segment in cache.segments(ref, layout)]
     merged = coalesce(writer.while_step_alive(merge_segments(runs, layout, task.since)))
     if sum(ref.rows for ref in task.batches) >= SMALL_ROWS:
@@ -183,9 +186,9 @@ def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -
 
 @dataclass(frozen=True)
 class StepContext:
-    """One step of a dataflow, [lower, upper), as one task sees it.
+    """One step of a dataflow over [lower, upper), as one task sees it.
 
-    At hydration `lower` is the as_of, and inputs come with every time advanced to it.
+    At hydration `lower` is the as_of, and the times of all inputs are advanced to it.
     """
 
     lower: int
@@ -195,43 +198,43 @@ class StepContext:
     cache: BatchCache
     writer: BatchWriter
     share: TaskShare = WHOLE_SHARE
-    """The range of hashes that this task's input was exchanged to."""
+    """The range of hashes that an exchange gave to this task."""
     chunk_rows: int = CHUNK_ROWS
     until: int | None = None
-    """The dataflow's: updates from then on are left out."""
+    """The dataflow's until: updates at or after it are not computed."""
 
     @property
     def run_rows(self) -> int:
-        """How many rows are sorted together before they are written: of a hydration more, so that less is merged."""
+        """Rows that are sorted together before they are written: more at hydration, so that less is merged."""
         return self.chunk_rows * HYDRATION_CHUNKS if self.is_hydration else self.chunk_rows
 
     @property
     def limit(self) -> int:
-        """Updates of the step have times below it: `upper`, or where the dataflow ends."""
+        """The end of the step's times: `upper`, or the dataflow's until."""
         return self.upper if self.until is None else min(self.upper, self.until)
 
     @property
     def before(self) -> int:
-        """Arranged updates below this time were processed by earlier steps: all of [0, lower), or at hydration none."""
+        """The end of the times that earlier steps processed: `lower`, or 0 at hydration."""
         return 0 if self.is_hydration else self.lower
 
     @property
     def span(self) -> Span:
-        """What this step's batches cover."""
+        """The span of this step's batches."""
         return Span(self.lower, self.upper, self.lower)
 
     def manifest(self, arrangement: ArrangementId) -> Manifest:
-        """The manifest this step has pinned."""
+        """The pinned manifest of an arrangement. Raises UnknownArrangement."""
         found = self.manifests.get(arrangement)
         if found is None:
             raise UnknownArrangement(f"the step over [{self.lower}, {self.upper}) pins no arrangement {arrangement}")
         return found
 
     def trace(self, arrangement: ArrangementId) -> Trace:
-        """The pinned arrangement, to be read."""
+        """The trace of a pinned arrangement."""
         return Trace(self.manifest(arrangement), self.cache)
 
     @property
     def has_the_only_group(self) -> bool:
-        """Whether this task is the one that sees the rows of a group without a key."""
+        """Whether this task has the hash of the only group of an operator without a key."""
         return self.share.has(int(key_hashes([], 1)[0]))

@@ -1,9 +1,9 @@
-"""Sorted runs: what one step has written to one arrangement so far, chunk by chunk.
+"""The sorted runs that one step has written to one arrangement so far, chunk by chunk.
 
     chunk ──> run (level 0)          eight runs of a level ──merge──> one run of the next
 
-A small step is one chunk and writes one file per bucket. A hydration writes many; merging them eight at a time keeps
-probes short at the price of about one more rewrite of a row.
+A small step is one chunk and writes one file per bucket. A hydration writes many; merging eight at a time keeps probes
+short, and costs about one more rewrite of a row.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class _Run:
 
 
 class StepRuns:
-    """The runs of one arrangement in one step; `commit` hands them to the step's writer."""
+    """The runs of one arrangement in one step. `commit` passes them to the step's writer."""
 
     def __init__(self, context: StepContext, arrangement: ArrangementId) -> None:
         self._context = context
@@ -40,7 +40,7 @@ class StepRuns:
         self._runs: dict[int, list[_Run]] = {}
 
     def add(self, rows: Any) -> None:
-        """Take in a chunk: rows of a file's schema, ascending by hash."""
+        """Write a chunk: file rows, ascending by hash."""
         for bucket, part in _by_bucket(rows, self._manifest.buckets):
             context, manifest = self._context, self._manifest
             ref = context.writer.write_run(manifest.arrangement, manifest.layout, bucket, context.span, part)
@@ -49,20 +49,20 @@ class StepRuns:
             self._merge_full_levels(bucket, runs)
 
     def _readable(self, ref: BatchRef, part: Any) -> tuple[Segment, ...]:
-        """A small run as it is in memory; a large one from its file, which the system may take out of memory."""
+        """The segments of a run: a small one in memory, a large one mapped from its file."""
         cache = self._context.cache
         if (kept := cache.keep(ref, part)) is not None:
             return kept
         return (Segment.of(part),) if part.nbytes < MAPPED_BYTES else cache.segments(ref, self._manifest.layout)
 
     def segments(self) -> Iterator[Segment]:
-        """Everything taken in so far, to be probed."""
+        """The segments of all runs, to be probed."""
         for runs in self._runs.values():
             for run in runs:
                 yield from run.segments
 
     def consolidated(self, range_rows: int) -> Iterator[Any]:
-        """Everything taken in, given that each chunk was consolidated: ranges of hashes, ascending in each bucket."""
+        """Yield all rows consolidated, in ranges that ascend by hash per bucket. Each chunk must be consolidated."""
         for runs in self._runs.values():
             segments = [s for run in runs for s in run.segments]
             if len(segments) == 1:  # a merged run may have several, and one key at the end of one and in the next
@@ -72,13 +72,13 @@ class StepRuns:
                 yield from merge_segments(segments, layout, lower, range_rows, whole_hashes=True)
 
     def commit(self) -> None:
-        """The runs are the step's batches."""
+        """Commit the runs as the step's batches."""
         for runs in self._runs.values():
             for run in runs:
                 self._context.writer.adopt(self._manifest.arrangement, run.ref)
 
     def discard(self) -> None:
-        """The runs were for this step's own use."""
+        """Delete the runs, which were for this step only."""
         for runs in self._runs.values():
             for run in runs:
                 self._context.writer.discard(run.ref)
@@ -101,7 +101,7 @@ class StepRuns:
 
 
 def _by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:
-    """Rows sorted by hash as (bucket, its slice), empty ones left out."""
+    """(bucket, slice) of rows sorted by hash, without empty slices."""
     edges = () if buckets == 1 else np.searchsorted(file_hashes(rows), bucket_edges(buckets), "left").tolist()
     for bucket, (begin, end) in enumerate(pairwise([0, *edges, rows.num_rows])):
         if end > begin:

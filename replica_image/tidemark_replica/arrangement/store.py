@@ -1,22 +1,22 @@
-"""The arrangement store: which manifests are alive, hence which files may go.
+"""The arrangement store: the current manifests and the pins of one incarnation, hence the files in use.
 
     <root>/<incarnation>/<arrangement>/<step>-<attempt>-<n>.arrow
-           └ .lock, held while the incarnation lives: the next one removes those that nobody holds
+           └ .lock, held while the incarnation lives: the next one removes incarnations without a lock
 
-    install ──> current manifest ──commit──> newer manifest         every current manifest and every pin counts
-                     └──pin──> held by a step, an importer, a peek  as a user of its files; a file without users goes
+    install ──> current manifest ──commit──> newer manifest         every current manifest and every pin is a user of
+    its
+                     └──pin──> held by a step, an importer, a peek  files; a file without users is deleted
 
-State is scratch: it dies with the incarnation, and a new one hydrates afresh. So nothing is synced, and a crash leaves
+State is scratch: it ends with the incarnation, and the next one hydrates anew. So nothing is synced, and a crash leaves
 at worst files that the next incarnation removes.
 
-The counts, and how many bytes all those files have, live in the driver, under one lock. Tasks only ever write files
-under their step's name; `sweep` takes away what steps that are over left behind without committing it (failed,
-cancelled and speculative attempts).
+The counts of users, and the bytes of all files, live in the driver, under one lock. Tasks only write files under their
+step's name. `sweep` deletes the files that steps left without committing them (failed, cancelled and speculative
+attempts).
 
-Which files count is decided in memory, at once or not at all, and files go afterwards: on a thread of their own where
-nothing is to wait for a disk (`deleting`). A file that the disk does not let go of is nobody's then, and is tried again
-by the next sweep: so no change to a manifest fails, or stops half way, for a file. No disk is asked for anything within
-the lock.
+A change of users is decided in memory, at once or not at all; files are deleted afterwards, on a thread of their own
+(`file_deleter`) unless the store waits for the disk. A file that cannot be deleted has no users and is tried again by
+the next sweep, so no change to a manifest fails because of a file. Nothing touches the disk while it holds the lock.
 """
 
 import fcntl
@@ -48,7 +48,9 @@ class ArrangementStore:
     """The arrangements of one incarnation of a replica."""
 
     def __init__(self, root: Path, *, limit_bytes: int | None = None, waits_for_disk: bool = True) -> None:
-        """`waits_for_disk`: whether what is to go has gone when a method returns, and not soon afterwards."""
+        """`limit_bytes`: the bytes that all files may have (None: any number). `waits_for_disk`: delete unused files
+        before a method returns, not on a thread.
+        """
         self._limit = limit_bytes
         self._deleting = None if waits_for_disk else FileDeleter()
         self._mutex = threading.Lock()
@@ -61,7 +63,7 @@ class ArrangementStore:
         self.directory, self._lock = _new_incarnation(root)
 
     def close(self) -> None:
-        """End the incarnation: all its files go."""
+        """End the incarnation and delete its files."""
         if self._deleting is not None:
             self._deleting.close()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -69,17 +71,17 @@ class ArrangementStore:
 
     @property
     def bytes(self) -> int:
-        """What the files in use take."""
+        """The bytes of the files in use."""
         return self._total
 
     @property
     def bytes_left(self) -> int | None:
-        """What steps may still write; None: no limit."""
+        """The bytes that steps may still write; None: no limit."""
         return None if self._limit is None else max(self._limit - self.bytes, 0)
 
     @property
     def merge_bytes_limit(self) -> int | None:
-        """Bytes that a merge beside steps may read, as there is room; None: any number."""
+        """The bytes that a background merge may read, given the space left; None: any number."""
         left = self.bytes_left
         if left is None:
             return None
@@ -88,8 +90,10 @@ class ArrangementStore:
         return MUCH_BYTES if self._scarce else None
 
     def set_scratch_space(self, *, scarce: bool, full: bool) -> None:
-        """How much is left of scratch as a whole, of which these files are a part: steps under way, and merges, end
-        where there is too little for them (`BatchWriter.check_room`). Raises OSError."""
+        """Set whether scratch as a whole is scarce or used up.
+
+        Running steps and merges end if too little space is left for them (`BatchWriter.check_space`). Raises OSError.
+        """
         self._scarce, self._full = scarce, full
         for name, holds in ((SCARCE, scarce), (FULL, full)):
             if holds:
@@ -108,7 +112,7 @@ class ArrangementStore:
             return tuple(self._current.values())
 
     def install(self, manifest: Manifest) -> None:
-        """Begin to keep an arrangement."""
+        """Add an arrangement. Raises StaleManifest if it exists."""
         with self._mutex:
             if manifest.arrangement in self._current:
                 raise StaleManifest(f"arrangement {manifest.arrangement} is installed already")
@@ -116,11 +120,11 @@ class ArrangementStore:
             self._current[manifest.arrangement] = manifest
 
     def commit(self, old: Manifest, new: Manifest) -> None:
-        """Put `new` in the place of `old`; raises StaleManifest, and changes nothing, unless `old` is the newest."""
+        """Replace `old` by `new`. Raises StaleManifest, without a change, unless `old` is the newest."""
         self.commit_all([(old, new)])
 
     def commit_all(self, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
-        """The same of several, as (old, new): all of them, or none."""
+        """Replace several manifests, as (old, new): all of them, or none. Raises StaleManifest, DiskLimitExceeded."""
         with self._mutex:
             for old, _ in moves:
                 if self._get(old.arrangement) != old:
@@ -133,7 +137,7 @@ class ArrangementStore:
         self._delete(unused)
 
     def remove(self, arrangement: ArrangementId) -> None:
-        """Forget an arrangement; its files go when the last pin does."""
+        """Remove an arrangement. Its files are deleted when the last pin ends."""
         with self._mutex:
             manifest = self._get(arrangement)
             del self._current[arrangement]
@@ -142,7 +146,7 @@ class ArrangementStore:
 
     @contextmanager
     def pin(self, *arrangements: ArrangementId) -> Iterator[dict[ArrangementId, Manifest]]:
-        """The newest manifests, whose files stay while the context lasts."""
+        """The newest manifests; their files stay while the context lasts."""
         with self._mutex:
             pinned = {a: self._get(a) for a in arrangements}
             for manifest in pinned.values():
@@ -156,7 +160,7 @@ class ArrangementStore:
 
     @contextmanager
     def merging(self, merge: Merge, step: StepId) -> Iterator[Manifest]:
-        """While it lasts the merge's batches are busy, and stay, and what `step` writes is not swept."""
+        """While the context lasts, the merge's batches are busy and pinned, and the files of `step` are not swept."""
         with self.pin(merge.arrangement) as pinned:
             files = {b.file for b in merge.batches}
             with self._mutex:
@@ -171,43 +175,44 @@ class ArrangementStore:
 
     @property
     def busy(self) -> frozenset[str]:
-        """The files that are being merged."""
+        """The files in background merges."""
         with self._mutex:
             return frozenset(self._busy)
 
     def discard(self, batches: Iterable[BatchRef]) -> None:
-        """Delete those of a committed step's files that nobody uses: what it wrote and merged away itself."""
+        """Delete those of a committed step's batches without users: the step wrote them and merged them itself."""
         with self._mutex:
             unused = [batch.file for batch in batches if batch.file not in self._users]
         self._delete(unused)
 
     def sweep(self, running: Collection[StepId], of: str = "") -> int:
-        """Delete files that nobody uses and no running step may be writing; says how many.
+        """Delete files without users that no running step may be writing. Returns their number.
 
-        `of`: only of arrangements, and of steps, whose names begin so.
+        `of`: a prefix of the names of arrangements and steps.
         """
         found = list(self.directory.glob(f"{of}*/{of}*"))
         with self._mutex:
             left = [path for path in found if self._is_left_behind(path, running)]
-        gone = sum(map(_removed, left))  # beside the lock: nobody can come to use them
+        gone = sum(map(_removed, left))  # outside the lock: these files can get no new users
         if gone < len(left):
             LOG.warning("%d files in %s could not be removed; they are tried again", len(left) - gone, self.directory)
         return gone
 
     def clear(self, of: str) -> None:
-        """Take away forgotten arrangements' folders whose names begin so; one that is read goes with its files."""
+        """Delete the empty folders of removed arrangements whose names begin with `of`."""
         self._clear(self.directory.glob(f"{of}*/"))
 
     def remove_later(self, removal: Removal) -> None:
-        """Have the caller's own files removed as the store's are: now, or soon, beside everything else; or never, where
-        the process ends before. From any thread."""
+        """Run a removal of files as the store runs its own: now, or soon on its thread; never if the process ends
+        before. May be called from any thread.
+        """
         if self._deleting is None:
             removal()
         else:
             self._deleting.add(removal)
 
     def _clear(self, folders: Iterable[Path]) -> None:
-        """No name of an arrangement is used again: what is forgotten now will be when the disk has come to it."""
+        """Delete the empty folders of removed arrangements. Names are never used again, so a delay does no harm."""
         for folder in folders:
             with self._mutex:
                 forgotten = folder.name not in self._current
@@ -222,11 +227,13 @@ class ArrangementStore:
     def _get(self, arrangement: ArrangementId) -> Manifest:
         found = self._current.get(arrangement)
         if found is None:
-            raise UnknownArrangement(f"no arrangement {arrangement} is kept here")
+            raise UnknownArrangement(f"the store holds no arrangement {arrangement}")
         return found
 
     def _check_limit(self, moves: Sequence[tuple[Manifest, Manifest]]) -> None:
-        """What makes less of it, as a merge does, is let through: else nothing could, once the limit is reached."""
+        """Raise DiskLimitExceeded for a growth beyond the limit. A change that shrinks the state, such as a merge,
+        passes.
+        """
         if self._limit is None:
             return
         added = {b.file: b.bytes for _, new in moves for b in new.batches if b.file not in self._users}
@@ -247,7 +254,7 @@ class ArrangementStore:
             self._users[batch.file] += 1
 
     def _drop(self, manifests: Iterable[Manifest]) -> list[str]:
-        """The files that are nobody's now, and never will be again: no manifest can name them any more."""
+        """Drop the uses of these manifests. Returns the files without users, which no manifest can name again."""
         unused = []
         for batch in chain.from_iterable(manifest.batches for manifest in manifests):
             self._users[batch.file] -= 1
@@ -262,14 +269,14 @@ class ArrangementStore:
             self.remove_later(partial(self._delete_now, files))
 
     def _delete_now(self, files: Sequence[str]) -> None:
-        """A busy disk holds up whoever deletes, and nobody else."""
+        """Delete files and empty folders on the calling thread."""
         for file in files:
             _removed(self.directory / file)
         self._clear({self.directory / file.partition("/")[0] for file in files})
 
 
 def _replaced(moves: Iterable[tuple[Manifest, Manifest]]) -> int:
-    """Bytes of the files that the new manifests have no more."""
+    """The bytes of the files that only the old manifests have."""
     size = 0
     for old, new in moves:
         kept = new.files
@@ -278,10 +285,10 @@ def _replaced(moves: Iterable[tuple[Manifest, Manifest]]) -> int:
 
 
 def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:
-    """A directory of its own under `root`, locked for as long as this process lives; dead ones are removed."""
+    """A new directory under `root`, locked while this process lives. Removes directories without a lock."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / _LOCK).open("ab") as all_of_root:
-        fcntl.flock(all_of_root, fcntl.LOCK_EX)  # nobody is between making its directory and locking it
+        fcntl.flock(all_of_root, fcntl.LOCK_EX)  # no other process is between making its directory and locking it
         for other in root.iterdir():
             if other.is_dir() and _is_dead(other):
                 shutil.rmtree(other, ignore_errors=True)
@@ -293,7 +300,7 @@ def _new_incarnation(root: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _removed(path: Path) -> bool:
-    """Whether the file is gone; one that is not waits for a sweep."""
+    """Delete a file. Returns whether it is gone; otherwise a sweep tries again."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -1,10 +1,12 @@
 """ArrangeBy: keep a collection, oks and errs, indexed by key.
 
+    out = in, consolidated within each chunk
+
     (b, 2) 5 +1                batch: hash(a) a 1 5 +1
     (a, 1) 5 +1      ──>              hash(b) b 2 5 +1        and the same updates, consolidated, go on downstream
 
-State: the collection itself. Cost: the delta's, plus its share of merges. Errs rows come first in every file, so that a
-peek finds out whether the collection is in error by a few binary searches.
+State: the collection itself, by key. Cost of an update: the delta, and its share of merges. Errs rows come first in
+every file, so a peek learns by a few binary searches whether the collection is in error.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +39,10 @@ from tidemark_replica.arrangement.step_runs import StepRuns
 
 
 def arrange(context: StepContext, arrangement: ArrangementId, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """Write the updates to the arrangement; yields them consolidated (within each chunk)."""
+    """Write the updates to the arrangement. Yields them consolidated within each chunk.
+
+    Raises MalformedUpdates for updates of other columns, or outside the step.
+    """
     layout = context.manifest(arrangement).layout
     runs = StepRuns(context, arrangement)
     check = partial(_check, context, layout)
@@ -51,14 +56,14 @@ def arrange(context: StepContext, arrangement: ArrangementId, updates: Iterable[
 
 
 def keyed_rows(updates: Updates, layout: Layout) -> Any:
-    """Updates as rows of a file's schema, in their own order."""
+    """Updates as file rows of a layout, in their own order."""
     columns, error = row_columns(updates), errors(updates)
     hashes = hashes_with_errors(layout.key_columns(columns), _ok(error), updates.num_rows)
     return layout.assemble(hashes, columns, times(updates), error, diffs(updates))
 
 
 def sorted_rows(updates: Updates, layout: Layout) -> Any:
-    """Updates as rows of a file's schema, ascending by key hash, errs first."""
+    """Updates as file rows of a layout, ascending by key hash, errs rows first."""
     columns = row_columns(updates)
     error = errors(updates)
     ok = _ok(error)
@@ -71,7 +76,7 @@ def sorted_rows(updates: Updates, layout: Layout) -> Any:
 
 
 def _ok(error: Array) -> Bools | None:
-    """Which rows are no errs rows; None: all."""
+    """A mask of the ok rows; None: all rows are ok."""
     return None if error.null_count == len(error) else np.asarray(error.is_null().to_numpy(zero_copy_only=False))
 
 

@@ -1,14 +1,15 @@
-"""Changes of a collection, as a collection: each row that was gained or lost, with the time at which it was.
+"""Changes of a collection, as a collection: each row that was gained or lost, with the time of the change.
+
+    out[t] = (row, insert or delete, t) for each row whose multiplicity changes at t, |change| times
 
     (a) 5 +1                     (a, insert, 5) 5 +1     until 6
     (b) 5 -2        ──>          (b, delete, 5) 5 +2     until 6
-    (c) 5 +1, (c) 5 -1           nothing: at 5 there is one as often as before
+    (c) 5 +1, (c) 5 -1           nothing: at 5 the multiplicity is what it was
 
-A row is there at the time of its change alone; the temporal kernel behind this one takes it out again (`temporal`), by
-the bound in the last column. What a hydration reads of the past is no change. All updates of one time are put together
-first, however many chunks they come in: for the time of the step that costs a file.
-
-State: none. Cost: the delta. Errs rows pass through and stay: while the collection is in error, so are its changes.
+State: none. Cost of an update: the delta. The last output column is the time at which the temporal kernel behind this
+one takes the row back, so a change is present at its own time only. Contents that a hydration reads are no changes. All
+updates of one time are added up first, through a file if they come in several chunks. Errs rows pass through and stay:
+while the collection is in error, its changes are.
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,13 +41,13 @@ from tidemark_replica.kernels.kernel_input import checked_chunks
 
 RANGE_ROWS = 1 << 16
 LAST_MILLISECOND = (2**63 - 1) // 1000
-"""Of a timestamp in microseconds; a later time shows as this one."""
+"""The last millisecond of a timestamp in microseconds. Later times are shown as this one."""
 INSERT, DELETE = "insert", "delete"
 
 
 @dataclass(frozen=True)
 class ChangesSpec:
-    """The input's columns, and an arrangement in which nothing is kept from step to step."""
+    """The input's column types, and an arrangement for files that live for one step."""
 
     scratch: ArrangementId
     types: tuple[pa.DataType, ...]
@@ -57,7 +58,7 @@ class ChangesSpec:
 
     @property
     def shown(self) -> tuple[pa.DataType, ...]:
-        """The columns of the changes, without the bound."""
+        """The types of the output without the bound: the row, the kind of change, its time."""
         return (*self.types, pa.string(), pa.timestamp("us", "UTC"))
 
     @property
@@ -66,7 +67,7 @@ class ChangesSpec:
 
 
 def changes(context: StepContext, spec: ChangesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """Each change as a row, at its time, with the time at which it must go."""
+    """Yield each change as a row at its time, with the time at which it must be taken back."""
     for batch in net_updates(context, spec, updates):
         oks, errs = split_errors(batch)
         if errs.num_rows:
@@ -77,7 +78,7 @@ def changes(context: StepContext, spec: ChangesSpec, updates: Iterable[Updates])
 
 
 def net_updates(context: StepContext, spec: ChangesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The step's updates, oks and errs, those of one row at one time put together."""
+    """The step's updates, oks and errs, at most one per row and time."""
     runs = StepRuns(context, spec.scratch)
     for chunk in checked_chunks(context, updates, spec.types):
         consolidated = consolidate(chunk)
@@ -88,7 +89,7 @@ def net_updates(context: StepContext, spec: ChangesSpec, updates: Iterable[Updat
 
 
 def is_change(context: StepContext, time: Ints) -> Bools:
-    """Which updates are changes: at hydration, what was there at the as_of is none."""
+    """A mask of the updates that are changes. At hydration, updates at the as_of are contents."""
     inside: Bools = time < context.limit
     return inside & (time > context.lower) if context.is_hydration else inside
 

@@ -1,18 +1,18 @@
-"""A continual task: at each time at which the watched collection changes, what the view holds then.
+"""Continual tasks: the contents of a view at each time at which a watched collection changes.
+
+    out = view[t] at each t at which the watched collection changes; nothing at other times
 
     watched changes at      4        7
     view                 {a}  {a, b}   {b}
-    output                  a 4 +1   b 7 +1          whole contents, and nothing at any other time
+    output                  a 4 +1   b 7 +1          whole contents, not the view's own changes
                             b 4 +1
 
-The output is what is to be *added* to the task's output at these times, not the view's own changes: it is never taken
-back. A row of the view whose multiplicity is negative is added as often, that is, taken out.
+The output is to be *added* to the task's table and is never taken back. A row with a negative multiplicity is added
+with that multiplicity, that is, removed.
 
-State: the view. Cost of a step in which something changes: the view's contents, once for each change; of any other, the
-view's delta. A view over changes alone holds nothing in between, so it costs its delta. Times of changes do not touch
-each other: many in one step give what one step each gives (`test_split_`).
-
-Errs rows of the view are part of its contents. Whoever writes the output must not go beyond the time of one.
+State: the view. Cost of a step with changes: the view's contents, once per change; of any other step: the view's delta.
+A view over changes alone is empty in between, so it costs its delta. Several changes in one step give what one step
+each would give (`test_split_`). Errs rows of the view are part of its contents; the sink stops before the time of one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -50,7 +50,7 @@ RANGE_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class ContinualTaskSpec:
-    """How the watched input's changes are found, the view's columns, and the arrangement that holds the view."""
+    """The watched input, the view's column types, and the arrangement that holds the view."""
 
     watched: ChangesSpec
     state: ArrangementId
@@ -64,7 +64,7 @@ class ContinualTaskSpec:
 def continual_task(
     context: StepContext, spec: ContinualTaskSpec, watched: Iterable[Updates], view: Iterable[Updates]
 ) -> Iterator[Updates]:
-    """The view's contents at each change; reads `watched` to its end first."""
+    """Yield the view's contents at each change. Reads `watched` to its end first."""
     at = change_times(context, spec.watched, watched)
     runs = StepRuns(context, spec.state)
     for chunk in checked_chunks(context, view, spec.types):
@@ -77,7 +77,7 @@ def continual_task(
 
 
 def change_times(context: StepContext, spec: ChangesSpec, watched: Iterable[Updates]) -> Ints:
-    """When something changes within the step, ascending."""
+    """The times within the step at which the watched collection changes, ascending."""
     found = [np.empty(0, np.int64)]
     for batch in net_updates(context, spec, watched):
         time = times(split_errors(batch)[0])
@@ -86,7 +86,7 @@ def change_times(context: StepContext, spec: ChangesSpec, watched: Iterable[Upda
 
 
 def _contents(context: StepContext, spec: ContinualTaskSpec, runs: StepRuns, at: Ints) -> Iterator[Updates]:
-    """What was arranged before, and what the step adds, a range of rows after the other."""
+    """The contents at the times `at`: the arrangement and the step's own updates, one range of rows after another."""
     segments = [*context.trace(spec.state).segments(), *runs.segments()]
     for parts in ranges(segments, spec.layout, RANGE_ROWS):
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
@@ -95,7 +95,7 @@ def _contents(context: StepContext, spec: ContinualTaskSpec, runs: StepRuns, at:
 
 
 def _held(rows: Any, layout: Layout, at: Ints, most: int) -> Iterator[Updates]:
-    """Each row as often as it is there, at each of the times; `rows` has all updates of a row or none."""
+    """Each row with its multiplicity, at each of the times. `rows` holds all updates of a row, or none."""
     columns = rows.columns[1 : layout.time]
     error = rows.column(layout.tag)
     row, since, until, total = _stays(rows, layout, at)
@@ -109,7 +109,7 @@ def _held(rows: Any, layout: Layout, at: Ints, most: int) -> Iterator[Updates]:
 
 
 def _stays(rows: Any, layout: Layout, at: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """(row, since, until, times): from which of the times on, up to which, a row is there how many times."""
+    """(row, since, until, multiplicity): from which of the times, up to which, a row has which multiplicity."""
     identity: list[Array] = [*rows.columns[1 : layout.time], rows.column(layout.tag)]
     seen = np.searchsorted(at, np.asarray(rows.column(layout.time).to_numpy()), "left")
     groups = group_rows(hash_rows(identity, rows.num_rows), identity)
@@ -129,9 +129,9 @@ def _stays(rows: Any, layout: Layout, at: Ints) -> tuple[Ints, Ints, Ints, Ints]
 
 
 def _running(change: Ints, group: Ints) -> Ints:
-    """The sums of the changes so far, within each group."""
+    """Running sums of the changes within each group. Raises DiffOverflow where 64 bits may not hold them."""
     if len(change) and max(abs(int(change.max())), abs(int(change.min()))) * len(change) >= 2**63:
-        raise DiffOverflow("the multiplicities of a view's rows are too large to be added up")
+        raise DiffOverflow("the multiplicities of the rows of a continual task's view add up to more than 64 bits")
     total = np.cumsum(change)
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1])) if len(group) else np.empty(0, np.int64)
     before = np.append(0, total)[first]

@@ -1,14 +1,15 @@
-"""Table functions: each row as many times as the function has values for it, beside one value each.
+"""Table functions: a copy of each row per value of the function, beside that value.
+
+    out = (copied columns of row, value), for each row of in and each value of f(row)
 
     (1, [7, 8]) 5 +1                  (1, 7) 5 +1
     (2, [])     5 +1    explode       (1, 8) 5 +1
     (3, [9])    6 -1    ───────>      (3, 9) 6 -1
 
-State: none. Cost: the output. Memory: a chunk of output, however many rows one row becomes; whoever consumes the
-output a chunk at a time can stop after any of them. A chunk has at most as many rows as the step allows, and copies at
-most `CHUNK_BYTES` of the input's columns.
+State: none. Cost of an update: the output. Memory: one chunk of output, however many values a row has: at most the
+step's `chunk_rows` rows, and about `CHUNK_BYTES` bytes of copied columns. A consumer can stop after any chunk.
 
-Rows for which the function fails become errs rows; those of the input pass through.
+A row for which the function fails becomes an errs row. Errs rows of the input pass through.
 """
 
 from __future__ import annotations
@@ -62,20 +63,20 @@ class FlatMapSpec:
 
 
 class Values(Protocol):
-    """What a function has for each row of a batch."""
+    """The values of a table function for each row of a batch."""
 
     @property
     def counts(self) -> Ints: ...
     @property
     def failed(self) -> dict[str, Bools]:
-        """By the text of the error, the rows that have it."""
+        """A mask of rows by the `__error` text that they fail with."""
 
     def take(self, rows: Ints, places: Ints) -> Array:
-        """The value at a place of each of these rows; NULL at a place beyond the row's count."""
+        """The value at position `places[i]` of row `rows[i]`; NULL for a position at or beyond the row's count."""
 
 
 def flat_map(context: StepContext, spec: FlatMapSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The rows with their values."""
+    """Yield the rows with their values."""
     for batch in updates:
         oks, errs = split_errors(batch)
         types = _output_types(batch, spec)
@@ -132,7 +133,10 @@ def _chunk(
 
 
 def chunks(counts: Ints, sizes: Ints, most: int) -> Iterator[tuple[Ints, Ints]]:
-    """(row, place) of all values in order: at most `most` at a time, of rows of together about `CHUNK_BYTES`."""
+    """(row, position) of all values in order: at most `most` at a time, copying about `CHUNK_BYTES` of rows.
+
+    `counts`: values per row. `sizes`: bytes per copied row.
+    """
     ends = np.cumsum(counts)
     begins, total = ends - counts, int(ends[-1]) if len(ends) else 0
     weights = np.maximum(sizes, 1).astype(np.float64)
@@ -163,7 +167,7 @@ class _Elements:
 
 
 class _Steps:
-    """sequence: from start by step up to stop, both in; without a step by 1 towards stop."""
+    """sequence: from start by step to stop, both included; the step is 1 towards stop by default."""
 
     def __init__(self, arguments: Sequence[Array], spec: FlatMapSpec) -> None:
         start, stop = (_integers(a) for a in arguments[:2])
@@ -185,7 +189,7 @@ class _Steps:
 
 
 def _integers(column: Array) -> Ints:
-    """The values, 0 where there is none: the bytes under a NULL are garbage."""
+    """The values as int64, 0 for NULL: the bytes under a NULL are undefined."""
     values, valid = fixed(column).astype(np.int64), validity(column)
     return values if valid is None else np.where(valid, values, 0)
 
@@ -196,7 +200,7 @@ def _distance(start: Ints, stop: Ints) -> np.ndarray:
 
 
 def _magnitude(step: Ints) -> np.ndarray:
-    """The absolute value, also of the least integer."""
+    """The absolute value as uint64, which also holds that of the least int64."""
     bits = step.view(np.uint64)
     return np.where(step < 0, ~bits + np.uint64(1), bits)
 

@@ -1,4 +1,4 @@
-"""What every kernel of one input does first: check it, cut it into chunks, let errs rows through."""
+"""The input of every kernel: checked, cut into chunks, and split into oks and errs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -23,7 +23,7 @@ def consume_oks(
     output_types: Sequence[pa.DataType],
     keep: Callable[[Updates], None],
 ) -> Iterator[Updates]:
-    """Give the ok rows of each chunk to `keep`; yields the errs rows, as rows of the output."""
+    """Pass the ok rows of each chunk to `keep`. Yields the errs rows with columns of `output_types`."""
     for oks, errs in ok_and_err_chunks(context, updates, types):
         if errs.num_rows:
             yield as_error_rows(errs, output_types)
@@ -32,7 +32,7 @@ def consume_oks(
 
 
 def net_oks(context: StepContext, oks: Updates) -> Updates:
-    """Ok rows that are to be kept: at a hydration, where all times are one, without those that were taken back."""
+    """Ok rows to be kept: at a hydration with retractions, where all times are equal, consolidated."""
     if context.is_hydration and oks.num_rows and int(diffs(oks).min()) < 0:
         return consolidate(oks)
     return oks
@@ -41,14 +41,14 @@ def net_oks(context: StepContext, oks: Updates) -> Updates:
 def ok_and_err_chunks(
     context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType], rows: int | None = None
 ) -> Iterator[tuple[Updates, Updates]]:
-    """(oks, errs) of the input, chunk by chunk (of so many `rows`); one of them may be empty."""
+    """(oks, errs) per chunk of at most `rows` rows (None: the step's `chunk_rows`); either may be empty."""
     yield from map(split_errors, checked_chunks(context, updates, types, rows))
 
 
 def checked_chunks(
     context: StepContext, updates: Iterable[Updates], types: Sequence[pa.DataType], rows: int | None = None
 ) -> Iterator[Updates]:
-    """The input, chunk by chunk, as it should be."""
+    """The input in chunks. Raises MalformedUpdates for other columns, or times outside the step."""
 
     def check(_: None, batch: Updates) -> None:
         check_updates(batch, types, context.lower, context.upper)

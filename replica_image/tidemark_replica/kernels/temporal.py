@@ -1,15 +1,17 @@
-"""Temporal filters: a row is there while lower <= now < upper, so its updates lie in the future.
+"""Temporal filters: a row is present while lower <= now < upper, so its updates lie in the future.
 
-    row r at 5 +1, seen in [8, 20)     ──>     r 8 +1                         emitted by the steps that reach 8 and 20
+    out[t] = the rows of in[t] with lower <= t < upper
+
+    row r at 5 +1, visible in [8, 20)  ──>     r 8 +1                         put out by the steps that reach 8 and 20
                                                r 20 -1
 
     __hash(bucket) | bucket | c0 ... cn-1 | __time, __error | __diff          bucket = __time >> BUCKET_BITS
 
-What lies beyond the step waits in a store that is indexed by buckets of time, so a step looks at what falls due in it
-and at nothing else. What has fallen due is taken out again (an update of the opposite sign; merges let both go).
+State: the updates beyond the step, by bucket of time. Cost of an update: the delta, and the updates that fall due: a
+step reads the buckets of its own times only. Updates that have fallen due are retracted from the state, and merges drop
+both.
 
-State: the updates that are still to come. Cost: the delta, and what falls due. Errs rows pass through. A row with a
-bound that is NULL is never there; a retraction takes back what is scheduled as well as what was seen.
+Errs rows pass through. A row with a NULL bound is never present. A retraction retracts scheduled updates and past ones.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,15 +44,15 @@ from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 
 BUCKET_BITS = 12
-"""Buckets of about four seconds: a second's step looks at what is due within them, not at all that waits."""
+"""Buckets of 2^12 ms, about four seconds: a step of one second reads one or two buckets of the state."""
 MOST_BUCKETS = 1 << 16
-"""A step over more of them than this scans the store instead."""
+"""A step over more buckets than this scans the whole state."""
 NEVER = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class TemporalSpec:
-    """The row's types, the positions (behind the row) of its bounds, and the arrangement of what is to come."""
+    """The row's column types, the positions of its bounds behind the row, and the arrangement of future updates."""
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
@@ -63,12 +65,12 @@ class TemporalSpec:
 
 
 def temporal_layout(types: Sequence[pa.DataType]) -> Layout:
-    """How rows that are to come, or to go, are kept."""
+    """The arrangement of future updates of rows with columns of `types`."""
     return Layout.of_rows((pa.int64(), *types), (0,))
 
 
 def temporal(context: StepContext, spec: TemporalSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """Each row's appearance and disappearance, as far as the step reaches; bounds are dropped from the rows."""
+    """Yield the updates of each row's appearance and disappearance up to the step's limit, without the bounds."""
     runs = StepRuns(context, spec.state)
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
         oks, errs = split_errors(chunk)
@@ -89,7 +91,7 @@ def temporal(context: StepContext, spec: TemporalSpec, updates: Iterable[Updates
 
 
 def appearances(oks: Updates, spec: TemporalSpec) -> Updates:
-    """Every row's update where it comes into sight, and the opposite one where it goes."""
+    """Every row's update at the time at which it appears, and the opposite one at which it disappears."""
     columns, time, diff = row_columns(oks), times(oks), diffs(oks)
     bounds = [columns[b] for b in (*spec.lower, *spec.upper)]
     unknown = any_null(bounds, len(time))
@@ -108,13 +110,13 @@ def appearances(oks: Updates, spec: TemporalSpec) -> Updates:
 
 
 def milliseconds(bound: Array) -> Ints:
-    """The first millisecond at or after a bound: a timestamp, or a number of milliseconds."""
+    """The first millisecond at or after a bound: a timestamp in microseconds, or a number of milliseconds."""
     values = fixed(bound).astype(np.int64)
     return -(-values // 1000) if pa.types.is_timestamp(bound.type) else values
 
 
 def due_updates(trace: Trace, lower: int, upper: int) -> Iterator[Updates]:
-    """What waits in the store for times in [lower, upper)."""
+    """The updates of the state with times in [lower, upper)."""
     layout = trace.layout
     for rows in _candidates(trace, lower, upper):
         time = np.asarray(rows.column(layout.time).to_numpy())
@@ -126,12 +128,12 @@ def due_updates(trace: Trace, lower: int, upper: int) -> Iterator[Updates]:
 
 
 def due_rows(trace: Trace, lower: int, upper: int) -> int:
-    """How many updates wait for times in [lower, upper)."""
+    """The number of updates of the state with times in [lower, upper)."""
     return sum(due.num_rows for due in due_updates(trace, lower, upper))
 
 
 def _candidates(trace: Trace, lower: int, upper: int) -> Iterator[Any]:
-    """Stored rows that may be due, by their buckets."""
+    """The rows of the state that may be due, by their buckets."""
     batches = [b for b in trace.manifest.batches if b.first_time < upper and b.last_time >= lower]
     if not batches:
         return
@@ -145,7 +147,7 @@ def _candidates(trace: Trace, lower: int, upper: int) -> Iterator[Any]:
 
 
 def _stored(updates: Updates, layout: Layout) -> Any:
-    """Updates as rows of the store's files."""
+    """Updates as rows of the state's files."""
     bucket = pa.array(times(updates) >> BUCKET_BITS)
     rows = make_updates([bucket, *row_columns(updates)], times(updates), diffs(updates))
     return sorted_rows(consolidate(rows), layout)

@@ -1,14 +1,16 @@
-"""Threshold: the rows of positive multiplicity, as often as they are there.
+"""Threshold: the rows of positive multiplicity.
+
+    out(row) = max(0, in(row))
 
     (a) 5 +2                                  (a) 5 +2
-    (b) 5 -1          multiplicity > 0        (a) 7 -2         -1 shows nothing, and so does 0
+    (b) 5 -1          multiplicity > 0        (a) 7 -2         a multiplicity of -1, or of 0, shows nothing
     (a) 7 -3          ───────────────>        (a) 9 +1
     (a) 9 +2
 
-State: one count per row. Cost: the delta, and a look-up of the rows it touches.
+State: one count per row. Cost of an update: the delta, and a lookup of its rows.
 
-A multiplicity below zero is no error here: it is what EXCEPT ALL leaves behind, left minus right, and showing nothing
-for it is what the operator is for. Errs rows of the input pass through.
+A negative multiplicity is no error here: EXCEPT ALL is left minus right, and this operator drops what is negative in
+it. Errs rows of the input pass through.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,12 +32,12 @@ from tidemark_replica.kernels.reduce.accumulator_output import AccumulatorStates
 from tidemark_replica.kernels.reduce.accumulator_states import accumulator_states
 
 RANGE_ROWS = 1 << 16
-"""How many rows of counts are looked at at a time."""
+"""Rows of counts that are evaluated together."""
 
 
 @dataclass(frozen=True)
 class ThresholdSpec:
-    """The input's columns, and the arrangement (of layout `counts_of(types).layout`) that counts its rows."""
+    """The input's column types, and the arrangement of layout `counts_of(types).layout` with the counts."""
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
@@ -46,12 +48,12 @@ class ThresholdSpec:
 
 
 def counts_of(types: tuple[pa.DataType, ...]) -> AccumulatorLayout:
-    """How the state is kept: a count per distinct row."""
+    """The accumulators of the state: a count per distinct row."""
     return AccumulatorLayout(types, tuple(range(len(types))), ())
 
 
 def threshold(context: StepContext, spec: ThresholdSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The changes of what is there more than zero times."""
+    """Yield the changes of the rows with positive multiplicity. Raises MalformedUpdates for another arrangement."""
     if context.manifest(spec.state).layout != spec.shape.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this threshold")
     runs = StepRuns(context, spec.state)
@@ -64,7 +66,7 @@ def threshold(context: StepContext, spec: ThresholdSpec, updates: Iterable[Updat
 
 
 def _changes(states: AccumulatorStates, rows: list[Array]) -> Updates:
-    """From each state of a row to the next, by how much its positive part changes."""
+    """The change of each row's positive multiplicity from each state to the next."""
     positive = np.maximum(states.sums[0], 0)
     after = np.flatnonzero(~states.is_old)
     diff = positive[after] - positive[after - 1]

@@ -1,10 +1,9 @@
-"""The one thing a kernel does to the process it runs in.
+"""Preparing a process that runs kernels: the imported modules are hidden from the garbage collector.
 
-Spark's Python worker calls `gc.collect()` after every task, which walks all that was ever imported: most of a small
-step's time. Freezing the imported world takes it out of the collector's sight. That is right in a worker, which does
-nothing but run kernels; elsewhere it would be rude.
+Spark's Python worker calls `gc.collect()` after every task, which walks all imported objects: most of a small step's
+time. `gc.freeze()` takes them out of the collector's sight. That is right in a worker, which only runs kernels.
 
-Arrow imports more (pandas, where it is installed) when it first meets a NumPy array: that is provoked beforehand.
+Arrow imports more (pandas, where it is installed) at its first NumPy array, so `freeze_imports` makes one beforehand.
 """
 
 import gc
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 
 def freeze_imports_in_spark_worker(arguments: list[str] | None = None) -> bool:
-    """Freeze what is imported by now, if this process is one of Spark's Python workers; says whether it was."""
+    """Call `freeze_imports` if this process is a Python worker of Spark. Return whether it is one."""
     started_as = " ".join(sys.orig_argv if arguments is None else arguments)
     if "pyspark.daemon" not in started_as and "pyspark.worker" not in started_as:
         return False
@@ -24,7 +23,7 @@ def freeze_imports_in_spark_worker(arguments: list[str] | None = None) -> bool:
 
 
 def freeze_imports() -> None:
-    """What has been imported by now stays, and is not looked at again."""
+    """Exclude all present objects from garbage collection."""
     pa.array(np.zeros(1, np.int64))
     gc.collect()
     gc.freeze()

@@ -1,11 +1,11 @@
-"""Open batches of one process: what has been read, or just been written, need not be opened again.
+"""The open batches of one process: a batch that the process has read or written is not opened again.
 
     step, peek ──segments──> [file: segments] [file: segments] ...      the least recently used is closed first
                                   ▲
-    a thread of the process ──────┘ every LOOK_SECONDS: whose file is gone is let go of
+    a thread of the process ──────┘ every LOOK_SECONDS: closes batches whose files are deleted
 
-A mapping keeps a deleted file's blocks on disk. What a merge has replaced is asked for by nobody again, and a process
-may have nothing to do for hours: so it is time that lets go of it, and not the next step.
+A mapping keeps the blocks of a deleted file on disk. No reader asks again for a batch that a merge has replaced, and a
+process may be idle for hours, so the thread closes deleted files by time and not with the next step.
 """
 
 import logging
@@ -31,7 +31,7 @@ LOOK_SECONDS = 10.0
 
 
 class BatchCache:
-    """For any threads. What is read of it stays readable, whatever is let go."""
+    """Safe for any threads. Segments that a caller holds stay readable after they have been closed here."""
 
     def __init__(self, directory: Path, *, limit: int = 512, random_access: bool = False) -> None:
         self._directory = directory
@@ -42,10 +42,10 @@ class BatchCache:
         self._small = SmallBatches()
         self._looked_after = False
         self.opened = 0
-        """How many batches it had to open so far: cold reads."""
+        """The number of batches opened so far (cold reads)."""
 
     def segments(self, ref: BatchRef, layout: Layout) -> tuple[Segment, ...]:
-        """The batch's segments, mapped now or before."""
+        """The batch's segments, from memory or mapped now. Raises BatchUnreadable."""
         with self._mutex:
             found = self._open.get(ref.file)
             if found is not None:
@@ -57,7 +57,7 @@ class BatchCache:
             return segments
 
     def combined(self, refs: Sequence[BatchRef], layout: Layout) -> tuple[Segment, ...]:
-        """The segments of neighbours; several are small (`small_batches`), and come as one."""
+        """The segments of neighbouring batches; several small ones (`small_batches`) come as one segment."""
         if len(refs) == 1:
             return self.segments(refs[0], layout)
 
@@ -69,7 +69,7 @@ class BatchCache:
             return (self._small.combined(refs, lambda ref: self.segments(ref, layout), in_order),)
 
     def keep(self, ref: BatchRef, rows: Any) -> tuple[Segment, ...] | None:
-        """What this process has just written as `ref`, one segment: if it is small it need not be opened any more."""
+        """Keep `rows`, which this process has just written as `ref`, open if they are small; else return None."""
         if not is_small(rows):
             return None
         segments = (Segment.of(rows),)
@@ -78,7 +78,7 @@ class BatchCache:
         return segments
 
     def close_deleted(self) -> None:
-        """Nobody waits meanwhile: files are looked for, and mappings end, beside the lock."""
+        """Close batches whose files are deleted. Looks for files, and unmaps them, outside the lock."""
         with self._mutex:
             known = {*self._open, *self._small.files()}
         gone = {file for file in known if not os.path.exists(f"{self._directory}/{file}")}
@@ -97,7 +97,7 @@ class BatchCache:
 
 
 class _DeletedFileWatch:
-    """The thread, from the first batch on that is opened here; it keeps no cache alive."""
+    """The thread that closes deleted batches. It starts with the first batch, and keeps no cache alive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,12 +105,12 @@ class _DeletedFileWatch:
         self._runs = False
 
     def after(self, cache: BatchCache) -> bool:
-        """Whether the cache is looked after from now on; else it is to be asked again."""
+        """Watch the cache. Returns False if no thread can be started now; the caller tries again."""
         with self._lock:
             self._caches.add(cache)
             if not self._runs:
                 try:
-                    threading.Thread(target=self._run, name="let go of deleted batches", daemon=True).start()
+                    threading.Thread(target=self._run, name="close deleted batches", daemon=True).start()
                 except RuntimeError:  # the system allows no more threads now
                     return False
                 self._runs = True
@@ -122,7 +122,7 @@ class _DeletedFileWatch:
             try:
                 self._look()
             except Exception:
-                LOG.exception("what is gone from disk is let go of later")
+                LOG.exception("deleted batches could not be closed; the next round tries again")
 
     def _look(self) -> None:
         with self._lock:

@@ -1,11 +1,11 @@
-"""Files that are nobody's any more go on a thread of their own: where the disk is slow, nothing else waits for it.
+"""Deleting unused files on a thread of its own, so that no caller waits for a slow disk.
 
-    commit, end of a pin, step that is over, drop ──removal──> waiting ──the thread──> done
-                                       └── too many wait, no thread can be started, the process dies:
-                                           they stay for a sweep, or for the next incarnation
+    commit, end of a pin, end of a step, drop ──removal──> waiting ──the thread──> done
+                                         └── too many wait, no thread can be started, the process dies:
+                                             the files stay for a sweep, or for the next incarnation
 
-Nothing depends on when a file goes: no manifest and no pin has it, and its name is never used again. So a removal may
-be left undone, and done twice.
+No state depends on when a file is deleted: no manifest and no pin names it, and its name is never used again. A removal
+may therefore be skipped, and run twice.
 """
 
 import logging
@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 
 LOG = logging.getLogger(__name__)
 MAX_WAITING = 65_536
-"""That may wait. A step leaves one or two."""
+"""Removals that may wait; more are dropped. A step leaves one or two."""
 LINGER_SECONDS = 10.0
 THREAD = "delete files of state"
 
@@ -23,15 +23,15 @@ Removal = Callable[[], None]
 
 
 class FileDeleter:
-    """The thread is there for as long as something waits, and a little longer, as the next step will have something."""
+    """Runs removals on a thread, which ends LINGER_SECONDS after the last one."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection within it may end a pin, whose files come here
+        self._lock = threading.RLock()  # garbage collection inside it may end a pin, which adds removals
         self._waiting: SimpleQueue[Removal] = SimpleQueue()
         self._runs, self._closed = False, False
 
     def add(self, removal: Removal) -> None:
-        """Returns at once."""
+        """Schedule a removal. Returns at once."""
         with self._lock:
             if self._closed or self._waiting.qsize() >= MAX_WAITING:
                 return
@@ -40,7 +40,7 @@ class FileDeleter:
                 self._runs = self._started()
 
     def close(self) -> None:
-        """What waits stays; what is under way is not waited for."""
+        """Drop the waiting removals. A removal that runs is not awaited."""
         with self._lock:
             self._closed, self._waiting = True, SimpleQueue()
 
@@ -56,10 +56,10 @@ class FileDeleter:
             try:
                 removal()
             except Exception:
-                LOG.exception("files of state stay for a sweep")
+                LOG.exception("files of state could not be deleted; a sweep tries again")
 
     def _next(self) -> Removal | None:
-        """What has waited longest; None: the thread ends."""
+        """The removal that has waited longest; None ends the thread."""
         while True:
             try:
                 return self._waiting.get(timeout=LINGER_SECONDS)

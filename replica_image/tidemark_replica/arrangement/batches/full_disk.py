@@ -1,4 +1,4 @@
-"""A disk without room, said so that one knows which and what to do; all other errors of files are left as they are."""
+"""A full disk as DiskFull, with the disk and what to do; other file errors pass unchanged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from tidemark_replica.arrangement.errors import DiskFull
 
 @contextmanager
 def raising_disk_full(folder: Path) -> Iterator[None]:
-    """Raise DiskFull where a file in the folder cannot be written for want of room."""
+    """Raise DiskFull if a file in the folder cannot be written because its disk is full."""
     try:
         yield
     except OSError as cause:
         if cause.errno in (ENOSPC, EDQUOT):
             raise DiskFull(
-                f"no room is left on the disk of {folder}: give the replica more scratch, or keep less state"
+                f"the disk of {folder} is full: give the replica more scratch, or keep less state"
             ) from cause
         raise

@@ -1,8 +1,8 @@
-"""Finding rows by key: binary searches for a sorted delta's hashes in sorted segments.
+"""Lookups by key: binary searches for the hashes of a sorted delta in sorted segments.
 
     delta hashes (sorted) ──searchsorted──> [lo, hi) per delta row ──expand──> pairs ──compare keys──> hits
 
-A pair is expanded only a slice at a time, so a key with millions of rows costs time but not memory.
+Pairs are expanded one slice at a time, so a key with millions of rows costs time, not memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ SLICE_ROWS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Keys to look for, ascending by hash, and which row of the delta each is."""
+    """Keys to look up, ascending by hash, and the delta row of each."""
 
     hashes: Hashes
     columns: list[Array]
@@ -32,25 +32,25 @@ class Keys:
 
     @staticmethod
     def of(columns: Sequence[Array], rows: int) -> "Keys":
-        """Keys in any order."""
+        """Keys in any order, sorted here."""
         hashes = key_hashes(columns, rows)
         order = order_by_hash(hashes)
         return Keys(hashes[order], take(columns, order), order)
 
     @staticmethod
     def sorted(hashes: Hashes, columns: list[Array]) -> "Keys":
-        """Keys that ascend by hash already."""
+        """Keys that already ascend by hash."""
         return Keys(hashes, columns, np.arange(len(hashes)))
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Pairs of a delta's row and a stored row with an equal key."""
+    """Pairs of a delta row and a stored row with equal keys."""
 
     delta: Ints
-    """Row numbers in the delta."""
+    """The delta row of each pair."""
     stored: Any
-    """The stored rows: a record batch of the columns asked for."""
+    """The stored rows: a record batch of the requested columns."""
 
 
 def probe(
@@ -62,10 +62,10 @@ def probe(
     before: int | None = None,
     slice_rows: int = SLICE_ROWS,
 ) -> Iterator[Hits]:
-    """All pairs of a key and a stored row of that key, of times below `before`; NULL finds NULL.
+    """Yield all pairs of a key and a stored row of that key with a time below `before`; NULL matches NULL.
 
-    Of the stored rows only `columns` (positions in the file; None: all) are fetched. Every slice has at most
-    `slice_rows` pairs, fewer where the stored rows are wide. Errs rows are never found.
+    `columns`: the file positions to fetch of stored rows (None: all). A slice has at most `slice_rows` pairs, fewer
+    where stored rows are wide. Errs rows never match.
     """
     wanted_columns = list(range(len(layout.schema)) if columns is None else columns)
     if len(keys.hashes) == 0:
@@ -82,7 +82,7 @@ def probe(
 
 
 def key_ranges(wanted: Hashes, stored: Hashes) -> tuple[Ints, Ints, Ints]:
-    """For the wanted hashes that are stored: their positions, and where their rows begin and end."""
+    """(position, begin, end) of the wanted hashes that are stored."""
     begin, end = np.searchsorted(wanted, stored[0], "left"), np.searchsorted(wanted, stored[-1], "right")
     near = wanted[begin:end]
     low = np.searchsorted(stored, near, "left")
@@ -91,7 +91,7 @@ def key_ranges(wanted: Hashes, stored: Hashes) -> tuple[Ints, Ints, Ints]:
 
 
 def _expand(wanted: Ints, begins: Ints, ends: Ints, slice_rows: int) -> Iterator[tuple[Ints, Ints]]:
-    """Ranges as (wanted, stored) pairs, a slice at a time."""
+    """Ranges as pairs (wanted, stored), one slice at a time."""
     total = np.cumsum(ends - begins)
     shift = begins - (total - (ends - begins))
     for start in range(0, int(total[-1]), slice_rows):
@@ -103,7 +103,7 @@ def _expand(wanted: Ints, begins: Ints, ends: Ints, slice_rows: int) -> Iterator
 def _verified(
     keys: Keys, segment: Segment, layout: Layout, chosen: Ints, stored: Ints, before: int | None
 ) -> tuple[Ints, Ints]:
-    """The pairs whose keys are equal, not just their hashes, and whose time is early enough."""
+    """The pairs with equal keys, not just equal hashes, and a time below `before`."""
     columns = [segment.rows.column(1 + k) for k in layout.key]
     good = equal_at(keys.columns, chosen, columns, stored)
     if before is not None:

@@ -1,10 +1,10 @@
-"""One hash with more rows than a merge should hold, split so that equal rows stay together.
+"""Cutting a hash with more rows than a merge holds, so that equal rows stay together.
 
     hash h:  (k, 1) (k, 2) (k, 3) ... a million of them     ──hash of the whole row──>  pieces of `range_rows`
 
-A skewed key is one hash however it is cut into ranges of hashes. Its rows need no order among themselves, so they are
-dealt into pieces by another hash, that of the row: what is to be added up meets in one piece. Beside a piece this holds
-16 bytes a row.
+A skewed key has one hash, which no range of hashes cuts. Its rows need no order among themselves, so another hash, that
+of the whole row, assigns them to pieces: rows that are to be added up are in one piece. Beside a piece, this holds 16
+bytes per row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _TOO_MANY = 2
 
 
 def row_ranges(parts: Sequence[Any], layout: Layout, range_rows: int) -> Iterator[list[Any]]:
-    """Rows of a range of hashes, each part sorted, ascending by hash; hashes that are too long are cut."""
+    """Cut parts, each ascending by hash, so that hashes with many rows come in several pieces."""
     if sum(p.num_rows for p in parts) <= _TOO_MANY * range_rows:
         yield list(parts)
         return
@@ -35,7 +35,7 @@ def row_ranges(parts: Sequence[Any], layout: Layout, range_rows: int) -> Iterato
 
 
 def _heavy(parts: Sequence[Any], range_rows: int) -> Hashes:
-    """The hashes of more rows than a piece should have, ascending."""
+    """The hashes with more than `range_rows` rows, ascending."""
     hashes, counts = np.unique(np.concatenate([file_hashes(p) for p in parts]), return_counts=True)
     return np.asarray(hashes[counts > range_rows])
 
@@ -51,7 +51,7 @@ def _cut(parts: Sequence[Any], begins: Sequence[int], ends: Sequence[int]) -> It
 
 
 def _dealt(parts: Sequence[Any], layout: Layout, range_rows: int) -> Iterator[list[Any]]:
-    """Rows of one hash in pieces by the hash of the row."""
+    """Rows of one hash in pieces, by the hash of the whole row."""
     count = -(-sum(p.num_rows for p in parts) // range_rows)
     dealt = []
     for part in parts:

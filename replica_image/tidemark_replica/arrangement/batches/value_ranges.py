@@ -1,11 +1,11 @@
-"""Cutting runs of a value-ordered arrangement by value, where one group alone is too long to be held.
+"""Cutting runs of a value-ordered arrangement by value, where one group has more rows than a merge holds.
 
     run 0   a a b b b c c d d d e                 pivots: rows of a sample
-    run 1   a b c c d         ↑                   a run is cut where its first row not before the pivot is
+    run 1   a b c c d         ↑                   a run is cut at its first row that is not before the pivot
                   ↑
 
-A row's updates at different times stay in one range: that is what consolidation needs. A hash-ordered arrangement
-is cut by another hash instead (`row_ranges`).
+The updates of a row at different times stay in one range, as consolidation needs. A hash-ordered arrangement is cut by
+another hash instead (`row_ranges`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ from tidemark_replica.arrangement.rows.updates import Ints
 from tidemark_replica.arrangement.rows.value_order import file_order, rows_before
 
 _SAMPLES = 16
-"""How many rows are looked at for every range."""
+"""Sampled rows per range."""
 
 
 def value_ranges(parts: Sequence[Any], layout: Layout, range_rows: int) -> Iterator[list[Any]]:
-    """Sorted rows of a file's schema, cut into ranges of about `range_rows` rows in all, ascending."""
+    """Cut sorted file rows into ascending ranges of about `range_rows` rows in all."""
     if sum(p.num_rows for p in parts) <= 2 * range_rows:
         yield list(parts)
         return
@@ -49,7 +49,7 @@ def _pivots(parts: Sequence[Any], layout: Layout, range_rows: int) -> Iterator[A
 
 
 def _first_not_before(parts: Sequence[Any], pivot: Any, layout: Layout, begins: Ints) -> Ints:
-    """In each part, the first row from `begins` on that is not before the pivot: all binary searches at once."""
+    """The first row of each part, from `begins` on, that is not before the pivot, by simultaneous binary searches."""
     low, high = begins.copy(), np.array([p.num_rows for p in parts])
     while (open_ := np.flatnonzero(low < high)).size:
         middle = (low[open_] + high[open_]) // 2

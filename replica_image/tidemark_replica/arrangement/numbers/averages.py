@@ -1,4 +1,4 @@
-"""The average of decimals as Spark computes it: the exact quotient, rounded once, half up (away from zero).
+"""The average of decimals: the exact quotient, rounded once, half up (away from zero), as in Spark.
 
     avg(decimal(p,s))  is  decimal(p+4, s+4), each capped at 38
 

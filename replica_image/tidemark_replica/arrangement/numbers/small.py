@@ -1,8 +1,8 @@
-"""Sums that fit 64 bits, as nearly all do: read with a few operations, where digits would take dozens.
+"""Sums that fit 64 bits, as nearly all do, read with a few operations instead of dozens.
 
-    digits of a sum ──total──> 64-bit integers, or None: some may not fit, so digits it is (`digits`, `averages`)
+    digits of a sum ──total──> 64-bit integers, or None: some may not fit, so the caller uses `digits` and `averages`
 
-What comes out is the same, digit for digit: `decimals` is `digits.to_decimal`, `averages` is `decimal_average`.
+The results are the same: `decimals` is `digits.to_decimal`, `averages` is `decimal_average`.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ _63 = np.int64(63)
 
 
 def total(digits: Ints) -> Ints | None:
-    """The numbers with these two or four digits (digit, number), if all are below 2^62; None: digits must say."""
+    """The numbers with two or four digits, an array (digit, number); None unless all are surely below 2^62."""
     if digits.size == 0 or digits.max() >= _DIGIT or digits.min() <= -_DIGIT:
         return None
     low, *above = digits
@@ -47,7 +47,7 @@ def decimals(values: Ints, precision: int, scale: int, valid: Bools) -> tuple[Ar
 def averages(
     sums: Ints, counts: Ints, sum_scale: int, precision: int, scale: int, valid: Bools
 ) -> tuple[Array, Bools | None] | None:
-    """Of sums below 2^62 the averages, rounded half up; None: their digits would leave 64 bits."""
+    """The averages of sums below 2^62, rounded half up; None if they may leave 64 bits."""
     size, factor = np.abs(sums), 10 ** (scale - sum_scale)
     if int(size.max(initial=0)) * factor >= _BOUND:
         return None
@@ -59,5 +59,5 @@ def averages(
 
 
 def _is_high(digit: Ints) -> bool:
-    """Whether it may be moved up by 32 bits without leaving 2^61."""
+    """Whether a digit shifted up by 32 bits stays below 2^61."""
     return bool(digit.max() < _HIGH and digit.min() > -_HIGH)

@@ -39,18 +39,18 @@ _FIXED = {
     pa.timestamp("us", "UTC"): np.int64,
 }
 _DTYPES = {t.id: np.dtype(dtype) for t, dtype in _FIXED.items()}
-"""By the type's number: to hash a type costs more than to read a short column."""
+"""By the type's id: hashing a type costs more than reading a short column."""
 _SEVERAL, _FEW = 3, 1 << 12
-"""So many columns of few rows are taken sooner at once than one by one."""
+"""At least so many columns with at most so many rows are faster to take together."""
 _BYTES = frozenset({pa.string().id, pa.binary().id})
 _FLOATS = frozenset({pa.float32().id, pa.float64().id})
 _PLAIN = frozenset(_DTYPES) - _FLOATS
-"""Of these equal values have equal bits."""
+"""Types whose equal values have equal bits."""
 _BOOLEAN, _DECIMAL, _STRUCT, _LIST = pa.bool_().id, pa.decimal128(1).id, pa.struct([]).id, pa.list_(pa.null()).id
 
 
 def check_type(t: pa.DataType) -> None:
-    """Refuse a type that arrangements do not know."""
+    """Raise UnsupportedType for a type that arrangements do not support."""
     if is_nested(t):
         for inner in inner_types(t):
             check_type(inner)
@@ -61,17 +61,20 @@ def check_type(t: pa.DataType) -> None:
 
 
 def is_bytes(t: pa.DataType) -> bool:
-    """Strings and binaries: the same buffers, the same equality."""
+    """Whether a type is string or binary: both have the same buffers and equality."""
     return t.id in _BYTES
 
 
 def validity(a: Array) -> Bools | None:
-    """Which values are not NULL; None when all are."""
+    """A mask of the values that are not NULL; None if no value is NULL."""
     return None if a.null_count == 0 else np.asarray(pc.is_valid(a).to_numpy(zero_copy_only=False))
 
 
 def fixed(a: Array) -> NDArray[np.generic]:
-    """The values of a fixed-width column (not a decimal), without a copy where Arrow allows it."""
+    """The values of a fixed-width column (not a decimal), without a copy where Arrow allows it.
+
+    Raises UnsupportedType.
+    """
     id, rows = a.type.id, len(a)
     if id == _BOOLEAN:
         return _bits(a)
@@ -101,7 +104,7 @@ def string_bytes(a: Array) -> tuple[Ints, Ints, NDArray[np.uint8]]:
 
 
 def canonical(a: Array) -> Array:
-    """One representative of equal values: -0.0 becomes 0.0 and every NaN the same NaN, also inside nested values."""
+    """The column with one representative of equal values: 0.0 for -0.0, one NaN for all; also in nested values."""
     id = a.type.id
     if id not in _FLOATS:
         return with_inner(a, canonical) if is_nested(a.type) else a
@@ -116,7 +119,7 @@ def canonical(a: Array) -> Array:
 
 
 def canonical_rows(updates: Updates) -> Updates:
-    """The updates with every column in its canonical form; the batch itself where that changes nothing."""
+    """The updates with canonical columns; the same batch if nothing changes."""
     columns = updates.columns
     clean = [canonical(c) for c in columns]
     if all(a is b for a, b in zip(columns, clean, strict=True)):
@@ -125,7 +128,7 @@ def canonical_rows(updates: Updates) -> Updates:
 
 
 def equal_rows(left: Sequence[Array], right: Sequence[Array], rows: int) -> Bools:
-    """Row by row, whether all columns are equal."""
+    """A mask of the rows whose columns are all equal."""
     result = np.ones(rows, np.bool_)
     for a, b in zip(left, right, strict=True):
         result &= _equal(a, b)
@@ -133,7 +136,7 @@ def equal_rows(left: Sequence[Array], right: Sequence[Array], rows: int) -> Bool
 
 
 def equal_at(left: Sequence[Array], here: Ints, right: Sequence[Array], there: Ints) -> Bools:
-    """Pair by pair of rows `here` and `there`, whether all columns are equal."""
+    """A mask of the pairs of rows `here` and `there` whose columns are all equal."""
     result = np.ones(len(here), np.bool_)
     for a, b in zip(left, right, strict=True):
         if a.type.id in _PLAIN and a.null_count == 0 and b.null_count == 0:
@@ -144,7 +147,7 @@ def equal_at(left: Sequence[Array], here: Ints, right: Sequence[Array], there: I
 
 
 def any_null(columns: Sequence[Array], rows: int) -> Bools | None:
-    """Rows with a NULL in one of the columns; None when there are none."""
+    """A mask of the rows with a NULL in any column; None if there are none."""
     result: Bools | None = None
     for column in columns:
         valid = validity(column)
@@ -205,7 +208,7 @@ def _equal_values(a: Array, b: Array) -> Bools:
 
 
 def _equal_lists(a: Array, b: Array) -> Bools:
-    """As long as each other, and equal element by element."""
+    """Lists of equal length with equal elements."""
     (starts_a, lengths, inside_a), (starts_b, lengths_b, inside_b) = elements(a), elements(b)
     same = np.asarray(lengths == lengths_b)
     rows = np.flatnonzero(same & (lengths > 0))

@@ -1,11 +1,11 @@
-"""Consolidation: one row per identity, weights added up, zeros gone.
+"""Consolidation: one row per identity, weights added up, zero weights dropped.
 
     a 5 +1                a 5 +2
     b 5 +1      ──>
     a 5 +1                (b cancelled)
     b 5 -1
 
-The result's order is that of each identity's first row, so it is a function of the input alone.
+The result is in the order of each identity's first row, so it is a function of the input alone.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _MANY = 1 << 12
 
 
 def consolidate(updates: Updates) -> Updates:
-    """Updates with at most one per (row, error, time), none with diff 0; floats in their canonical form."""
+    """The updates added up per (row, error, time), without zero diffs, with canonical floats. Raises DiffOverflow."""
     updates = canonical_rows(updates)
     *columns, time, _, error = updates.columns
     identity = columns if _is_one_time(times(updates)) else [*columns, time]
@@ -46,7 +46,7 @@ def _is_one_time(times: Ints) -> bool:
 
 
 def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
-    """A record batch of a file's schema, its times advanced to `since`, consolidated and sorted as files are."""
+    """File rows with times advanced to `since`, consolidated, in file order. Raises DiffOverflow."""
     rows = advance(rows, layout, since)
     if layout.order is not None:
         return _consolidate_by_value(rows, layout)
@@ -62,9 +62,9 @@ def consolidate_sorted(rows: Any, layout: Layout, since: int) -> Any:
 
 
 def _sum_neighbours(columns: Sequence[Array], weights: Ints, layout: Layout) -> tuple[Ints, Ints]:
-    """Of rows that ascend by hash those that stay, and all rows' weights, added up where a row stands for several.
+    """(rows that stay, weights of all rows) for rows ascending by hash; a row that stays has the sum of its equals.
 
-    Only rows of one hash can be equal, so of others no more is looked at.
+    Only rows of one hash can be equal, so only their columns are read.
     """
     hashes = np.asarray(columns[0].to_numpy())
     alike = hashes[1:] == hashes[:-1]
@@ -80,7 +80,7 @@ def _sum_neighbours(columns: Sequence[Array], weights: Ints, layout: Layout) -> 
 
 
 def _is_one(column: Array) -> bool:
-    """Whether times or tags are the same in all rows, as they are after a hydration: then they tell none apart."""
+    """Whether a column of times or tags has one value, as after a hydration: it then distinguishes no rows."""
     if column.null_count:
         return bool(column.null_count == len(column))
     if not pa.types.is_integer(column.type):
@@ -90,7 +90,7 @@ def _is_one(column: Array) -> bool:
 
 
 def _consolidate_by_value(rows: Any, layout: Layout) -> Any:
-    """Sorting down to identity puts the rows to be added up side by side."""
+    """Consolidate a value-ordered file: sorting by the whole identity makes equal rows neighbours."""
     ordered = file_order(rows, layout)
     starts = np.flatnonzero(ordered.begins)
     weights = np.asarray(rows.column(layout.weights[0]).to_numpy())
@@ -100,7 +100,7 @@ def _consolidate_by_value(rows: Any, layout: Layout) -> Any:
 
 
 def advance(rows: Any, layout: Layout, since: int) -> Any:
-    """The rows with times below `since` moved up to it: what a reader at or after `since` sees is the same."""
+    """The rows with times below `since` raised to it. Contents at or after `since` do not change."""
     time = np.asarray(rows.column(layout.time).to_numpy())
     if len(time) == 0 or int(time.min()) >= since:
         return rows
@@ -109,7 +109,7 @@ def advance(rows: Any, layout: Layout, since: int) -> Any:
 
 
 def sum_diffs(diffs: Ints, starts: Ints) -> Ints:
-    """The sum of each run of diffs; raises DiffOverflow where it does not fit."""
+    """The sum of each run of diffs, which begin at `starts`. Raises DiffOverflow for sums beyond 64 bits."""
     if len(starts) == 0:
         return np.empty(0, np.int64)
     total: Ints = np.add.reduceat(diffs, starts)
@@ -124,10 +124,9 @@ def sum_diffs(diffs: Ints, starts: Ints) -> Ints:
 
 
 def _sum_equal(identity: Sequence[Array], weights: Ints, tied: Ints) -> tuple[Ints, Ints]:
-    """The rows that stay, ascending, and all rows' weights, added up where a row stands for several.
+    """(rows that stay, ascending; weights of all rows), a row that stays having the sum of its equals.
 
-    Only rows that are `tied` can be equal to others. Diffs are checked for overflow; accumulators, of which a row has
-    several, wrap around.
+    Only `tied` rows can have equals. Diffs are checked for overflow; accumulators (several per row) wrap around.
     """
     stays = _is_there(weights)
     tied = _not_told_apart(identity, len(weights), tied)
@@ -144,12 +143,12 @@ def _sum_equal(identity: Sequence[Array], weights: Ints, tied: Ints) -> tuple[In
 
 
 def _is_there(weights: Ints) -> Bools:
-    """Which rows have not cancelled."""
+    """A mask of the rows with nonzero weights."""
     return np.asarray(weights != 0 if weights.ndim == 1 else weights.any(axis=1))
 
 
 def _not_told_apart(identity: Sequence[Array], rows: int, tied: Ints) -> Ints:
-    """Of many tied rows those that fixed-width columns leave so: texts and nested values are read of no others."""
+    """The tied rows that are still tied by their fixed-width columns, so that few texts and nested values are read."""
     cheap = [c for c in identity if not (is_bytes(c.type) or is_nested(c.type))]
     if len(tied) < _MANY or not cheap or len(cheap) == len(identity):
         return tied

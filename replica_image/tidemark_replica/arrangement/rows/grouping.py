@@ -1,4 +1,4 @@
-"""Grouping rows exactly, by way of their hashes.
+"""Grouping equal rows: by hash first, then exactly.
 
     rows ──hash──> sort by hash ──> neighbours with one hash: compare the keys
                                         │ all equal: groups are the runs of one hash
@@ -23,20 +23,20 @@ _RUNS = 16
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows in an order that puts equal ones side by side, ascending by hash."""
+    """An order of rows, ascending by hash, in which equal rows are neighbours."""
 
     order: Ints
     """Row numbers; within a group ascending."""
     starts: Ints
-    """Where each group begins in `order`."""
+    """The begin of each group in `order`."""
 
     @property
     def first(self) -> Ints:
-        """One row of each group: the earliest."""
+        """The first row of each group."""
         return self.order[self.starts]
 
     def ids(self) -> Ints:
-        """For every row the number of its group."""
+        """The group of every row."""
         begins = np.zeros(len(self.order), np.int64)
         begins[self.starts[1:]] = 1
         result = np.empty_like(begins)
@@ -47,10 +47,9 @@ class Groups:
 def order_by_hash(hashes: Hashes) -> Ints:
     """A stable order by hash.
 
-    Few: sorting values is faster than sorting an index, so the row number takes the place of the hash's low bits. Many
-    that come as a few ascending runs: these are merged. Else sorting by 16 bits goes by counting, so twice that for the
-    upper half. Should hashes differ only in bits that were not looked at and come out the wrong way round, they are
-    sorted after all.
+    Few rows: row numbers replace the low bits of the hashes, since sorting values is faster than sorting an index. Many
+    rows in a few ascending runs: merged. Other rows: two counting sorts of 16 bits each, over the upper half. Hashes
+    that differ only in bits that were not compared are sorted once more where they are in the wrong order.
     """
     n = len(hashes)
     if n < _SMALL:
@@ -88,7 +87,7 @@ def _by_upper_half(hashes: Hashes) -> Ints:
 
 
 def repeated(hashes: Hashes) -> Ints:
-    """The rows whose hash another one has too."""
+    """The rows whose hash occurs more than once."""
     order = order_by_hash(hashes)
     ordered = hashes[order]
     alike = ordered[1:] == ordered[:-1]
@@ -101,7 +100,7 @@ def repeated(hashes: Hashes) -> Ints:
 
 
 def group_rows(hashes: Hashes, columns: Sequence[Array]) -> Groups:
-    """Group rows by equal columns; `hashes` must be a function of them."""
+    """Group rows by equal `columns`. `hashes` must be a function of the columns."""
     order = order_by_hash(hashes)
     if len(order) == 0:
         return Groups(order, np.empty(0, np.int64))

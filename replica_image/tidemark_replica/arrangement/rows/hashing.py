@@ -33,17 +33,17 @@ _LONG_WORDS_AT_ONCE = 1 << 20
 _TAIL_MASKS = np.array([(1 << (8 * i)) - 1 for i in range(9)], dtype=np.uint64)
 
 ERRS_HASH = U(0)
-"""The hash of errs rows: they sort before all others. No ok row has it."""
+"""The hash of errs rows, which sort before all others. No ok row has it."""
 
 
 def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
-    """The hash of every row over these columns; all rows alike when there are none."""
+    """The hash of every row over these columns; without columns all rows have one hash."""
     if rows > _MANY or len(columns) < 2:
         combined = np.full(rows, _GOLDEN, np.uint64)
         for position, column in enumerate(columns):
             combined += _spread(_words(column), position)
         return mix(combined)
-    words = np.empty((len(columns), rows), np.uint64)  # of few rows it is operations that count
+    words = np.empty((len(columns), rows), np.uint64)  # for few rows the number of NumPy calls counts
     for position, column in enumerate(columns):
         words[position] = _words(column)
     words ^= words >> _S32
@@ -52,18 +52,18 @@ def hash_rows(columns: Sequence[Array], rows: int) -> Hashes:
 
 
 def key_hashes(columns: Sequence[Array], rows: int) -> Hashes:
-    """As `hash_rows`, but never that of errs rows."""
+    """As `hash_rows`, but never ERRS_HASH."""
     return np.maximum(hash_rows(columns, rows), U(1))
 
 
 def hashes_with_errors(columns: Sequence[Array], ok: Bools | None, rows: int) -> Hashes:
-    """Key hashes of updates: `ok` says which rows are (None: all)."""
+    """Key hashes of updates; ERRS_HASH where `ok` is false (None: all rows are ok)."""
     hashes = key_hashes(columns, rows)
     return hashes if ok is None else np.where(ok, hashes, ERRS_HASH)
 
 
 def _spread(words: Hashes, position: int) -> Hashes:
-    """Words as one place of a row or of a text has them: folded, since a product moves bits upwards only."""
+    """Words multiplied by the factor of a position: folded before, since a product moves bits upwards only."""
     folded = words >> _S32
     folded ^= words
     folded *= factor(position)
@@ -72,7 +72,7 @@ def _spread(words: Hashes, position: int) -> Hashes:
 
 @cache
 def factor(position: int) -> np.uint64:
-    """An odd number, unrelated to those of other positions: no small differences in several places cancel."""
+    """An odd number per position, unrelated to the others, so that small differences do not cancel."""
     return np.uint64(mix(np.array([position], np.uint64))[0] | U(1))
 
 
@@ -82,7 +82,7 @@ def _factors(positions: int) -> Hashes:
 
 
 def mix(x: Hashes) -> Hashes:
-    """A bijection on 64 bits in which every input bit moves every output bit (splitmix64)."""
+    """splitmix64: a bijection on 64 bits in which every input bit affects every output bit."""
     x = x + _GOLDEN
     x ^= x >> _S30
     x *= _MIX1
@@ -103,7 +103,7 @@ def bucket_edges(buckets: int) -> Hashes:
 
 
 def _words(a: Array) -> Hashes:
-    """A word per value."""
+    """One word per value."""
     valid = None if a.null_count == len(a) > 0 else validity(a)
     if valid is None:
         return np.full(len(a), _NULL) if a.null_count else _value_words(a)
@@ -177,7 +177,7 @@ def _list_words(a: Array) -> Hashes:
 
 
 def _overlapping_words(starts: Ints, lengths: Ints, raw: Hashes | np.ndarray) -> tuple[Ints, Hashes]:
-    """The bytes as a word at *every* byte, padded so that the last word may be read whole."""
+    """The bytes as one word per byte offset, padded so that the last word can be read whole."""
     first, end = int(starts[0]), int(starts[-1] + lengths[-1])
     if len(raw) < end + 8:
         raw = np.concatenate([raw[first:end], np.zeros(8, np.uint8)])
@@ -208,4 +208,4 @@ _WORDS: dict[int, Callable[[Array], Hashes]] = {
     pa.list_(pa.null()).id: _list_words,
     pa.struct([]).id: _struct_words,
 }
-"""How a type's values become words; all others are integers."""
+"""The function from values to words per type; other types are integers."""

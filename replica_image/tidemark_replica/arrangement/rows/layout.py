@@ -1,4 +1,4 @@
-"""What the columns of an arrangement's files mean.
+"""The layout of an arrangement: the columns of its files, its key, and its order.
 
 A file's rows are sorted by `__hash`, the hash of the key columns; errs rows have hash 0 and so come first.
 
@@ -9,8 +9,8 @@ A file's rows are sorted by `__hash`, the hash of the key columns; errs rows hav
 `__sums` has all accumulators of a row side by side, 8 bytes each: one column, whatever their number.
 
 Both consolidate by one rule: rows of one identity are one row whose weights are the sums; a row whose weights are all
-zero is gone. A diff that overflows is refused. Accumulators wrap around on purpose: they are digits of wider
-numbers (`kernels/digits.py`), sums of at most 2^30 contributions, so their final values always fit.
+zero is dropped. A diff that overflows is an error. Accumulators wrap around on purpose: they are digits of wider
+numbers (`numbers/digits.py`), sums of at most 2^30 contributions, so their final values always fit.
 
 Rows may be ordered by value too: those of one key are then sorted (`value_order.py`), so that the first ones of a group
 are a slice of every file.
@@ -40,9 +40,9 @@ class Layout:
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
     accumulators: int = 0
-    """0: an arrangement of rows; else of sums, whose row is its key."""
+    """The number of accumulators of an arrangement of sums, whose rows are keys; 0: an arrangement of rows."""
     order: tuple[OrderKey, ...] | None = None
-    """By what the rows of a group are sorted, before all their other columns; None: they are not."""
+    """The order of rows in a group, before all their other columns; None: no order."""
 
     def __post_init__(self) -> None:
         for t in self.types:
@@ -96,7 +96,7 @@ class Layout:
 
     @property
     def identity(self) -> range:
-        """The positions of what makes two rows one."""
+        """The positions of the columns in which rows that consolidate are equal."""
         return range(1, self.tag + 1)
 
     def key_columns(self, columns: list[Array]) -> list[Array]:
@@ -104,7 +104,7 @@ class Layout:
         return [columns[k] for k in self.key]
 
     def assemble(self, hashes: Hashes, columns: list[Array], times: Ints, tag: Array, weights: Ints) -> Any:
-        """A record batch of a file's schema, in the order given; `weights` are diffs, or a row of accumulators each."""
+        """File rows in the order given. `weights`: diffs, or one row of accumulators per row."""
         last = sums_column(weights) if self.accumulators else pa.array(weights)
         return pa.RecordBatch.from_arrays([pa.array(hashes), *columns, pa.array(times), tag, last], names=self._names)
 
@@ -114,7 +114,7 @@ class Layout:
 
     @cached_property
     def text(self) -> str:
-        """As JSON; `from_text` reads it back. A step writes and reads it for every arrangement."""
+        """The layout as JSON, which `from_text` reads back. Every step writes it for every arrangement."""
         row = pa.schema([(f"c{i}", t) for i, t in enumerate(self.types)])
         types = base64.b64encode(row.serialize().to_pybytes()).decode()
         order = None if self.order is None else [[k.column, k.descending, k.nulls_last] for k in self.order]
@@ -135,18 +135,18 @@ def file_hashes(rows: Any) -> Hashes:
 
 
 def sums_type(accumulators: int) -> pa.DataType:
-    """The type of a column of so many accumulators."""
+    """The type of a column with so many accumulators."""
     return pa.binary(8 * accumulators)
 
 
 def sums_column(sums: Ints) -> Array:
-    """Accumulators, a row each, as a column."""
+    """An array (row, accumulator) as a column."""
     rows, width = sums.shape
     return pa.Array.from_buffers(sums_type(width), rows, [None, pa.py_buffer(np.ascontiguousarray(sums))])
 
 
 def sums_of_column(column: Array) -> Ints:
-    """A column's accumulators, a row each; a view."""
+    """A column's accumulators as an array (row, accumulator), without a copy."""
     size = column.type.byte_width
     if len(column) == 0:
         return np.empty((0, size // 8), np.int64)

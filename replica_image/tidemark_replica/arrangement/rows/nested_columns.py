@@ -1,9 +1,9 @@
-"""Arrow's lists and structs taken apart: the columns inside, and which of their values belong to which row.
+"""Arrow's lists and structs as columns: the inner columns, and the values that belong to each row.
 
     [[7, 8], NULL, [9]]     ->     starts 0 2 2   lengths 2 0 1   elements 7 8 9
     {a: 1, b: x}, NULL      ->     columns a and b (their values under a NULL mean nothing)
 
-What `columns`, `hashing` and `ordering` do to nested values they do to these columns, whole columns at a time.
+`columns`, `hashing` and `ordering` treat nested values through these columns, whole columns at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ _NESTED = frozenset({pa.list_(pa.null()).id, pa.struct([]).id})
 
 
 def is_nested(t: pa.DataType) -> bool:
-    """Arrays and structs."""
+    """Whether a type is an array or a struct."""
     return t.id in _NESTED
 
 
 def inner_types(t: pa.DataType) -> list[pa.DataType]:
-    """The types of the columns inside."""
+    """The types of the inner columns."""
     return [t.value_type] if pa.types.is_list(t) else [field.type for field in t]
 
 
@@ -43,19 +43,19 @@ def fields(a: Array) -> list[Array]:
 
 
 def positions(starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """For every element of these lists, one list after the other: (its place in the list, its place among all)."""
+    """(position in its list, position among all) of every element of these lists, list after list."""
     begins = np.cumsum(lengths) - lengths
     within = np.arange(int(lengths.sum())) - np.repeat(begins, lengths)
     return within, np.repeat(starts, lengths) + within
 
 
 def segments(lengths: Ints) -> Ints:
-    """Where each list begins when they stand one after the other; none of them is empty."""
+    """The begin of each list among the elements of all; no list is empty."""
     return np.asarray(np.cumsum(lengths) - lengths)
 
 
 def with_inner(a: Array, change: Callable[[Array], Array]) -> Array:
-    """The same values with the columns inside changed; the column itself where none changes."""
+    """The column with `change` applied to its inner columns; the same column if none changes."""
     if pa.types.is_list(a.type):
         offsets, inside = _offsets(a)
         changed = change(inside)
@@ -71,7 +71,7 @@ def with_inner(a: Array, change: Callable[[Array], Array]) -> Array:
 
 
 def _offsets(a: Array) -> tuple[Ints, Array]:
-    """Offsets into the elements that the rows of this (slice of a) column use."""
+    """(offsets, elements) of the rows of a column or a slice of one."""
     if len(a) == 0:
         return np.zeros(1, np.int64), a.values.slice(0, 0)
     offsets = np.frombuffer(a.buffers()[1], np.int32, len(a) + 1, 4 * a.offset).astype(np.int64)
@@ -84,7 +84,7 @@ def _mask(a: Array) -> Array | None:
 
 
 def row_bytes(columns: Sequence[Array], rows: int) -> Ints:
-    """About how many bytes each row takes."""
+    """The approximate number of bytes of each row."""
     fixed = sum(_width(column.type) for column in columns)
     total = np.full(rows, fixed, np.int64)
     for column in columns:
@@ -94,7 +94,7 @@ def row_bytes(columns: Sequence[Array], rows: int) -> Ints:
 
 
 def _width(t: pa.DataType) -> int:
-    """How many bytes every value takes; 0: it depends."""
+    """The bytes of every value of a type; 0 if they vary."""
     return 0 if t.id in _NESTED or t.id in _BYTES else max(t.bit_width // 8, 1)
 
 

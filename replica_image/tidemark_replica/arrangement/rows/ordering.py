@@ -1,4 +1,4 @@
-"""SQL's total order on whole columns, as integers that sort the same way.
+"""SQL's total order on whole columns, as words: integers that sort in the same order.
 
     column      words (most significant first)
     bigint      the value itself
@@ -31,7 +31,7 @@ _ONE_WORD_PRECISION = 18
 
 @dataclass(frozen=True)
 class Order:
-    """A column of the row to order by; ascending, NULL first unless said otherwise."""
+    """A column to order by; ascending and NULL first by default."""
 
     column: int
     descending: bool = False
@@ -42,7 +42,7 @@ class Order:
 
 
 def sort_words(column: Array, *, descending: bool = False, nulls_last: bool = False) -> list[Ints]:
-    """Words by which `order_rows` puts the values in order; NULLs come first unless told otherwise."""
+    """Words that order the values, for `order_rows`; NULLs come first by default."""
     words = _value_words(column)
     if descending:
         words = [~w for w in words]
@@ -61,7 +61,7 @@ def order_rows(words: Sequence[Ints], rows: int) -> Ints:
 
 
 def changes(words: Sequence[Ints], rows: int) -> Bools:
-    """For rows in order: whether each differs from the one before it; the first does."""
+    """A mask of the ordered rows that differ from the row before; true for the first."""
     result = np.zeros(rows, np.bool_)
     result[:1] = True
     for word in words:
@@ -70,7 +70,7 @@ def changes(words: Sequence[Ints], rows: int) -> Bools:
 
 
 def ranks(column: Array) -> Ints:
-    """The place of each value among the distinct ones, from 0, NULL being the least: equal values have one rank."""
+    """The rank of each value among the distinct ones, from 0; NULL is the least. Equal values have one rank."""
     words, rows = sort_words(column), len(column)
     order = order_rows(words, rows)
     result = np.empty(rows, np.int64)
@@ -97,7 +97,7 @@ def _value_words(column: Array) -> list[Ints]:
 
 
 def _list_ranks(column: Array) -> Ints:
-    """Lists of their elements' ranks, each written as four bytes: such lists compare as bytes do."""
+    """Ranks of lists: the ranks of their elements as four big-endian bytes each compare as bytes do."""
     starts, lengths, inside = elements(column)
     written = ranks(inside)[positions(starts, lengths)[1]].astype(">u4")
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * 4

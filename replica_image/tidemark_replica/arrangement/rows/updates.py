@@ -1,4 +1,4 @@
-"""What a stream of updates looks like as Arrow data.
+"""Streams of updates as Arrow record batches.
 
 c0 ... cn-1   the row, positional; every column nullable
 __time        int64, milliseconds
@@ -25,11 +25,11 @@ Hashes: TypeAlias = NDArray[np.uint64]
 TIME, DIFF, ERROR = "__time", "__diff", "__error"
 
 CHUNK_BYTES = 1 << 28
-"""How much rows that are handled together may take: an Arrow column of texts ends at 2 GiB, and so might memory."""
+"""Bytes of rows that are processed together. An Arrow column of texts is limited to 2 GiB."""
 _SMALL_BYTES = 1 << 18
 _TAIL = 3
 TAIL_TYPES = pa.int64(), pa.int64(), pa.string()
-"""Of times, diffs and errors."""
+"""The types of times, diffs and errors."""
 
 Array: TypeAlias = Any  # pa.Array: pyarrow ships no types
 Updates: TypeAlias = Any  # pa.RecordBatch of an update schema
@@ -42,14 +42,14 @@ def update_schema(types: Iterable[pa.DataType]) -> pa.Schema:
 
 
 def make_updates(columns: Sequence[Array], times: Ints, diffs: Ints, errors: Array | None = None) -> Updates:
-    """Assemble a batch; without `errors` all its rows are ok."""
+    """A batch of updates; without `errors` all rows are ok."""
     errors = pa.nulls(len(times), pa.string()) if errors is None else errors
     return updates_of([*columns, pa.array(times), pa.array(diffs), errors])
 
 
 def updates_of(columns: list[Array]) -> Updates:
-    """A batch of all its columns, times, diffs and errors being the last ones."""
-    names = _names(len(columns) - _TAIL)  # with a schema it would take several times as long
+    """A batch from all its columns; times, diffs and errors are the last three."""
+    names = _names(len(columns) - _TAIL)  # with a schema this would take several times as long
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -82,7 +82,7 @@ def errors(updates: Updates) -> Array:
 
 
 def split_errors(updates: Updates) -> tuple[Updates, Updates]:
-    """(oks, errs); the first is the input itself when it holds no error."""
+    """(oks, errs); `oks` is the input itself if it has no errors."""
     column = errors(updates)
     if column.null_count == len(column):
         return updates, updates.slice(0, 0)
@@ -91,13 +91,13 @@ def split_errors(updates: Updates) -> tuple[Updates, Updates]:
 
 
 def as_error_rows(errs: Updates, types: Sequence[pa.DataType]) -> Updates:
-    """Errs rows carry no row, so they fit any schema: the same errors with NULLs of these types."""
+    """The errs rows with NULL columns of `types`. Errs rows have no columns of their own, so they fit any stream."""
     columns = [pa.nulls(errs.num_rows, t) for t in types]
     return make_updates(columns, times(errs), diffs(errs), errors(errs))
 
 
 def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, upper: int) -> None:
-    """Refuse a batch of another schema, or with a time outside [lower, upper)."""
+    """Raise MalformedUpdates for another schema, a NULL time or diff, or a time outside [lower, upper)."""
     expected = _schema_of_tuple(types) if isinstance(types, tuple) else update_schema(types)
     schema = updates.schema
     if not schema.equals(expected) and (schema.types != expected.types or schema.names != expected.names):
@@ -114,15 +114,16 @@ def check_updates(updates: Updates, types: Sequence[pa.DataType], lower: int, up
 
 
 def rows_that_fit(rows: int, size: int, most: int) -> int:
-    """How many of such rows (these take `size` bytes) may be handled together: at least one, at most `most`."""
+    """How many such rows (`rows` of them have `size` bytes) fit CHUNK_BYTES: at least one, at most `most`."""
     return max(1, min(most, rows * CHUNK_BYTES // max(size, 1))) if rows else most
 
 
 def rechunk(
     stream: Iterable[tuple[Any, Updates]], rows: int, check: Callable[[Any, Updates], None] | None = None
 ) -> Iterator[tuple[Any, Updates]]:
-    """Batches of at most `rows` rows, and of about CHUNK_BYTES: neighbours with the same tag are put together, long
-    ones cut.
+    """Yield batches of at most `rows` rows and about CHUNK_BYTES bytes.
+
+    Neighbours with one tag are combined, long batches are cut. `check` is called with every input batch.
     """
     tag: Any = None
     pending: list[Updates] = []
@@ -147,7 +148,7 @@ def rechunk(
 
 
 def bytes_at_most(batch: Updates) -> int:
-    """What a batch takes; of a small one no more than that, since to ask Arrow exactly is dear in a small step."""
+    """The bytes of a batch; an upper bound for a small one, since the exact number costs time in a small step."""
     whole = int(batch.get_total_buffer_size())
     return whole if whole <= _SMALL_BYTES else int(batch.nbytes)
 

@@ -1,8 +1,8 @@
-"""Sorting by value: whole rows in one total order, so that "the first k" is definite.
+"""Sorting by value: one total order of whole rows, so that "the first k" is definite.
 
     by hash ──> rows still tied: by the next column ──> rows still tied: by the one after ... ──> equal rows
 
-Every column is looked at only in rows that all columns before it left tied, so a sort by a column of distinct values
+A column is compared only in rows that are tied in all columns before it, so a sort by a column of distinct values
 costs that column. The order of a value-ordered file is (hash, key, `order` columns, the row's other columns, error,
 time). Keys of one hash are equal except for true collisions, so as a rule they are compared but not sorted by.
 """
@@ -38,13 +38,13 @@ class Ordered:
     """Rows in order."""
 
     order: Ints
-    """Row numbers; equal rows as they came."""
+    """Row numbers; equal rows keep their order."""
     begins: Bools
-    """Whether a row differs from the one before it."""
+    """Whether each row, in order, differs from the one before it."""
 
     @property
     def ranks(self) -> Ints:
-        """For every row, how many different ones are before it."""
+        """The number of distinct rows before every row."""
         result = np.empty(len(self.order), np.int64)
         result[self.order] = np.cumsum(self.begins) - 1
         return result
@@ -64,7 +64,7 @@ def sort_rows(groups: Hashes, keys: Iterable[SortKey]) -> Ordered:
 
 
 def _tells_none_apart(column: Array, order: Ints, begins: Bools) -> bool:
-    """Whether a few rows that are tied are equal in this column, so that there is nothing to sort by it."""
+    """Whether all tied rows, if they are few, are equal in this column, so that sorting by it changes nothing."""
     after = np.flatnonzero(~begins)
     return len(after) <= _FEW and bool(equal_at([column], order[after - 1], [column], order[after]).all())
 
@@ -82,7 +82,7 @@ def file_order(rows: Any, layout: Layout) -> Ordered:
 
 
 def rows_before(rows: Any, pivot: Any, layout: Layout) -> Bools:
-    """Which rows of a file's schema come before the row `pivot`, whatever their times are."""
+    """A mask of the file rows before the row `pivot`, whatever their times are."""
     together = pa.concat_batches([rows, pivot])
     ranks = sort_rows(file_hashes(together), _keys(together, layout)).ranks
     return np.asarray(ranks[:-1] < ranks[-1])
@@ -96,7 +96,7 @@ def _keys(rows: Any, layout: Layout) -> list[SortKey]:
 
 
 def _colliding(hashes: Hashes, keys: list[Array]) -> list[Array]:
-    """The key's columns if unequal keys share a hash; else none, since the hashes say it all."""
+    """The key's columns if unequal keys share a hash; else none, since the hashes distinguish the keys."""
     order = order_by_hash(hashes)
     ties = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     same = equal_at(keys, order[ties], keys, order[ties + 1])
@@ -108,7 +108,7 @@ def _tag_and_time(rows: Any, layout: Layout) -> tuple[Array, Array]:
 
 
 def _refine(order: Ints, begins: Bools, key: SortKey) -> None:
-    """Sort what is tied by one more column, in place."""
+    """Sort tied rows by one more column, in place."""
     tied = np.flatnonzero(~begins | ~np.append(begins[1:], True))
     run, rows = np.cumsum(begins[tied]), order[tied]
     (values,) = take([key.column], rows)

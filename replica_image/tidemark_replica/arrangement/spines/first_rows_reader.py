@@ -1,15 +1,16 @@
-"""Reading value-ordered groups from their best row on, a few rows of each run at a time.
+"""Reading value-ordered groups from their first row on, a few rows of each run at a time.
 
-    segment 0   a: 1 3 4 | 7 8 9 ...         the heads, three rows each. What comes after them is not before the last
-    segment 1   a: 2 2 5 | 6 ...             row of its own run: so before the least of those, the 4, nothing is missing
-    segment 2   a: 8
-                                             1 2 2 3   are the first rows of group a, for certain
+    segment 0   a: 1 3 4 | 7 8 9 ...         the first three rows of each run. The rows after them are not before the
+    segment 1   a: 2 2 5 | 6 ...             last row that was read of their run: before the least of these, the 4,
+    segment 2   a: 8                         no row is missing
 
-`rank` sorts the heads of all runs into entries: distinct rows, best first, whatever their times. `read_until` reads on,
-each time four times as far, in the groups that need more. So what it costs is what is read of each run, not the group.
+                                             1 2 2 3   are certainly the first rows of group a
 
-How things were before the step is said by the arrangement's runs alone: however much the step itself adds, that is
-certain once enough of *them* has been read.
+`rank` sorts the rows read into entries: distinct rows, first to last, whatever their times. `read_until` reads on, four
+times as far each time, in the groups that need more rows. So the cost is that of the rows read, not of the group.
+
+The contents before the step depend on the arrangement's runs alone: however many rows the step adds, enough of the
+*arrangement's* rows must be read to know them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +37,7 @@ _CUT, _CUT_STEP = np.int8(1), np.int8(2)
 
 @dataclass(frozen=True, slots=True)
 class ReadExtent:
-    """For every group the entry before which none of its updates is missing, and whether none is missing at all."""
+    """How far groups have been read: per group the entry before which no update is missing, and whether none is."""
 
     horizon: Ints
     complete: Bools
@@ -47,17 +48,17 @@ class RankedRows:
     """The first rows of groups as entries, ascending by group and then by value."""
 
     columns: list[Array]
-    """The row's columns, of every update read."""
+    """The row columns of every update read."""
     first: Ints
-    """For every entry one of its updates."""
+    """One update of every entry."""
     group: Ints
     """The group of every entry."""
     entry: Ints
-    """For each update of an entry that entry, its time and its diff."""
+    """The entry of every update; `times` and `diffs` are those of the updates."""
     times: Ints
     diffs: Ints
     before: ReadExtent
-    """As far as the arrangement goes, without the step."""
+    """The extent of the arrangement's rows, without the step."""
     with_step: ReadExtent
 
     @property
@@ -71,7 +72,7 @@ class RankedRows:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Where groups are in a segment; `is_new`: of the step."""
+    """The bounds of groups in a segment; `is_new`: a segment of the step."""
 
     segment: Segment
     is_new: bool
@@ -81,7 +82,7 @@ class _Run:
 
 
 class FirstRowsReader:
-    """Groups, and where their rows are in value-ordered segments."""
+    """Reads the first rows of groups from value-ordered segments."""
 
     def __init__(self, keys: Keys, before: Iterable[Segment], step: Iterable[Segment], layout: Layout) -> None:
         self.groups, self.rows_read = len(keys.hashes), 0
@@ -90,7 +91,7 @@ class FirstRowsReader:
         self._runs += [_Run(s, True, *_locate(keys, s, layout)) for s in step]
 
     def read(self, counts: Ints) -> RankedRows:
-        """Of each group the first `counts` updates of every run."""
+        """Read the first `counts[g]` updates of group g in every run."""
         parts, groups, ends = [self._layout.empty], [np.empty(0, np.int64)], [np.empty(0, np.int8)]
         for run in self._runs:
             lengths = np.minimum(run.ends - run.begins, counts[run.group])
@@ -106,7 +107,7 @@ class FirstRowsReader:
         return rank(rows, np.concatenate(groups), self._layout, self.groups, np.concatenate(ends))
 
     def read_until(self, count: int, enough: Callable[[RankedRows], Bools]) -> RankedRows:
-        """Read every group until `enough` of it is here; at first `count` updates of every run."""
+        """Read every group until `enough` holds for it, at first `count` updates of every run."""
         counts = np.full(self.groups, count)
         ranked, pending = self.read(counts), counts > 0
         complete = True
@@ -118,7 +119,7 @@ class FirstRowsReader:
 
 
 def rank(rows: Any, group: Ints, layout: Layout, groups: int, cut: NDArray[np.int8] | None = None) -> RankedRows:
-    """File rows of groups as entries; `cut` says after which of them a run was cut short."""
+    """File rows of groups as entries. `cut` marks the rows after which a run was cut short."""
     columns = rows.columns[1 : layout.time]
     ordered = sort_rows(group.view(np.uint64), row_keys(columns, layout.order or (), layout.key))
     order, entry = ordered.order, np.cumsum(ordered.begins) - 1
@@ -140,7 +141,7 @@ def _read_extent(cut: Bools, entry: Ints, group: Ints, groups: int) -> ReadExten
 
 
 def touched_keys(segments: Sequence[Segment], layout: Layout, groups: int) -> Iterator[Keys]:
-    """The keys that occur in the segments, at most `groups` at a time."""
+    """Yield the keys that occur in the segments, at most `groups` at a time."""
     for parts in hash_ranges(segments, RANGE_ROWS):
         pieces = [_keys(p.slice(at, RANGE_ROWS), layout) for p in parts for at in range(0, p.num_rows, RANGE_ROWS)]
         rows = pieces[0] if len(pieces) == 1 else _distinct(pa.concat_batches(pieces))
@@ -154,12 +155,12 @@ def _keys(rows: Any, layout: Layout) -> Any:
 
 
 def _distinct(keys: Any) -> Any:
-    """Of rows (hash, key ...) one of each, ascending by hash."""
+    """The distinct rows (hash, key ...), ascending by hash."""
     return keys.take(pa.array(group_rows(file_hashes(keys), keys.columns[1:]).first))
 
 
 def _locate(keys: Keys, segment: Segment, layout: Layout) -> tuple[Ints, Ints, Ints]:
-    """The keys that a segment holds: their numbers, and where the rows of each begin and end."""
+    """(group, begin, end) of the keys that a segment holds."""
     groups, begins, ends = key_ranges(keys.hashes, segment.hashes)
     stored = [segment.rows.column(1 + k) for k in layout.key]
     alone = equal_at(keys.columns, groups, stored, begins) & equal_at(keys.columns, groups, stored, ends - 1)

@@ -1,9 +1,9 @@
-"""A manifest: the small immutable value that says what an arrangement is, up to which time.
+"""Manifests: the immutable value that says what an arrangement is, and up to which time.
 
     Manifest(arrangement, layout, lower, upper, since, batches = oldest ... newest)
 
-Drivers pass manifests to tasks as JSON; a task that holds one can read the arrangement whatever happens meanwhile, as
-long as the store keeps the files it names.
+The driver passes manifests to tasks as JSON. A task that holds one can read that version of the arrangement as long as
+the store keeps its files.
 """
 
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ class Manifest:
 
     @staticmethod
     def empty(arrangement: ArrangementId, layout: Layout, lower: int, *, buckets: int = 1) -> "Manifest":
-        """An arrangement before its first step, which will begin at `lower`."""
+        """An arrangement before its first step, which begins at `lower`."""
         return Manifest(arrangement, layout, buckets, lower, lower, lower)
 
     @property
@@ -63,14 +63,14 @@ class Manifest:
         return tuple(b for b in self.batches if b.bucket == bucket)
 
     def check_readable(self, as_of: int) -> None:
-        """Raise OutOfFrontier unless the contents at `as_of` are here and final."""
+        """Raise OutOfFrontier unless since <= as_of < upper."""
         if not self.since <= as_of < self.upper:
             raise OutOfFrontier(
                 f"arrangement {self.arrangement} is readable in [{self.since}, {self.upper}), not at {as_of}"
             )
 
     def append(self, batches: Iterable[BatchRef], lower: int, upper: int) -> "Manifest":
-        """The arrangement after a step over [lower, upper) that wrote `batches` (perhaps none)."""
+        """The arrangement after a step over [lower, upper) that wrote `batches`. Raises StaleManifest."""
         if lower != self.upper or upper <= lower:
             raise StaleManifest(
                 f"arrangement {self.arrangement} is complete up to {self.upper}: it takes no step [{lower}, {upper})"
@@ -78,15 +78,15 @@ class Manifest:
         return self._as(upper, self.since, (*self.batches, *batches))
 
     def allow_compaction(self, since: int) -> "Manifest":
-        """The arrangement readable only from `since` on; a since never goes back."""
+        """The arrangement with at least this since; a since never goes back."""
         return self if since <= self.since else self._as(self.upper, since, self.batches)
 
     def _as(self, upper: int, since: int, batches: tuple[BatchRef, ...]) -> "Manifest":
-        """As `replace` would make it, which is several times as slow: every step moves every arrangement."""
+        """A changed copy. Several times faster than `replace`; every step changes every manifest."""
         return Manifest(self.arrangement, self.layout, self.buckets, self.lower, upper, since, batches)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON-able values; `from_json` reads it back."""
+        """The manifest as JSON values, which `from_json` reads back."""
         return {
             "format": FORMAT,
             "arrangement": self.arrangement,

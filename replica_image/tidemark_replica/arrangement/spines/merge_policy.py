@@ -1,11 +1,11 @@
-"""Which merges a step does itself, and which are left to be done beside the steps.
+"""The merge policy: which merges a step does itself, and which run in the background.
 
     plan_merges ──> at most STEP_ROWS rows ──> at the end of the step that made them due
-                └─> more ────────────────────> beside the steps, one at a time; the step merges the small tail alone
+                └─> more ────────────────────> in the background, one at a time; the step merges the small tail alone
 
-So no step pays for a large merge, and sizes below STEP_ROWS keep their shape whatever happens beside. Batches that are
-being merged are left alone. Should an arrangement have far too many batches all the same, steps merge everything: they
-slow down, but its batches stay few.
+So no step pays for a large merge, and batches below STEP_ROWS keep their shape whatever runs in the background. Batches
+in a background merge are left alone. If an arrangement has more than MAX_BATCHES batches in a bucket all the same,
+steps merge everything: they slow down, but the number of batches stays bounded.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.spine import FAN_IN, Merge, plan_merges
 
 STEP_ROWS = 1 << 13
-"""How many rows of all arrangements a stage merges at the end of a step, beside eight for each row that it wrote."""
+"""Rows that a stage merges at the end of a step, over all arrangements, plus ROWS_PER_ROW per row written."""
 ROWS_PER_ROW = 8
 
 MAX_BATCHES = 64
-"""A bucket of more batches is merged at any price."""
+"""A bucket with more batches is merged in the step, whatever its size."""
 
 
 def merges_in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) -> list[Merge]:
-    """The merges for the end of a step that wrote so many rows; `busy` files are being merged elsewhere."""
+    """The merges for the end of a step that wrote `written` rows. `busy`: files in a background merge."""
     budget = STEP_ROWS + ROWS_PER_ROW * written
     chosen: list[Merge] = []
     for merge in sorted(_fitting(manifests, busy, budget), key=_urgency):
@@ -37,7 +37,7 @@ def merges_in_step(manifests: Iterable[Manifest], busy: Collection[str], written
 
 
 def background_merge(manifest: Manifest, most_bytes: int | None = None) -> Merge | None:
-    """The first merge that is too large for a step, of those that read no more than `most_bytes`."""
+    """The first merge that is too large for a step and reads at most `most_bytes` (None: any number)."""
     if manifest.rows <= STEP_ROWS:
         return None
     large = (m for m in plan_merges(manifest) if rows_of(m) > STEP_ROWS)
@@ -45,12 +45,12 @@ def background_merge(manifest: Manifest, most_bytes: int | None = None) -> Merge
 
 
 def rows_of(merge: Merge) -> int:
-    """What it reads."""
+    """The rows that a merge reads."""
     return sum(b.rows for b in merge.batches)
 
 
 def bytes_of(merge: Merge) -> int:
-    """What it reads, and leaves at most."""
+    """The bytes that a merge reads, and writes at most."""
     return sum(b.bytes for b in merge.batches)
 
 
@@ -65,7 +65,7 @@ def _fitting(manifests: Iterable[Manifest], busy: Collection[str], budget: int) 
 
 
 def _idle(manifest: Manifest, busy: Collection[str]) -> Manifest:
-    """Without what is being merged, and what is older in the same bucket: a merge needs neighbours."""
+    """The manifest without busy batches and older ones of their buckets: a merge needs neighbours."""
     taken: dict[int, int] = {}
     for at, batch in enumerate(manifest.batches):
         if batch.file in busy:
@@ -77,7 +77,7 @@ def _idle(manifest: Manifest, busy: Collection[str]) -> Manifest:
 
 
 def _newest(batches: tuple[BatchRef, ...], budget: int) -> tuple[BatchRef, ...]:
-    """As many of the newest as the budget allows."""
+    """As many of the newest batches as have at most `budget` rows."""
     begin, rows = len(batches), 0
     while begin > 0 and (rows := rows + batches[begin - 1].rows) <= budget:
         begin -= 1
@@ -85,5 +85,5 @@ def _newest(batches: tuple[BatchRef, ...], budget: int) -> tuple[BatchRef, ...]:
 
 
 def _urgency(merge: Merge) -> tuple[int, str]:
-    """The most batches first."""
+    """Sorts merges with more batches first."""
     return -len(merge.batches), merge.arrangement

@@ -4,16 +4,17 @@
                                  └─────────────────────────────────────┘ merged: everything from the first batch
                                  on that is not at least twice as long as the one after it
 
-So sizes at least double from batch to batch, there are O(log n) of them, and a row is rewritten O(log n) times in its
-life. Behind the bar, small batches wait until there are eight: merging them costs more than looking into them does.
-Where a step ran in several tasks, each wrote a batch for its own range of hashes (`rows/task_share.py`): batches of
-one step that do not overlap count as one here.
+So sizes at least double from batch to batch, there are O(log n) batches, and a row is rewritten O(log n) times in its
+life. Behind the bar, small batches wait until there are eight: merging them costs more than probing them. Where a step
+ran in several tasks, each wrote a batch for its own range of hashes (`rows/task_share.py`): batches of one step that do
+not overlap count as one here.
 
-A merge consolidates and advances times to `since`. A batch whose times have all become one since it was written is
-rewritten alone, once: otherwise an idle arrangement would keep its history for ever. Small ones wait for a merge: a
-step over several times would rewrite what the one before it wrote.
+A merge consolidates and advances times to `since`. A batch whose times are all at or below `since` is rewritten alone,
+once: otherwise an idle arrangement would keep its history for ever. Small batches wait for a merge: a step over several
+times would rewrite the batch of the step before.
 
-Planning is pure; `merge` does the work, in any process; `apply` puts its result in the place of what it merged.
+Planning is pure; `merge` (in `step.py`) does the work, in any process; `apply` replaces the merged batches in a
+manifest. The geometric merging is that of differential dataflow's spines, and of LSM trees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,18 +34,18 @@ from tidemark_replica.arrangement.rows.updates import Hashes, rows_that_fit
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 
 SMALL_ROWS, FAN_IN = 1 << 12, 8
-"""So many batches of fewer rows than that are merged at once, and not before."""
+"""FAN_IN batches of fewer than SMALL_ROWS rows are merged together, and not before."""
 
 RANGE_ROWS = 1 << 18
-"""How many rows a merge holds and consolidates at a time: a range of hashes, a long hash being split further."""
+"""Rows that a merge holds and consolidates at a time: a range of hashes; a hash with more rows is split further."""
 
 SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 26
-"""A file's segments grow up to this: what a merge holds at most, beside one range."""
+"""The largest segment of a file: what a merge holds at most, beside one range."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A merge to be done: neighbours in one bucket's spine, and the since they are advanced to."""
+    """A planned merge: neighbouring batches of one bucket, and the since that their times are advanced to."""
 
     arrangement: ArrangementId
     batches: tuple[BatchRef, ...]
@@ -56,23 +57,23 @@ class Merge:
 
 
 def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
-    """The merges that bring every bucket's spine back into shape; often none."""
+    """The merges that restore the doubling sizes of every bucket's spine; often none."""
     merges = []
-    since = min(manifest.since, manifest.upper - 1)  # no time may move to where later steps would not find it
+    since = min(manifest.since, manifest.upper - 1)  # no time may move to upper or beyond, where later steps begin
     for spine in manifest.spines():
         levels = levels_of(spine)
         begin = newest_run([sum(b.rows for b in level) for level in levels])
         crowded = tuple(b for level in levels[begin:] for b in level) if begin < len(levels) - 1 else ()
         if crowded:
             merges.append(Merge(manifest.arrangement, crowded, since))
-        for b in spine:  # its times, once several, are all one by now, and it is worth the while
+        for b in spine:  # its times, once several, are all compacted to one, and it is large enough
             if b.rows >= SMALL_ROWS and b.first_time < b.last_time <= since and b not in crowded:
                 merges.append(Merge(manifest.arrangement, (b,), since))
     return tuple(merges)
 
 
 def levels_of(spine: Sequence[BatchRef]) -> list[list[BatchRef]]:
-    """The batches as sorted runs, oldest first: those of one step that lie side by side are one."""
+    """The batches as sorted runs, oldest first. Batches of one step with disjoint hashes are one run."""
     levels: list[list[BatchRef]] = []
     step: list[list[BatchRef]] = []  # the newest levels: those of the same span
     spans = [(batch.lower, batch.upper, batch.since) for batch in spine]
@@ -88,7 +89,7 @@ def levels_of(spine: Sequence[BatchRef]) -> list[list[BatchRef]]:
 
 
 def newest_run(sizes: Sequence[int]) -> int:
-    """Where the run of newest batches to merge begins, given sizes oldest first; the last position: nowhere."""
+    """The begin of the newest batches to merge, given sizes, oldest first; the last position: no merge."""
     small = len(sizes)
     while small > 0 and sizes[small - 1] < SMALL_ROWS:
         small -= 1
@@ -101,12 +102,15 @@ def newest_run(sizes: Sequence[int]) -> int:
 
 
 def _crowded(sizes: Sequence[int]) -> int | None:
-    """The first batch that is less than twice as long as the next."""
+    """The first batch with less than twice the size of the next."""
     return next((i for i in range(len(sizes) - 1) if sizes[i] < 2 * sizes[i + 1]), None)
 
 
 def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest:
-    """The manifest with a merge's result (None: everything cancelled) in the place of what it merged."""
+    """The manifest with a merge's result (None: everything cancelled) in place of the merged batches.
+
+    Raises StaleManifest.
+    """
     wanted = {b.file for b in merge.batches}
     positions = [i for i, b in enumerate(manifest.batches) if b.file in wanted]
     if merge.arrangement != manifest.arrangement or len(positions) != len(wanted):
@@ -122,10 +126,9 @@ def apply(manifest: Manifest, merge: Merge, merged: BatchRef | None) -> Manifest
 def merge_segments(
     runs: Sequence[Segment], layout: Layout, since: int, range_rows: int = RANGE_ROWS, *, whole_hashes: bool = False
 ) -> Iterator[Any]:
-    """Sorted runs as one: consolidated record batches, ascending by hash, of about `range_rows` rows.
+    """Merge sorted runs into consolidated record batches, ascending by hash, of about `range_rows` rows.
 
-    `whole_hashes`: for a reader that takes whole keys; else a hash of too many rows comes in several batches (as it
-    does in any case where the arrangement has a value order).
+    `whole_hashes`: keep all rows of a hash in one batch. A value-ordered arrangement ignores it.
     """
     for parts in ranges(runs, layout, range_rows, whole_hashes=whole_hashes):
         rows = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
@@ -135,7 +138,7 @@ def merge_segments(
 
 
 def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]:
-    """Sorted runs cut at the same hashes: for each range of hashes the runs' rows, about `range_rows` in all."""
+    """Cut sorted runs at common hashes: the runs' rows of each range, about `range_rows` in all."""
     range_rows = _fitting([run.rows for run in runs], range_rows)
     after: np.uint64 | None = None
     for last in [*_cuts(runs, range_rows), None]:
@@ -148,7 +151,7 @@ def hash_ranges(runs: Sequence[Segment], range_rows: int) -> Iterator[list[Any]]
 def ranges(
     runs: Sequence[Segment], layout: Layout, range_rows: int, *, whole_hashes: bool = False
 ) -> Iterator[list[Any]]:
-    """The same, but a hash that is longer than a range is cut too; the updates of one row stay together."""
+    """As `hash_ranges`, but hashes with too many rows are cut too. The updates of one row stay together."""
     for parts in hash_ranges(runs, range_rows):
         fitting = _fitting(parts, range_rows)
         if layout.order is not None:
@@ -160,12 +163,12 @@ def ranges(
 
 
 def _fitting(parts: Sequence[Any], range_rows: int) -> int:
-    """Fewer rows than that, if they are wide ones."""
+    """`range_rows`, or fewer if the rows are wide."""
     return rows_that_fit(sum(p.num_rows for p in parts), sum(p.nbytes for p in parts), range_rows)
 
 
 def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:
-    """Hashes that cut the runs into ranges of roughly so many rows."""
+    """Hashes that cut the runs into ranges of about `range_rows` rows."""
     if sum(len(r.hashes) for r in runs) <= range_rows:
         return np.empty(0, np.uint64)
     stride = max(range_rows // 16, 1)
@@ -174,7 +177,7 @@ def _cuts(runs: Sequence[Segment], range_rows: int) -> Hashes:
 
 
 def coalesce(batches: Iterator[Any], rows: int = SEGMENT_ROWS) -> Iterator[Any]:
-    """Fewer, longer record batches: a probe pays for each segment of a file."""
+    """Combine record batches into longer ones: a probe costs time per segment of a file."""
     pending: list[Any] = []
     for batch in batches:
         pending.append(batch)

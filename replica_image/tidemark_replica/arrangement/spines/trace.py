@@ -1,11 +1,11 @@
-"""The reading side of an arrangement: one manifest, through this process's open batches.
+"""Traces: reading one manifest of an arrangement through this process's open batches.
 
 probe(keys)          rows of given keys, over all batches          (kernels)
 sizes(keys)          how many there are, at most, without reading  (kernels)
 scan(lower, upper)   the updates of a range of times               (importers)
 rows_at(as_of)       the consolidated contents at a time, streamed (peeks, hydration of importers)
 lookup(key, as_of)   the same for one key                          (peeks with a literal key)
-errors_at(as_of)     the errors at a time: a few binary searches   (first thing every peek asks)
+errors_at(as_of)     the errors at a time: a few binary searches   (every peek reads them first)
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from tidemark_replica.arrangement.spines.spine import RANGE_ROWS, ranges
 
 
 class Trace:
-    """An arrangement as one manifest says it is."""
+    """One version of an arrangement, to be read."""
 
     def __init__(self, manifest: Manifest, cache: BatchCache) -> None:
         self.manifest = manifest
@@ -43,7 +43,7 @@ class Trace:
                 yield from self._cache.segments(ref, self.layout)
 
     def segments_of(self, keys: Keys) -> Iterator[Segment]:
-        """The segments of the buckets that the keys lie in."""
+        """The segments of the keys' buckets; small neighbours combined."""
         for refs in small_runs(self._near(keys)):
             yield from self._cache.combined(refs, self.layout)
 
@@ -55,14 +55,14 @@ class Trace:
         before: int | None = None,
         slice_rows: int = SLICE_ROWS,
     ) -> Iterator[Hits]:
-        """Stored rows of these keys with times below `before`; opens only the buckets that the keys lie in."""
+        """Yield the stored rows of the keys with times below `before` (None: any). Opens only the keys' buckets."""
         for refs in small_runs(ref for ref in self._near(keys) if not _too_late(ref, before)):
             needs_filter = before if before is not None and any(ref.last_time >= before for ref in refs) else None
             segments = self._cache.combined(refs, self.layout)
             yield from probe(keys, segments, self.layout, columns=columns, before=needs_filter, slice_rows=slice_rows)
 
     def sizes(self, keys: Keys) -> Ints:
-        """For every key how many rows are stored with its hash: at least those of the key, in all versions."""
+        """The number of stored rows with each key's hash: an upper bound of the key's rows, in all versions."""
         total = np.zeros(len(keys.hashes), np.int64)
         for refs in small_runs(self._near(keys)):
             for segment in self._cache.combined(refs, self.layout):
@@ -71,9 +71,9 @@ class Trace:
         return total
 
     def scan(self, lower: int, upper: int, share: TaskShare = WHOLE_SHARE) -> Iterator[Updates]:
-        """The share's updates with lower <= time < upper, as they are stored; needs since < lower.
+        """Yield the share's stored updates with lower <= time < upper. Raises OutOfFrontier unless since < lower.
 
-        So a new reader takes `rows_at(as_of)` first, then scans from as_of + 1 on.
+        A new reader takes `rows_at(as_of)` first, then scans from as_of + 1 on.
         """
         if lower <= self.manifest.since:
             raise OutOfFrontier(
@@ -93,7 +93,10 @@ class Trace:
                     yield self._updates(rows)
 
     def rows_at(self, as_of: int, share: TaskShare = WHOLE_SHARE, *, range_rows: int = RANGE_ROWS) -> Iterator[Updates]:
-        """The share's contents at `as_of`, oks and errs, consolidated, every row with `__time` = `as_of`."""
+        """Yield the share's contents at `as_of`, oks and errs, consolidated, with `__time` = `as_of`.
+
+        Raises OutOfFrontier.
+        """
         self.manifest.check_readable(as_of)
         for bucket in range(self.manifest.buckets):
             segments = list(_of_share(self.segments(bucket), share))
@@ -104,13 +107,13 @@ class Trace:
                     yield self._updates(rows)
 
     def lookup(self, key: Sequence[Array], as_of: int) -> Updates:
-        """The contents at `as_of` whose key is one of `key`'s rows (distinct ones)."""
+        """The contents at `as_of` for the keys in the rows of `key`, which are distinct. Raises OutOfFrontier."""
         self.manifest.check_readable(as_of)
         hits = [h.stored for h in self.probe(Keys.of(key, len(key[0]) if key else 1), before=as_of + 1)]
         return self._consolidated_at(hits, as_of)
 
     def errors_at(self, as_of: int) -> Updates:
-        """The errs rows at `as_of`, consolidated; an empty batch when the collection is not in error."""
+        """The errs rows at `as_of`, consolidated; empty if the collection has no error. Raises OutOfFrontier."""
         self.manifest.check_readable(as_of)
         found = []
         for ref in self.manifest.batches:
@@ -122,7 +125,7 @@ class Trace:
         return self._consolidated_at(found, as_of)
 
     def _near(self, keys: Keys) -> list[BatchRef]:
-        """The batches of the buckets that the keys lie in."""
+        """The batches of the keys' buckets."""
         if self.manifest.buckets == 1:
             return list(self.manifest.batches)
         buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
@@ -164,6 +167,6 @@ def _slices(rows: Any, indices: Any) -> Iterator[Any]:
 
 
 def _up_to(rows: Any, as_of: int, layout: Layout) -> Any:
-    """File rows without what happened after `as_of`."""
+    """The file rows with times up to `as_of`."""
     keep = np.asarray(rows.column(layout.time).to_numpy()) <= as_of
     return rows if keep.all() else rows.filter(pa.array(keep))

@@ -1,18 +1,20 @@
-"""Aggregates that need all values of a group: which row or value of the ordered group they pick, or how they join them.
+"""Basic aggregates: functions of all values of a group, in an order.
 
     group {(x, 3), (y, 1), (z, 2)}    ordered by the second column    y  z  x
     first = y      string_agg(', ') = "y, z, x"      mode, percentiles: of the values by their own order
 
-Rows are in the aggregate's order, ties broken by the whole row. Without an order it is the canonical one (ascending by
-the whole row), for mode and percentiles the argument's. NULL arguments are left out by all but `first`.
+Rows are in the aggregate's order; ties are broken by the whole row. The default order is ascending by the whole row,
+for mode and percentiles by the argument. All functions but `first` leave out NULL arguments.
 
     first             the first row's value                         NULL if there is no row
     string_agg        the texts with the separator between          NULL if there is none
     array_agg         the values                                    an empty array if there is none
-    mode              the most frequent value, the first in order of several
+    mode              the most frequent value; of several, the first in order
     percentile_cont   interpolated between neighbours, in doubles, as Spark does
     percentile_disc   the first value at or past the fraction
     bit_and ..., skewness, kurtosis    see bitwise_and_shape.py
+
+State and cost are those of `reevaluated_groups.py`.
 """
 
 from collections.abc import Callable
@@ -32,7 +34,7 @@ from tidemark_replica.kernels.groups.group_versions import GroupVersions, Versio
 from tidemark_replica.kernels.groups.reevaluated_groups import GroupOutput
 
 MAX_BYTES = 1 << 26
-"""How large the text or array of one group may become: a larger one is an error of the data."""
+"""The largest text or array of one group, in bytes. A larger one is an error of the data."""
 _ELEMENT_BYTES = 8
 
 
@@ -44,7 +46,7 @@ class BasicAggregate:
     argument: int
     type: pa.DataType
     expression: str
-    """Its SQL text: what an error row says."""
+    """The SQL text that error rows show."""
     distinct: bool = False
     filter: int | None = None
     order: tuple[Order, ...] = ()
@@ -77,12 +79,12 @@ class BasicFunction:
 
 
 def evaluate(versions: GroupVersions, aggregate: BasicAggregate) -> Array:
-    """The aggregate of every version; rows that its order does not tell apart stay in the order of the entries."""
+    """The aggregate of every version. Rows that are equal in its order stay in the order of the entries."""
     return FUNCTIONS[aggregate.function](_taking(versions, aggregate), aggregate)
 
 
 def _taking(versions: GroupVersions, aggregate: BasicAggregate) -> GroupVersions:
-    """The entries that take part, in the aggregate's order within each version."""
+    """The entries that the aggregate counts, in its order within each version."""
     columns = versions.columns
     able = np.ones(len(columns[0]), np.bool_)
     if aggregate.filter is not None:
@@ -111,7 +113,7 @@ def _reordered(versions: GroupVersions, order: Ints) -> GroupVersions:
 
 
 def _distinct(taking: GroupVersions, argument: Array) -> GroupVersions:
-    """Each value once, where it comes first."""
+    """Each distinct value once, at its first entry."""
     words = [taking.version, *(w[taking.row] for w in sort_words(argument))]
     order = order_rows(words, len(taking.row))
     first = np.zeros(len(order), np.bool_)
@@ -142,7 +144,10 @@ def _array_agg(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
 
 
 def _lists(taking: GroupVersions, aggregate: BasicAggregate, extra: int, t: pa.DataType) -> Array:
-    """Each version's values, as often as they are there, and each with `extra` bytes in the result."""
+    """Each version's values by their multiplicity, as lists. `extra`: bytes of the result per value.
+
+    Raises VersionsTooLarge.
+    """
     column = taking.columns[aggregate.argument]
     sizes = (value_bytes(column) + extra)[taking.row] * taking.count
     of_version = np.bincount(taking.version, sizes, minlength=taking.size)
@@ -154,7 +159,7 @@ def _lists(taking: GroupVersions, aggregate: BasicAggregate, extra: int, t: pa.D
 
 
 def _mode(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
-    """Entries ascend by the order; those of one value are put together, at the place of the first."""
+    """The most frequent value: counts of equal values are added up at the first of their entries."""
     words = [taking.version, *(w[taking.row] for w in sort_words(taking.columns[aggregate.argument]))]
     order = order_rows(words, len(taking.row))
     begins = np.flatnonzero(changes([w[order] for w in words], len(order)))
@@ -184,14 +189,14 @@ def _percentile_disc(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
 
 
 def _entry(taking: GroupVersions, position: Ints) -> Ints:
-    """In every version the entry that holds the row at a position, counted from 0."""
+    """The entry of every version that holds the row at a position, counted from 0."""
     total = np.cumsum(taking.count)
     before = np.append(0, total)[taking.starts]
     return np.searchsorted(total, before + position, "right")
 
 
 def _doubles(taking: GroupVersions, aggregate: BasicAggregate) -> np.ndarray:
-    """The entries' values, and one more for versions without any."""
+    """The entries' values, and one more value for versions without entries."""
     return np.append(fixed(taking.columns[aggregate.argument])[taking.row], 0.0)
 
 

@@ -1,11 +1,11 @@
-"""Aggregates that fold a group's values into one number: bits, and the shape of a distribution.
+"""Aggregates that fold a group's values into one number: bitwise ones, and the shape of a distribution.
 
-    {6, 3, 3}    bit_and 2    bit_or 7    bit_xor 6           (what is there an even number of times cancels)
+    {6, 3, 3}    bit_and 2    bit_or 7    bit_xor 6           an even multiplicity cancels in bit_xor
     {1, 1, 4}    mean 2   moments about it: m2 = 6, m3 = 6, m4 = 18
                  skewness sqrt(n) m3 / m2^1.5 = 0.707    kurtosis n m4 / m2^2 - 3 = -1.5
 
-Entries come by value, and equal ones are put together, so that the sums of doubles depend on the values alone. Where
-all values are equal there is no shape: NULL.
+Entries are in the order of their values, and equal values are combined, so the sums of doubles depend on the values
+alone. The shape of equal values is NULL.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _BITS: dict[str, np.ufunc] = {"bit_and": np.bitwise_and, "bit_or": np.bitwise_or
 
 
 def bitwise(function: str, taking: GroupVersions, column: Array, of: pa.DataType) -> Array:
-    """Of the integers of every version; NULL where it has none."""
+    """bit_and, bit_or or bit_xor over the integers of every version; NULL for versions without any."""
     values = fixed(column)[taking.row]
     if function == "bit_xor":
         values = np.where(taking.count % 2 == 1, values, np.zeros_like(values))
@@ -35,7 +35,7 @@ def bitwise(function: str, taking: GroupVersions, column: Array, of: pa.DataType
 
 
 def distribution_shape(function: str, taking: GroupVersions, column: Array) -> Array:
-    """Of the doubles of every version; NULL where it has none, or only equal ones."""
+    """skewness or kurtosis of the doubles of every version; NULL for versions with no values, or equal ones only."""
     entries: Doubles = np.asarray(fixed(column)[taking.row], np.float64)
     begins = np.flatnonzero(changes([taking.version, entries.view(np.int64)], len(entries)))
     version, values = taking.version[begins], entries[begins]

@@ -1,11 +1,11 @@
-"""What groups hold, version by version: the successive multisets of a step, as arrays side by side.
+"""The contents of groups, version by version: the successive multisets of a step, as arrays.
 
     group a     old: {x, y}      at 5: {x, y, y}     at 7: {y, y}
     version     0                1                   2
-    entries     (x,1) (y,1)      (x,1) (y,2)         (y,2)             (distinct row, how often)
+    entries     (x,1) (y,1)      (x,1) (y,2)         (y,2)             (distinct row, multiplicity)
 
-Distinct rows are numbered in the canonical order: group by group, in each ascending by the whole row, NULL first. So
-whoever breaks ties by the row's number depends on the collection alone, not on how it came to be.
+Distinct rows are numbered in the canonical order: by group, then ascending by the whole row, NULL first. A function
+that breaks ties by the row's number therefore depends on the collection alone, not on its history.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from tidemark_replica.arrangement.rows.ordering import order_rows, sort_words
 from tidemark_replica.arrangement.rows.updates import Array, Bools, Ints
 
 MAX_BYTES = 1 << 30
-"""How much text (or nested data) a function may make of the versions that it is given, per column."""
+"""Bytes of text or nested data that a function may make of its versions, per column."""
 
 
 class VersionsTooLarge(Exception):
-    """What would be made of these versions fits neither an Arrow array nor memory: perhaps of fewer it does."""
+    """The result for these versions fits neither an Arrow array nor memory. The result for fewer versions may."""
 
     def __init__(self, expression: str) -> None:
         super().__init__(expression)
@@ -36,31 +36,31 @@ class VersionsTooLarge(Exception):
 
 
 def value_bytes(column: Array) -> Doubles:
-    """About how much each value takes beyond a fixed width."""
+    """The approximate bytes of each value beyond a fixed width."""
     if is_bytes(column.type):
         return np.asarray(pc.fill_null(pc.binary_length(column), 0).to_numpy()).astype(np.float64)
     return np.full(len(column), column.nbytes / max(len(column), 1) if is_nested(column.type) else 0.0)
 
 
 def check_size(column: Array, rows: Ints, expression: str) -> None:
-    """Raise VersionsTooLarge if so many copies of a column's values are too large together."""
+    """Raise VersionsTooLarge if the values of a column at `rows` take more than MAX_BYTES."""
     if float(value_bytes(column)[rows].sum()) > MAX_BYTES:
         raise VersionsTooLarge(expression)
 
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """The versions of some groups: each group's are neighbours, oldest first."""
+    """The versions of some groups. The versions of one group are neighbours, oldest first."""
 
     columns: list[Array]
     """The distinct rows, in the canonical order."""
     group: Ints
-    """Of every version, its group."""
+    """The group of every version."""
     row: Ints
-    """Of every entry, the number of its row; entries ascend by version, then row."""
+    """The distinct row of every entry; entries ascend by version, then row."""
     version: Ints
     count: Ints
-    """How often the row is there: at least once."""
+    """The multiplicity of every entry, at least 1."""
 
     @property
     def size(self) -> int:
@@ -68,21 +68,21 @@ class GroupVersions:
 
     @cached_property
     def starts(self) -> Ints:
-        """Where each version's entries begin."""
+        """The first entry of each version."""
         return np.searchsorted(self.version, np.arange(self.size))
 
     @cached_property
     def lengths(self) -> Ints:
-        """How many entries each version has."""
+        """The number of entries of each version."""
         return np.diff(np.append(self.starts, len(self.version)))
 
     def sum(self, values: Ints) -> Ints:
-        """For every version the sum of its entries' values."""
+        """The sum of the entries' values per version."""
         total = np.concatenate([[0], np.cumsum(values)])
         return np.asarray(total[self.starts + self.lengths] - total[self.starts])
 
     def where(self, chosen: Bools) -> "GroupVersions":
-        """Only some of the entries."""
+        """The versions with some of their entries."""
         if chosen.all():
             return self
         return GroupVersions(self.columns, self.group, self.row[chosen], self.version[chosen], self.count[chosen])
@@ -91,9 +91,9 @@ class GroupVersions:
 def group_versions(
     columns: Sequence[Array], group: Ints, version: Ints, diffs: Ints, group_of_version: Ints
 ) -> tuple[GroupVersions, Bools]:
-    """The versions that updates make, and which of them hold a negative multiplicity (those come without entries).
+    """The versions that updates add up to, and a mask of those with a negative multiplicity, which have no entries.
 
-    An update belongs to the version it appears in and, as part of the contents, to all later ones of its group.
+    `version` is the first version that contains an update; all later versions of its group contain it too.
     """
     rows = group_rows(hash_rows(columns, len(diffs)), columns)
     of_row, first = rows.ids(), rows.first

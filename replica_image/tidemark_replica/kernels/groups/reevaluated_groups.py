@@ -1,18 +1,19 @@
-"""Groups evaluated again: any function of a group's whole contents, kept right at every time.
+"""Reevaluated groups: any function of a group's whole contents, evaluated at every time at which the group changes.
+
+    out[t](k) = f(in[t](k))
 
     rows by key ──+ delta at 5 ──+ delta at 7──>  versions {..} {..} {..}  ──f──>  rows of each version
-                                                                                 │ differences, each at its time
-                                                                                 v
-                                                                       (a, "x,y") 5 -1, (a, "x,y,y") 5 +1, ...
+                                                                                     │ differences, each at its time
+                                                                                     v
+                                                                           (a, "x,y") 5 -1, (a, "x,y,y") 5 +1, ...
 
-State: the input's rows, arranged by the key. Cost: for every group that the delta touches its size times the number of
-times at which it is touched; groups that nobody touched cost nothing. Memory: a range of groups at a time, of about
-`RANGE_ENTRIES` entries and `PIECE_BYTES`; a single larger group goes through its times piece by piece, but one version
-of it must fit.
+State: the input, arranged by the key. Cost of an update: for every touched group, its size times the number of times at
+which it is touched. Memory: one range of groups, of about `RANGE_ENTRIES` entries and `PIECE_BYTES` bytes. A larger
+group goes through its times piece by piece, but one version of it must fit.
 
-Errs rows pass through. A version with a row of negative multiplicity, or in which `f` fails or makes too much, is an
-errs row in the place of its rows. With `always` (aggregates without a key) the only group has its row also when it is
-empty, from the as_of on.
+Errs rows pass through. A version with a negative multiplicity, or for which `f` fails or makes too much, is one errs
+row in place of its rows. With `always` (aggregates without a key) the only group has its row from the as_of on, also
+when it is empty.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,10 +42,10 @@ from tidemark_replica.kernels.reduce.accumulator_output import first_failure
 from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
 
 RANGE_ROWS = 1 << 16
-"""How many rows of a step's delta are looked at together."""
+"""Rows of a step's delta that are read together."""
 
 PIECE_BYTES = 1 << 28
-"""How large the rows of all versions of a piece may be, unless it is one group at one time."""
+"""Bytes of all versions of a piece, unless the piece is one group at one time."""
 
 TOO_LARGE = "RESULT_TOO_LARGE"
 _ROWS = "count(*)"
@@ -52,32 +53,32 @@ _ROWS = "count(*)"
 
 @dataclass(frozen=True, slots=True)
 class GroupOutput:
-    """What a function makes of versions: rows, each of a version, and where which error takes their place."""
+    """The output of a function for versions: rows, the version of each, and the versions that fail."""
 
     version: Ints
     columns: list[Array]
     diffs: Ints
     failures: tuple[tuple[str, str, Bools], ...] = ()
-    """(code, expression, in which versions)"""
+    """(code, expression, mask of versions)"""
 
 
 class GroupFunction(Protocol):
-    """A function of a group's contents: the same multiset always gives the same rows."""
+    """A function of a group's contents. Equal multisets give equal rows."""
 
     @property
     def output_types(self) -> Sequence[pa.DataType]:
-        """The types of the rows it makes."""
+        """The types of the output columns."""
 
     def __call__(self, versions: GroupVersions) -> GroupOutput:
-        """The rows of every version; what it says of versions without entries counts with `always` only.
+        """Return the rows of every version. Rows of versions without entries count with `always` only.
 
-        Raises VersionsTooLarge if it should better be asked about fewer versions; of a single one, that is its error.
+        Raises VersionsTooLarge: the kernel then calls again with fewer versions. For one version it is an error row.
         """
 
 
 @dataclass(frozen=True)
 class ReevaluatedGroupsSpec:
-    """What to compute, and the arrangement (of rows, by the group's key) that holds the groups."""
+    """The function, and the arrangement of the input by the group's key."""
 
     state: ArrangementId
     layout: Layout
@@ -88,7 +89,7 @@ class ReevaluatedGroupsSpec:
 def reevaluate_groups(
     context: StepContext, spec: ReevaluatedGroupsSpec, updates: Iterable[Updates]
 ) -> Iterator[Updates]:
-    """Apply the function to every group."""
+    """Yield the changes of the function's rows over all groups. Raises MalformedUpdates for another arrangement."""
     if context.manifest(spec.state).layout != spec.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the groups of this operator")
     runs = StepRuns(context, spec.state)
@@ -118,7 +119,7 @@ def _evaluated(context: StepContext, spec: ReevaluatedGroupsSpec, runs: StepRuns
 
 
 def _in_parts(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, trace: Trace) -> Iterator[Updates]:
-    """A piece's changes; if it turns out to be too large, half by half."""
+    """The output changes of a piece; of a piece that is too large, half by half."""
     try:
         yield _changes(context, spec, piece, trace)
     except VersionsTooLarge:
@@ -127,7 +128,7 @@ def _in_parts(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, t
 
 
 def _changes(context: StepContext, spec: ReevaluatedGroupsSpec, piece: Piece, trace: Trace) -> Updates:
-    """What a piece's groups show otherwise than before, time by time."""
+    """The output changes of a piece, time by time."""
     columns, group, version, diffs = _contents(piece, trace)
     versions, negative = group_versions(columns, group, version, diffs, piece.group_of_version)
     produced = _produced(spec.function, versions, piece)
@@ -161,7 +162,7 @@ def _produced(function: GroupFunction, versions: GroupVersions, piece: Piece) ->
 
 
 def _one_by_one(function: GroupFunction, versions: GroupVersions) -> GroupOutput:
-    """What the function makes of each version on its own; where that is too much, an error."""
+    """The function's output for each version on its own; an error for a version that is too large."""
     made: list[GroupOutput] = []
     failures: list[tuple[str, str, Bools]] = []
     for number in range(versions.size):
@@ -183,7 +184,7 @@ def _one_by_one(function: GroupFunction, versions: GroupVersions) -> GroupOutput
 
 
 def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints]:
-    """(columns, group, version, diff) of all that is in a piece's groups: the delta's rows and those arranged."""
+    """(columns, group, version, diff) of a piece's groups: the delta's rows and the arranged ones."""
     layout, touched = piece.touched.layout, piece.touched
     positions = [*range(1, 1 + len(layout.types)), layout.weights[0]]
     delta = touched.rows.select(positions).take(pa.array(piece.rows))
@@ -203,7 +204,7 @@ def _contents(piece: Piece, trace: Trace) -> tuple[list[Array], Ints, Ints, Ints
 def _differences(
     piece: Piece, version: Ints, columns: list[Array], diffs: Ints, errors: Array | None
 ) -> Iterator[Updates]:
-    """Rows of versions as updates: there from the version's time on, gone with the next version of its group."""
+    """Rows of versions as updates: +1 at the version's time, -1 at that of the next version of its group."""
     begins, ends = np.flatnonzero(~piece.is_first[version]), np.flatnonzero(~piece.is_last[version])
     for chosen, times, sign in ((begins, piece.time[version[begins]], 1), (ends, piece.time[version[ends] + 1], -1)):
         some = None if errors is None else errors.take(pa.array(chosen))

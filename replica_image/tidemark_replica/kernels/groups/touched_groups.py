@@ -1,10 +1,10 @@
-"""Which groups a delta touches, when, and how they are taken in pieces that fit memory.
+"""The groups that a delta touches, the times at which it does, and their division into pieces that fit memory.
 
     touched groups    a: 5, 7      b: 5      c: 6, 7, 8, 9 ... (large)
     pieces            [a, b]                 [c until 7]  [c from 7 on]         a group too large for one piece goes
                                                                                 through its times in several
 
-A piece's versions are, group by group: the first (what came before the piece), then one per touched time.
+The versions of a piece are, group by group: the version before the piece, then one version per touched time.
 """
 
 from collections.abc import Iterator
@@ -24,30 +24,30 @@ from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.kernels.reduce.accumulate import GroupTimes
 
 RANGE_ENTRIES = 1 << 18
-"""How many rows times versions a piece may have, unless a single group needs more."""
+"""Rows times versions of a piece, unless a single group has more."""
 
 
 @dataclass(frozen=True)
 class TouchedGroups:
-    """The groups in a delta (rows of a file's schema, ascending by hash) and the times at which they change."""
+    """The groups in a delta (file rows, ascending by hash) and the times at which they change."""
 
     rows: Any
     layout: Layout
     hashes: Hashes
-    """Of every group."""
+    """The hash of every group's key."""
     keys: list[Array]
     cells: GroupTimes
     """(group, touched time), ascending."""
     order: Ints
     """The delta's rows, group by group."""
     starts: Ints
-    """Where each group begins in `order`, and behind the last one its length."""
+    """The begin of each group in `order`, and the length of `order`."""
     first_cells: Ints
-    """Likewise in `cells`."""
+    """The begin of each group in `cells`, and the length of `cells`."""
 
     @staticmethod
     def of(rows: Any, layout: Layout, appears: int | None = None) -> "TouchedGroups":
-        """`appears`: the only group (there is no key) is touched at that time, also without a row."""
+        """`appears`: without a key, the time at which the only group is touched even without a row."""
         columns = [rows.column(1 + k) for k in layout.key]
         groups = group_rows(file_hashes(rows), columns)
         ids, times, count = groups.ids(), np.asarray(rows.column(layout.time).to_numpy()), len(groups.starts)
@@ -71,7 +71,7 @@ class Piece:
     cells: slice
 
     def halves(self) -> list["Piece"]:
-        """The piece as two: half of the groups each, or of a single one's times; none if there is but one time."""
+        """The piece in two halves, of its groups or of its only group's times; empty for one group at one time."""
         groups, cells = self.groups, self.cells
         if groups.stop - groups.start > 1:
             middle = (groups.start + groups.stop) // 2
@@ -90,14 +90,14 @@ class Piece:
 
     @cached_property
     def rows(self) -> Ints:
-        """The delta's rows that matter: those of its groups up to its last time."""
+        """The delta's rows of the piece's groups up to the piece's last time."""
         touched = self.touched
         rows = touched.order[touched.starts[self.groups.start] : touched.starts[self.groups.stop]]
         return np.asarray(rows[touched.cells.of_row[rows] < self.cells.stop])
 
     @cached_property
     def _cell(self) -> Ints:
-        """Of every row its cell in the piece; -1: before the piece."""
+        """The cell of every row in the piece; -1 for rows before the piece."""
         return np.asarray(np.maximum(self.touched.cells.of_row[self.rows] - self.cells.start, -1))
 
     @cached_property
@@ -115,13 +115,13 @@ class Piece:
 
     @cached_property
     def first_versions(self) -> Ints:
-        """Of every group its first version."""
+        """The first version of every group."""
         groups = np.arange(self.groups.stop - self.groups.start)
         return np.searchsorted(self._group_of_cell, groups) + groups
 
     @cached_property
     def is_first(self) -> Bools:
-        """Of every version, whether it is the group's first."""
+        """Whether a version is the first one of its group."""
         result = np.zeros(len(self._group_of_cell) + len(self.first_versions), np.bool_)
         result[self.first_versions] = True
         return result
@@ -132,7 +132,7 @@ class Piece:
 
     @property
     def begins_with_state(self) -> bool:
-        """Whether the first versions are what the arrangement held before the step."""
+        """Whether the first versions are the contents of the arrangement before the step."""
         return bool(self.cells.start == self.touched.first_cells[self.groups.start])
 
     @cached_property
@@ -141,14 +141,14 @@ class Piece:
 
     @cached_property
     def time(self) -> Ints:
-        """Of every version when it begins; meaningless for first ones."""
+        """The time at which every version begins; undefined for first versions."""
         result = np.zeros(len(self.is_first), np.int64)
         result[~self.is_first] = self.touched.cells.time[self.cells]
         return result
 
 
 def pieces(touched: TouchedGroups, trace: Trace, entries: int) -> Iterator[Piece]:
-    """The touched groups in pieces of about so many entries."""
+    """Divide the touched groups into pieces of about `entries` entries."""
     stored = trace.sizes(Keys.sorted(touched.hashes, touched.keys))
     rows = stored + np.diff(touched.starts)
     total = np.cumsum(rows * (np.diff(touched.first_cells) + 1))

@@ -1,19 +1,21 @@
-"""A delta join: one path per input over arrangements of the inputs alone, so nothing in between is kept.
+"""Delta joins: one path per input over arrangements of the inputs alone.
+
+    out = in0 join in1 join in2 ...
 
     inputs 0, 1, 2        path 0:  updates of 0 ──half-join──> 1 ──half-join──> 2 ──┐
                           path 1:  updates of 1 ──half-join──> 0 ──half-join──> 2 ──┼──> the joined rows
                           path 2:  updates of 2 ──half-join──> 1 ──half-join──> 0 ──┘
 
-An input is kept once for each key that it is looked up by, whatever the number of paths; imported indexes are looked
-up in place. First everything new is arranged, then each path follows its input's updates (`half_join` says why every
-combination is met exactly once). A step's cost is that of its updates and their matches on the way: a path may meet
-rows that a later lookup drops, which a linear join would have kept out of its next stage.
+State: the ok rows of each input, once per key that a path looks it up by; nothing between the inputs. Imported indexes
+are looked up in place. Cost of an update: its matches along its input's path. A path may match rows that a later lookup
+drops, which a linear join would not have passed to its next stage.
 
-At hydration all of the past happens at one time, the as_of. Of updates of one time the first input's is the last, so
-its path alone is followed for them: hydration costs what that path does.
+The kernel first arranges all new updates, then follows the path of each input (`half_join` explains why it matches
+every combination exactly once). At hydration all contents have one time, the as_of, and of updates of one time those of
+the first input come last: only its path is followed for them.
 
-State: the inputs' ok rows, once per key. Errs rows of every input pass through. Output comes in slices of at most
-`chunk_rows`, and so does every stream on the way: a skewed key costs time, not memory.
+Errs rows of every input pass through. Output, and every stream between lookups, comes in slices of at most
+`chunk_rows`: a skewed key costs time, not memory.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,10 +43,10 @@ from tidemark_replica.kernels.kernel_input import net_oks
 
 @dataclass(frozen=True)
 class DeltaInput:
-    """One input: its stream's columns, the join's own arrangements of it, and what its updates meet, in order.
+    """One input: its column types, the join's own arrangements of it, and the lookups of its path in order.
 
-    Without arrangements of its own it is an index, looked up in place by all other paths; its stream is then read when
-    its path is followed.
+    An input without arrangements is an imported index that all other paths look up in place; the kernel reads its
+    stream when it follows its path.
     """
 
     types: tuple[pa.DataType, ...]
@@ -54,14 +56,14 @@ class DeltaInput:
 
 @dataclass(frozen=True)
 class DeltaSpec:
-    """A delta join; every path gives rows of the same columns `types`."""
+    """A delta join. Every path puts out rows with columns of `types`."""
 
     inputs: tuple[DeltaInput, ...]
     types: tuple[pa.DataType, ...]
 
 
 def delta_join(context: StepContext, spec: DeltaSpec, streams: Sequence[Iterable[Updates]]) -> Iterator[Updates]:
-    """Join the inputs' updates."""
+    """Yield the joined updates; `streams` are the inputs' updates. Raises MalformedUpdates, DiffOverflow."""
     join = _DeltaJoin(context, spec)
     for _, packed in rechunk(((None, out) for out in join.run(streams)), context.chunk_rows):
         yield packed
@@ -94,12 +96,12 @@ class _DeltaJoin:
                         yield errs
 
     def commit(self) -> None:
-        """Hand the batches of the join's own arrangements to the step."""
+        """Pass the batches of the join's own arrangements to the step."""
         for runs in self._runs.values():
             runs.commit()
 
     def _split(self, read: DeltaInput, stream: Iterable[Updates]) -> Iterator[tuple[Updates, Updates | None]]:
-        """An input's updates in chunks: ok rows in their canonical form, and errors, if any, as they come out."""
+        """An input's updates in chunks: canonical ok rows, and errs rows with the output's columns or None."""
 
         def check(_: None, updates: Updates) -> None:
             check_updates(updates, read.types, self._context.lower, self._context.upper)
@@ -115,7 +117,7 @@ class _DeltaJoin:
             self._runs[arrangement].add(sorted_rows(oks, layout))
 
     def _arranged(self, kept: DeltaInput) -> Iterator[Updates]:
-        """This step's ok rows of an input, back from one of its arrangements."""
+        """This step's ok rows of an input, read back from one of its arrangements."""
         runs = self._runs[kept.arrangements[0]]
         layout = self._context.manifest(kept.arrangements[0]).layout
         for segment in runs.segments():
@@ -123,7 +125,7 @@ class _DeltaJoin:
                 yield file_updates(segment.rows.slice(start, self._context.chunk_rows), layout)
 
     def _follow(self, source: int, oks: Updates) -> Iterator[Updates]:
-        """What updates of an input meet, lookup after lookup."""
+        """Follow the path of an input: one lookup after another."""
         able = self._able(source, oks)
         stream = iter([able] if able.num_rows else [])
         for lookup in self._spec.inputs[source].path:
@@ -132,12 +134,12 @@ class _DeltaJoin:
         yield from stream
 
     def _able(self, source: int, oks: Updates) -> Updates:
-        """Without what can meet nothing: at hydration, what happened at the as_of, but for the first input."""
+        """The updates to follow: at hydration, updates at the as_of match on the first input's path only."""
         if not self._context.is_hydration or source == 0:
             return oks
         return oks.filter(pa.array(times(oks) > self._context.lower))
 
 
 def _repacked(updates: Iterator[Updates], rows: int) -> Iterator[Updates]:
-    """Many small slices as few chunks."""
+    """Combine small slices into chunks of at most `rows` rows."""
     return (chunk for _, chunk in rechunk(((None, u) for u in updates), rows))

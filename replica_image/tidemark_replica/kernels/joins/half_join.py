@@ -1,15 +1,18 @@
-"""A half-join: a stream of one input's updates meets what came before them in another input.
+"""Half-joins: the updates of one input, joined with the earlier updates of another input.
+
+    out = {(u ++ v) : u in the stream, v in the input looked up, equal keys, v before u}
 
     path of input 1:    update (t, 1)  ──lookup in input 0──>  rows at t' <  t
                                        ──lookup in input 2──>  rows at t' <= t
 
-Updates are ordered by time, and at one time by input, the first input's being the last; an update meets those before
-it. Of several updates that join, exactly one is the last, and on its path it meets all others: so every combination is
-met exactly once, however updates are cut into steps. The result's time is the stream's own: the latest.
+Updates are ordered by time, and at one time by input, the updates of the first input being last. An update matches the
+updates before it. Of several updates that join, exactly one is the last, and on its path it matches all others. So
+every combination is matched exactly once, however updates are cut into steps. The result has the stream's time, which
+is the latest (the half-join operator of differential dataflow).
 
-What the lookup reads is either kept by the join (what earlier steps left, and this step's runs) or a *shared* index,
-which may be further than the step. At hydration the past of all inputs counts as having happened at the as_of; so of
-what happened then only the first input's updates come after all others, and `delta_join` follows no others.
+A lookup reads the join's own arrangement with this step's runs, or a *shared* index, whose upper may be beyond the
+step. At hydration all contents have the time as_of. Of those only the first input's updates come after all others, and
+`delta_join` follows no other path.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,22 +32,22 @@ from tidemark_replica.kernels.joins.join import check_shared, multiply_diffs, pa
 
 @dataclass(frozen=True)
 class Lookup:
-    """Which input is looked up, in which arrangement of it, by which columns of the stream."""
+    """The input that is looked up, the arrangement of it, and the key columns of the stream."""
 
     input: int
     arrangement: ArrangementId
     stream_key: tuple[int, ...]
     """Columns of the stream, in the order of the arrangement's key."""
     output: tuple[int, ...]
-    """Columns of the stream and, counted on, of the arrangement: the stream of the next lookup."""
+    """Output columns: those of the stream, then (counting on) those of the arrangement."""
     null_safe: tuple[int, ...] = ()
-    """Key positions at which NULL meets NULL."""
+    """Key positions at which NULL equals NULL."""
     shared: bool = False
-    """The arrangement is an index that someone else maintains; it is complete up to the step's limit."""
+    """Whether the arrangement is an imported index, complete up to the step's limit."""
 
 
 class HalfJoin:
-    """One lookup during one step, by the path of the input `source`."""
+    """One lookup during one step, on the path of the input `source`."""
 
     def __init__(
         self, context: StepContext, source: int, lookup: Lookup, runs: Mapping[ArrangementId, StepRuns]
@@ -56,7 +59,7 @@ class HalfJoin:
             check_shared(context, lookup.arrangement)
 
     def feed(self, stream: Iterable[Updates]) -> Iterator[Updates]:
-        """What the stream's ok rows meet."""
+        """Yield the matches of the stream's ok rows."""
         for chunk in stream:
             columns = row_columns(chunk)
             keys = _keys(take_all(columns, self._lookup.stream_key), chunk.num_rows, self._lookup.null_safe)
@@ -87,7 +90,7 @@ class HalfJoin:
         yield make_updates(out, at, multiply_diffs(diffs(chunk)[delta], met_diffs))
 
     def _is_earlier(self, met: Ints, own: Ints) -> Any:
-        """Whether what is met comes before the stream's update: in time, or then as a later input's."""
+        """Whether matched updates come before the stream's: by time, at one time by input."""
         return met <= own if self._lookup.input > self._source else met < own
 
 
@@ -96,7 +99,7 @@ def take_all(columns: Sequence[Array], positions: Iterable[int]) -> list[Array]:
 
 
 def _keys(columns: list[Array], rows: int, null_safe: tuple[int, ...]) -> Keys:
-    """The keys of a chunk, without those that can meet nothing."""
+    """The keys of a chunk, without those with a NULL at a position that is not null-safe."""
     strict = [c for position, c in enumerate(columns) if position not in null_safe]
     barred = any_null(strict, rows)
     if barred is None:

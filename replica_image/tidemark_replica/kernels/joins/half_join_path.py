@@ -1,12 +1,12 @@
-"""A delta join's first path as operators of its own: so each lookup can run where its rows are.
+"""The first path of a delta join as separate operators, so that each lookup can run in the tasks that hold its rows.
 
     input 0 ─exchange by k1─┐                 ┌─exchange by k2─┐
                             ├─ half_join ─────┘                ├─ half_join ──> the joined rows
     input 1 ─exchange by k1─┘  (keeps input 1 by k1)   input 2 ┘
-    input 1 ─exchange by k2─── keep                                             for other paths, in later steps
+    input 1 ─exchange by k2─── arrange_input                                     for other paths, in later steps
 
-Right for a hydration that ends with the as_of: then everything happens at one time, of which the first input's path
-sees all (`half_join`); no other path is followed. What the join keeps is what `delta_join` keeps.
+Right for a hydration that ends with the as_of: all updates then have one time, and the first input's path sees all of
+them (`half_join`). State and output are those of `delta_join`. Cost: the inputs and the matches on the path.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,13 +25,13 @@ from tidemark_replica.kernels.kernel_input import net_oks, ok_and_err_chunks
 
 @dataclass(frozen=True)
 class ArrangeInputSpec:
-    """An input of a delta join, and an arrangement of it that the join keeps."""
+    """An input of a delta join, and one arrangement of it."""
 
     arrangement: ArrangementId
     types: tuple[pa.DataType, ...]
     output_types: tuple[pa.DataType, ...]
     errors: bool
-    """Whether the input's errs rows come out here: of its arrangements, at one."""
+    """Whether the input's errs rows come out here. They come out at one of its arrangements."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class HalfJoinSpec:
     stream_types: tuple[pa.DataType, ...]
     output_types: tuple[pa.DataType, ...]
     arranged_input: ArrangeInputSpec | None
-    """What is looked up, unless that is a shared index."""
+    """The input that is looked up; None: a shared index."""
     errors: bool
     """Whether the errs rows of a shared index come out here."""
 
 
 def arrange_input(context: StepContext, spec: ArrangeInputSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """Arrange the input's ok rows; what comes out are errs rows."""
+    """Arrange the input's ok rows. Yields its errs rows."""
     runs = StepRuns(context, spec.arrangement)
     yield from _arranged(context, spec, updates, runs)
     runs.commit()
@@ -57,7 +57,7 @@ def arrange_input(context: StepContext, spec: ArrangeInputSpec, updates: Iterabl
 def half_join(
     context: StepContext, spec: HalfJoinSpec, met: Iterable[Updates], stream: Iterable[Updates]
 ) -> Iterator[Updates]:
-    """The stream's updates with what they meet; `met` is read to its end first."""
+    """Yield the stream's updates with their matches. Reads `met`, the input looked up, to its end first."""
     runs: dict[ArrangementId, StepRuns] = {}
     if spec.arranged_input is not None:
         runs[spec.arranged_input.arrangement] = own = StepRuns(context, spec.arranged_input.arrangement)

@@ -1,19 +1,23 @@
-"""One stage of a linear join: two arrangements with keys of the same types, symmetric and chunked.
+"""One stage of a linear join: two arranged inputs, joined by equal keys.
+
+    out = left join right         time = the later one, diff = the product
 
     left  chunk ──probe──> right arranged so far ──┐
-          └──────────────> then added to left      ├──> kept left columns ++ kept right columns
-    right chunk ──probe──> left arranged so far  ──┘    time = max of both, diff = product
+      └──────────────> then added to left          ├──> output columns of left ++ those of right
+    right chunk ──probe──> left arranged so far  ──┘
 
     left (1, x) 5 +1, right (1, y) 3 +1   ──>   (x, y) 5 +1
 
-Every pair is met exactly once: by the later of the two chunks when the stage maintains both arrangements. A side may
-also be a *shared* arrangement, an index that someone else maintains and that already holds this step's updates. Then no
-order is needed: the maintained side meets all of it below `upper`, and its updates meet what the other side held
-before the step. (Of two shared sides, left meets right below `upper`, right meets left before the step.)
+State: the ok rows of both inputs, by key. Cost of an update: the delta and its matches, in slices of at most
+`chunk_rows`: a skewed key costs time, not memory.
 
-State: both inputs' rows (ok ones). Cost: the delta and its matches; output comes in slices of at most `chunk_rows`, so
-a skewed key costs time, not memory. NULL keys meet nothing, except at the key positions listed as null-safe. Errs rows
-of both inputs pass through. A product of diffs beyond 64 bits raises DiffOverflow.
+Every pair is matched exactly once: by the later of its two chunks if the stage maintains both arrangements. A side may
+also be a *shared* arrangement, an imported index that already holds this step's updates. Then the maintained side
+matches all of it below `upper`, and its updates match what the maintained side held before the step. (Of two shared
+sides, left matches right below `upper`, right matches left before the step.)
+
+NULL keys match nothing, except at null-safe positions. Errs rows of both inputs pass through. A product of diffs beyond
+64 bits raises DiffOverflow.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +52,7 @@ from tidemark_replica.kernels.kernel_input import net_oks
 
 
 class Side(Enum):
-    """Which input of the join a batch belongs to."""
+    """The input of the join that a batch belongs to."""
 
     LEFT = "left"
     RIGHT = "right"
@@ -64,9 +68,9 @@ class JoinInput:
 
     arrangement: ArrangementId
     output_columns: tuple[int, ...]
-    """Which of its columns the output has."""
+    """The columns of this side that the output has."""
     shared: bool = False
-    """The arrangement is maintained elsewhere and complete up to the step's limit; the stage only reads it."""
+    """Whether the arrangement is an imported index, complete up to the step's limit: the stage only reads it."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,17 @@ class JoinSpec:
     left: JoinInput
     right: JoinInput
     null_safe: tuple[int, ...] = ()
-    """Key positions at which NULL meets NULL."""
+    """Key positions at which NULL equals NULL."""
 
     def input(self, side: Side) -> JoinInput:
         return self.left if side is Side.LEFT else self.right
 
 
 def join(context: StepContext, spec: JoinSpec, updates: Iterable[tuple[Side, Updates]]) -> Iterator[Updates]:
-    """Join both sides' updates, in any interleaving; at a hydration long stretches of one side make it cheaper."""
+    """Yield the joined updates. Sides may interleave; a hydration is cheaper with long stretches of one side.
+
+    Raises MalformedUpdates, DiffOverflow; OutOfFrontier for a shared arrangement without this step's updates.
+    """
     stage = _Stage(context, spec)
     joined = (out for side, chunk in rechunk(updates, context.run_rows, stage.check) for out in stage.feed(side, chunk))
     for _, packed in rechunk(((None, out) for out in joined), context.chunk_rows):
@@ -109,11 +116,11 @@ class _Stage:
         self._types = [self._layouts[side].types[c] for side, c in output]
 
     def check(self, side: Side, updates: Updates) -> None:
-        """Refuse a batch that is not this side's, or not this step's."""
+        """Raise MalformedUpdates for a batch with other columns than this side, or times outside this step."""
         check_updates(updates, self._layouts[side].types, self._context.lower, self._context.upper)
 
     def feed(self, side: Side, chunk: Updates) -> Iterator[Updates]:
-        """What a chunk adds to the output; afterwards it is part of its side."""
+        """Yield the matches of a chunk, then add it to its side."""
         oks, errs = split_errors(chunk)
         if errs.num_rows:
             yield as_error_rows(errs, self._types)
@@ -128,12 +135,12 @@ class _Stage:
             self._runs[side].add(rows)
 
     def commit(self) -> None:
-        """Hand the maintained sides' batches to the step."""
+        """Pass the batches of the maintained sides to the step."""
         for runs in self._runs.values():
             runs.commit()
 
     def _keys(self, side: Side, rows: Any) -> Keys:
-        """The keys of a sorted chunk, without those that can meet nothing."""
+        """The keys of a sorted chunk, without those with a NULL at a position that is not null-safe."""
         columns = [rows.column(1 + k) for k in self._layouts[side].key]
         strict = [c for position, c in enumerate(columns) if position not in self._spec.null_safe]
         barred = any_null(strict, rows.num_rows)
@@ -143,7 +150,7 @@ class _Stage:
         return Keys(file_hashes(rows)[able], take(columns, able), able)
 
     def _meet(self, side: Side, keys: Keys, slice_rows: int) -> Iterator[Hits]:
-        """Everything of the other side that this side's updates are the ones to meet."""
+        """The matches of this side's keys in the other side that this side has to find."""
         other = self._spec.input(side.other)
         columns = self._fetched(side.other)
         trace = self._context.trace(other.arrangement)
@@ -157,7 +164,7 @@ class _Stage:
             yield from probe(keys, segments, trace.layout, columns=columns, slice_rows=slice_rows)
 
     def _fetched(self, side: Side) -> list[int]:
-        """Positions, in the side's files, of the kept columns, the time and the diff."""
+        """File positions of a side's output columns, time and diff."""
         layout = self._layouts[side]
         return [*(1 + c for c in self._spec.input(side).output_columns), layout.time, layout.weights[0]]
 
@@ -170,12 +177,12 @@ class _Stage:
 
 
 def pairs_at_once(own: Sequence[Array], rows: int, context: StepContext) -> int:
-    """How many matches to look at together, if each may be of the widest of these rows."""
+    """How many matches to fetch together if each is as wide as the widest of these rows."""
     return rows_that_fit(1, int(row_bytes(own, rows).max(initial=0)), context.chunk_rows)
 
 
 def multiply_diffs(a: Ints, b: Ints) -> Ints:
-    """The products of diffs; raises DiffOverflow where one does not fit 64 bits (or comes within rounding of it)."""
+    """The products of diffs. Raises DiffOverflow where one leaves 64 bits, or comes within rounding of that."""
     largest = np.abs(a.astype(np.float64) * b.astype(np.float64)).max(initial=0.0)
     if largest >= 2.0**63 * (1 - 1e-15):
         raise DiffOverflow("the product of two multiplicities in a join left the range of 64 bits")
@@ -197,7 +204,7 @@ def _names(types: Sequence[pa.DataType]) -> str:
 
 
 def check_shared(context: StepContext, arrangement: ArrangementId) -> None:
-    """A shared arrangement must hold this step's updates, each with its own time."""
+    """Raise OutOfFrontier unless a shared arrangement holds this step's updates, each with its own time."""
     manifest = context.manifest(arrangement)
     since_bound = context.lower if context.is_hydration else context.lower - 1
     if manifest.upper < context.limit or manifest.since > max(since_bound, 0):

@@ -1,19 +1,21 @@
-"""Min and max: of each group one row with its least or greatest values, by the heads of value-ordered batches.
+"""Min and max: one row per group with its least or greatest values.
+
+    out(k) = k ++ min or max over in(k)
 
     (a, 3) 5 +1                 (a, 3) 5 +1
     (a, 1) 7 +1     min         (a, 3) 7 -1, (a, 1) 7 +1
     (a, 1) 9 -1     ───>        (a, 1) 9 -1, (a, 3) 9 +1
 
-State: for each value and direction the rows of key and value, sorted by value, NULL last. So the first row of a group
-is its answer, NULL only if there is no other value, and there is one as long as the group has rows. min(x) and max(x)
-keep x twice; several minima of one value share one. Cost: of each touched group about two rows of every batch, O(log n)
-of them, more only where retractions have thinned them out. A group's size does not matter, not even at hydration.
+State: per value and direction, the rows (key, value), sorted by value, NULL last. The first row of a group is then its
+answer. min(x) and max(x) keep x twice; several minima of one value share one state. Cost of an update: per touched
+group about two rows of every batch, O(log n) batches; more only where retractions have removed first rows. The size of
+a group does not matter, not even at hydration.
 
-A FILTER turns the value into NULL, which min and max pass over. Without a key there is always one row, also before the
-first input: hydration emits it, NULL.
+A FILTER turns the value into NULL, which min and max ignore. Without a key there is always one row: hydration puts it
+out, NULL, also before the first input.
 
-A row of negative multiplicity that stands before the answer, or in the place of one, is an error of the group: an errs
-row takes the place of its row. Errs rows of the input pass through.
+A negative multiplicity before the answer, or of the answer, is an error of the group: an errs row replaces its row.
+Errs rows of the input pass through.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,7 +56,7 @@ _ROWS = "count(*)"
 
 @dataclass(frozen=True)
 class SortedValue:
-    """What is sorted by: a column, in rows where the boolean column `filter` is true, from one end or the other."""
+    """The value that a state is sorted by: a column of the rows where the boolean column `filter` is true."""
 
     argument: int
     greatest: bool
@@ -63,7 +65,7 @@ class SortedValue:
 
 @dataclass(frozen=True)
 class Extreme:
-    """One min or max; `expression`: its SQL text, which error rows show."""
+    """One min or max; `expression` is the SQL text that error rows show."""
 
     value: SortedValue
     expression: str
@@ -71,7 +73,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class ExtremesShape:
-    """Which extremes of which groups of a stream with columns of these types."""
+    """The extremes of a stream with columns of `types`, grouped by `key`."""
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -79,11 +81,11 @@ class ExtremesShape:
 
     @cached_property
     def values(self) -> tuple[SortedValue, ...]:
-        """What must be kept sorted: each needs a state."""
+        """The distinct values, each of which needs a state."""
         return tuple(dict.fromkeys(e.value for e in self.extremes))
 
     def ranking(self, value: SortedValue) -> Ranking:
-        """The first row of each group, of rows of key and value."""
+        """The ranking of rows (key, value) whose first row per group is the extreme."""
         width = len(self.key)
         order = OrderKey(width, descending=value.greatest, nulls_last=True)
         return Ranking((*self.key_types, self.types[value.argument]), tuple(range(width)), (order,), 0, 1)
@@ -99,14 +101,14 @@ class ExtremesShape:
 
 @dataclass(frozen=True)
 class ExtremesSpec:
-    """What to compute, and a state for each of `of.values`."""
+    """The extremes, and a state for each of `of.values`."""
 
     of: ExtremesShape
     states: tuple[RankingStateSpec, ...]
 
 
 def extremes(context: StepContext, spec: ExtremesSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The changes of key ++ extremes."""
+    """Yield the changes of key ++ extremes."""
     of = spec.of
     states = [open_state(context, s, of.ranking(v)) for s, v in zip(spec.states, of.values, strict=True)]
 
@@ -153,7 +155,7 @@ def _changes(context: StepContext, spec: ExtremesSpec, states: Sequence[RankingS
 
 @dataclass(frozen=True, slots=True)
 class _FirstEntries:
-    """For groups and moments, a row and a column each: the first entry, -1 for none; what is wrong before it."""
+    """(group, time): the first entry, -1 for none, and whether a negative multiplicity comes before it."""
 
     ranked: RankedRows
     entry: Ints
@@ -168,7 +170,7 @@ class _FirstEntries:
         return _FirstEntries(ranked, entry, any_in_group(wrong, ranked.group, ranked.groups))
 
     def values(self) -> Array:
-        """The values, group after group, NULL where there is no entry."""
+        """The values by group, then time; NULL where there is no entry."""
         entry = self.entry.ravel()
         rows = np.append(self.ranked.first, 0)[entry]
         return self.ranked.columns[-1].take(pa.array(rows, mask=entry < 0))
@@ -195,7 +197,7 @@ def _of_groups(context: StepContext, of: ExtremesShape, ranked: Sequence[RankedR
 
 
 def _succession(times: Ints, groups: int) -> StateVersions:
-    """Group after group: as it was before the moments, and at each of them."""
+    """The state versions of groups: one before the times, and one at each of them."""
     columns = 1 + len(times)
     return StateVersions(
         np.repeat(np.arange(groups), columns),

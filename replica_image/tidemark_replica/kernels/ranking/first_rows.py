@@ -1,6 +1,6 @@
-"""The first rows of the groups that a step touches, as they were and at every time of the step.
+"""The first rows of the groups that a step touches, before the step and at every time of it.
 
-segments of the step ──touched──> groups, some at a time ──heads──> ranked ──places──> what changes, when
+segments of the step ──touched_keys──> groups ──read_first_rows──> ranked rows ──rank_positions──> changes
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,16 +27,16 @@ from tidemark_replica.kernels.reduce.aggregates import NEGATIVE
 from tidemark_replica.values.error_text import error_text
 
 READ_ROWS = 1 << 16
-"""About how many rows of heads are looked at at a time; at least one group's."""
+"""About how many first rows are read at a time, but at least those of one group."""
 
 LEAST_READ_ROWS = 128
-"""So many rows of every run are read at once, in whatever groups."""
+"""At least so many rows of every run are read at once, over all groups."""
 
 _EXPRESSION = "top-k"
 
 
 def groups_per_read(step: Sequence[Segment], arranged: int, end: int) -> int:
-    """How many groups of the step to look at side by side, at least one; `arranged`: how many other runs there are."""
+    """How many groups to read together, at least one. `arranged`: the number of batches beside the step's segments."""
     rows, size = sum(s.rows.num_rows for s in step), sum(s.rows.nbytes for s in step)
     return max(1, rows_that_fit(rows, size, READ_ROWS) // ((len(step) + arranged + 1) * (end + 1)))
 
@@ -44,16 +44,16 @@ def groups_per_read(step: Sequence[Segment], arranged: int, end: int) -> int:
 def read_first_rows(
     context: StepContext, state: ArrangementId, step: Sequence[Segment], ranking: Ranking, keys: Keys
 ) -> RankedRows:
-    """These groups down to the ranking's last place, at every time of the step."""
+    """Read the groups `keys` down to the ranking's last position, at every time of the step."""
     heads = FirstRowsReader(keys, context.trace(state).segments_of(keys), step, ranking.layout)
     count = max(
         ranking.end + 1, LEAST_READ_ROWS // max(heads.groups, 1)
-    )  # to read on costs more than to read some more
+    )  # a second read costs more than some extra rows
     return heads.read_until(count, lambda ranked: is_certain(ranked, context.lower, ranking.end))
 
 
 def first_rows_changes(ranked: RankedRows, ranking: Ranking, lower: int) -> Iterator[Updates]:
-    """From one time to the next, by how much it changes how often each row is shown."""
+    """Yield the changes of the rows at the ranking's positions, from each time to the next, and of the errors."""
     for at in rank_positions(ranked, touched_times(ranked, lower)):
         entry, moment = np.nonzero(change := differences(at.visible(ranking.offset, ranking.end)))
         if len(entry):
@@ -62,7 +62,7 @@ def first_rows_changes(ranked: RankedRows, ranking: Ranking, lower: int) -> Iter
 
 
 def _errors(ranked: RankedRows, ranking: Ranking, at: RankPositions) -> Iterator[Updates]:
-    """An errs row for every group while one of its first rows has a negative multiplicity."""
+    """One errs row per group while a row before its last position has a negative multiplicity."""
     negative = (at.multiplicity < 0) & (at.before < ranking.end)
     if not negative.any():
         return

@@ -1,12 +1,12 @@
-"""Who stands at which place: the multiplicities of ranked rows from one time to the next, and the places they take.
+"""Rank positions: the multiplicities of ranked rows at each time of a step, and the positions that they take.
 
-    entry        at first   5   7        places of an offset of 1 and a limit of 2: the 2nd and the 3rd
-    (a, 1)              1   0   0
-    (a, 4)              1   1   3        ──>   at first: (a, 4) and one of (a, 6); from 5 on: two of (a, 6), ...
-    (a, 6)              2   2   2
+    entry        before    5   7        offset 1 and limit 2: the positions 1 and 2, counted from 0
+    (a, 1)            1   0   0
+    (a, 4)            1   1   3        ──>   before: (a, 4) and one of (a, 6); from 5 on: two of (a, 6), ...
+    (a, 6)            2   2   2
 
-A row of multiplicity n takes n places, and is shown as often as they lie between offset and offset + limit. What has a
-multiplicity below zero takes none: that its group is in error can be told only where it stands before the last place.
+A row of multiplicity n takes n positions, and is visible as often as they lie in [offset, offset + limit). A row with a
+negative multiplicity takes none. Its group is in error if the row stands before the last position.
 """
 
 from collections.abc import Iterator
@@ -19,41 +19,41 @@ from tidemark_replica.arrangement.rows.updates import Bools, Ints
 from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows, ReadExtent
 
 TIMES_AT_ONCE = 16
-"""How many times are looked at side by side."""
+"""How many times are computed together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankPositions:
-    """Rows are entries; column 0 is before the first of `times`, then comes a column for each."""
+    """Arrays of (entry, time): column 0 is before the first of `times`, then one column per time."""
 
     times: Ints
     multiplicity: Ints
     upto: Ints
-    """How many places are taken by the group's entries up to this one, itself included."""
+    """Positions that the group's entries take up to this entry, itself included."""
 
     @property
     def before(self) -> Ints:
-        """How many places are taken by the group's entries before this one."""
+        """Positions that the group's entries take before this entry."""
         return self.upto - np.maximum(self.multiplicity, 0)
 
     def visible(self, offset: int, end: int) -> Ints:
-        """How often each entry stands at a place from `offset` (counted from 0) on, and before `end`."""
+        """How many of each entry's positions lie in [offset, end), counted from 0."""
         return np.clip(self.upto, offset, end) - np.clip(self.before, offset, end)
 
 
 def touched_times(ranked: RankedRows, lower: int) -> Ints:
-    """The step's first time, and every later one at which an entry changes."""
+    """The step's first time, and every later time at which an entry changes, ascending."""
     return np.unique(np.append(ranked.times[ranked.times > lower], lower))
 
 
 def rank_positions(ranked: RankedRows, times: Ints) -> Iterator[RankPositions]:
-    """The places at all moments, some of them at a time; all but the first begin where the one before ended."""
+    """The positions at all times, TIMES_AT_ONCE times per result; column 0 of a result is the end of the one before."""
     for at in range(0, len(times), TIMES_AT_ONCE):
         yield _rank_positions(ranked, times[at : at + TIMES_AT_ONCE])
 
 
 def is_certain(ranked: RankedRows, lower: int, end: int) -> Bools:
-    """For every group, whether it is certain at every time who stands at the places before `end`."""
+    """For every group, whether enough rows were read to know all positions before `end`, at every time."""
     result = np.ones(ranked.groups, np.bool_)
     for i, at in enumerate(rank_positions(ranked, touched_times(ranked, lower))):
         result &= ranked.with_step.complete | (_taken(at.upto[:, 1:], ranked, ranked.with_step) >= end).all(axis=1)
@@ -63,7 +63,7 @@ def is_certain(ranked: RankedRows, lower: int, end: int) -> Bools:
 
 
 def _taken(upto: Ints, ranked: RankedRows, certain: ReadExtent) -> Ints:
-    """For every group the places taken by the entries before its horizon."""
+    """For every group the positions that entries before its horizon take."""
     groups = np.arange(ranked.groups)
     ends = np.minimum(certain.horizon, np.searchsorted(ranked.group, groups, "right"))
     some = np.flatnonzero(ends > np.searchsorted(ranked.group, groups))
@@ -73,12 +73,12 @@ def _taken(upto: Ints, ranked: RankedRows, certain: ReadExtent) -> Ints:
 
 
 def _group_begins(group: Ints) -> Ints:
-    """Where each group begins, in entries ascending by group."""
+    """The first entry of each group; entries ascend by group."""
     return np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
 
 
 def differences(values: Ints) -> Ints:
-    """From each column to the next, by how much it changes."""
+    """The difference of each column to the one before it."""
     return values[:, 1:] - values[:, :-1]
 
 

@@ -1,4 +1,4 @@
-"""Which rows of which groups are the first ones, and how a collection is kept so that they can be read."""
+"""A ranking: the rows of each group between two positions of an order, and the arrangement that serves it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +19,9 @@ from tidemark_replica.arrangement.step import StepContext
 
 @dataclass(frozen=True)
 class Ranking:
-    """Of a stream with these columns, in each group of equal `key`, the rows at places `offset` to `end` by `order`.
+    """The rows at positions [offset, end) by `order` in each group of equal `key`, of rows with columns of `types`.
 
-    Ties are broken by the whole row. A row of multiplicity n takes n places.
+    Ties are broken by the whole row. A row of multiplicity n takes n positions.
     """
 
     types: tuple[pa.DataType, ...]
@@ -32,18 +32,18 @@ class Ranking:
 
     @cached_property
     def layout(self) -> Layout:
-        """How the collection is arranged: groups sorted by value."""
+        """The arrangement of the collection: by group, sorted by value."""
         return Layout.by_value(self.types, self.key, self.order)
 
 
 def value_ordered_rows(oks: Updates, layout: Layout) -> Any:
-    """Ok updates as rows of a value-ordered file, consolidated."""
+    """Ok updates as consolidated rows of a value-ordered file."""
     columns = [canonical(c) for c in row_columns(oks)]
     hashes = key_hashes(layout.key_columns(columns), oks.num_rows)
     return consolidate_sorted(layout.assemble(hashes, columns, times(oks), errors(oks), diffs(oks)), layout, 0)
 
 
 def check_state(context: StepContext, state: ArrangementId, layout: Layout) -> None:
-    """Refuse an arrangement that is not the one of this operator."""
+    """Raise MalformedUpdates unless an arrangement has the layout of this operator."""
     if context.manifest(state).layout != layout:
-        raise MalformedUpdates(f"arrangement {state} does not hold rows ordered as this operator needs them")
+        raise MalformedUpdates(f"arrangement {state} has another layout than this operator's state")

@@ -1,17 +1,19 @@
-"""Top-k: of each group the rows at places offset to offset + limit, by the heads of value-ordered batches.
+"""Top-k: of each group the rows at positions offset to offset + limit.
+
+    out(k) = in(k), sorted by `order` and then by the whole row, at positions [offset, offset + limit)
 
     group a     1 4 6 9 ...  (millions)          limit 2:   +(a, 1) +(a, 4)
     step at 5   -(a, 4)                                     5 -(a, 4) +(a, 6)
 
-State: the whole collection, once, sorted by value within each group (`state` has two other ways). Cost: of each
-touched group the first offset + limit rows of every batch, O(log n) of them, and of the step's own; more only where
-retractions have thinned them out. A group's size does not matter, not even at hydration.
+State: the collection, sorted by value within each group (`ranking/state/` has two other kinds). Cost of an update: per
+touched group the first offset + limit rows of every batch, O(log n) batches, and of the step's own rows; more only
+where retractions have removed first rows. The size of a group does not matter, not even at hydration.
 
-Ties in `order` are broken by the whole row, so the result is a function of the collection. Without a limit, what is
-kept back are the first `offset` rows: the output is the input's changes minus the changes of those.
+Ties in `order` are broken by the whole row, so the result is a function of the collection. Without a limit the output
+is the input without the first `offset` rows: the input's changes minus the changes of those rows.
 
-A row of negative multiplicity before the group's last place is an error, NEGATIVE_MULTIPLICITY, beside the group's
-rows; behind that place nobody looks. Errs rows of the input pass through.
+A negative multiplicity before the group's last position is an error, NEGATIVE_MULTIPLICITY, beside the group's rows.
+Later positions are not read. Errs rows of the input pass through.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +41,7 @@ from tidemark_replica.kernels.ranking.state import RankingState, RankingStateSpe
 
 @dataclass(frozen=True)
 class TopKSpec:
-    """`complement`: all rows but those of the ranking."""
+    """A ranking and its state. `complement`: put out all rows but those of the ranking."""
 
     state: RankingStateSpec
     ranking: Ranking
@@ -47,7 +49,7 @@ class TopKSpec:
 
 
 def top_k(context: StepContext, spec: TopKSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The changes of the rows at the ranking's places."""
+    """Yield the changes of the rows at the ranking's positions."""
     state = open_state(context, spec.state, spec.ranking)
     for oks, errs in ok_and_err_chunks(context, updates, spec.ranking.types):
         if errs.num_rows:
@@ -73,7 +75,7 @@ def _changes(context: StepContext, spec: TopKSpec, state: RankingState) -> Itera
 
 
 def _without(changed: Updates) -> Updates:
-    """Rows taken away, errors as they are."""
+    """Negate the ok rows; keep the errs rows."""
     oks, errs = split_errors(changed)
     taken = make_updates(row_columns(oks), times(oks), -diffs(oks))
     return pa.concat_batches([taken, errs]) if errs.num_rows else taken

@@ -1,14 +1,16 @@
-"""Any kernel inside a loop: what it gives for the iterations, as it would for times.
+"""Iterate: any kernel inside a loop, with iterations in the place of times.
 
-Inside a loop a row carries the iteration from which on it is there. For one group the right output at one time is a
-function of the group's rows and their iterations: the kernel over the rows with iterations up to i, for every i. That
-is what the kernel gives on an empty state when it takes iterations for times. So a touched group is evaluated twice:
+    out[i] = kernel(in[i]) for every iteration i, where in[i] has the rows of iterations up to i
+
+Inside a loop a row carries the iteration from which on it is present. For one group, the output at one time is a
+function of the group's rows and their iterations. The inner kernel computes it on an empty state when it takes
+iterations for times. So each touched group is evaluated twice:
 
     rows before   (a) i=0 +1             ──kernel──>  (a, 1) i=0 +1                        ┐
     rows now      (a) i=0 +1, i=3 +1     ──kernel──>  (a, 1) i=0 +1, i=3 -1, (a, 2) i=3 +1 ┘  the difference goes on
 
-State: the input's rows with their iterations, arranged by group. Cost: the groups that a round touches, each read
-whole. Errs rows of the input pass through.
+State: the input with its iterations, by group. Cost of an update: the groups that a round touches, each read whole.
+Errs rows of the input pass through.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,33 +46,33 @@ from tidemark_replica.arrangement.step_runs import StepRuns
 from tidemark_replica.kernels.arrange import sorted_rows
 
 RANGE_ROWS = 1 << 16
-"""How many rows of a round are looked at at a time."""
+"""Rows of a round that are evaluated together."""
 
 END = 2**62
-"""Beyond every iteration."""
+"""A time above every iteration."""
 
 Run = Callable[[StepContext, Any, Iterable[Updates]], Iterator[Updates]]
 
 
 @dataclass(frozen=True)
 class IterateSpec:
-    """A kernel's spec, and in the place of its own state (`inner_layouts`) an arrangement of its input."""
+    """An inner kernel's spec, and an arrangement of its input that replaces its own state (`inner_layouts`)."""
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
-    """The inner kernel's input, without the iteration, which is the last column of this one's."""
+    """The column types of the inner kernel's input; this kernel's input has the iteration as one more column."""
     key: tuple[int, ...]
     inner: Any
     inner_layouts: tuple[tuple[ArrangementId, Layout], ...]
 
     @property
     def layout(self) -> Layout:
-        """How the input is kept: by group, with its iterations."""
+        """The arrangement of the input: by group, with its iterations."""
         return Layout.of_rows((*self.types, pa.int64()), self.key)
 
 
 def iterate(context: StepContext, spec: IterateSpec, updates: Iterable[Updates], run: Run) -> Iterator[Updates]:
-    """The inner kernel's output, the iteration its last column; `run` is the inner kernel."""
+    """Yield the inner kernel's output, with the iteration as its last column; `run` is the inner kernel."""
     runs = StepRuns(context, spec.state)
     inner = _Inner(context, spec, run)
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
@@ -91,14 +93,14 @@ def _evaluated(context: StepContext, spec: IterateSpec, runs: StepRuns, inner: "
         ranges = chain([next(ranges, empty)], ranges)
     for rows in ranges:
         before, now = _contents(context, spec, rows)
-        # At hydration nothing has been shown yet, not even that row.
+        # At hydration nothing has been put out yet, not even that row.
         changed = inner.difference(None if context.is_hydration else before, now)
         if changed.num_rows:
             yield changed
 
 
 def _contents(context: StepContext, spec: IterateSpec, rows: Any) -> tuple[Updates, Updates]:
-    """All that the groups in `rows` (a round's, ascending by hash) hold, before the round and with it."""
+    """The contents of the groups in `rows` (a round's, ascending by hash), before the round and with it."""
     layout = spec.layout
     columns = [rows.column(1 + k) for k in layout.key]
     hashes = file_hashes(rows)
@@ -115,19 +117,19 @@ def _as_updates(rows: Any, layout: Layout) -> Updates:
 
 
 class _Inner:
-    """The inner kernel, on an empty state each time it runs; what it writes on the way goes at once."""
+    """The inner kernel, run on an empty state each time. The files that it writes are deleted at once."""
 
     def __init__(self, context: StepContext, spec: IterateSpec, run: Run) -> None:
         self._context, self._spec, self._run = context, spec, run
         self._manifests = {a: Manifest.empty(a, layout, 0) for a, layout in spec.inner_layouts}
 
     def pass_on(self, errs: Updates) -> Updates:
-        """Errs rows as the inner kernel passes them on: of its output's columns."""
+        """Errs rows with the columns of the inner kernel's output."""
         made = pa.concat_batches(list(self._over(as_error_rows(errs, self._spec.types))))
         return self._at_this_time(split_errors(made)[1])
 
     def difference(self, before: Updates | None, now: Updates) -> Updates:
-        """What the output for `now` has more than that for `before`."""
+        """The output for `now` minus the output for `before`."""
         made = list(self._over(_by_iteration(now)))
         for batch in self._over(_by_iteration(before)) if before is not None else ():
             made.append(make_updates(row_columns(batch), times(batch), -diffs(batch), errors(batch)))
@@ -146,7 +148,7 @@ class _Inner:
                 writer.discard(ref)
 
     def _at_this_time(self, output: Updates) -> Updates:
-        """The inner kernel's times are iterations."""
+        """Turn the inner kernel's times into the column of iterations."""
         errs = errors(output)
         iteration = pa.array(times(output), mask=np.asarray(errs.is_valid()))
         now = np.full(output.num_rows, self._context.lower)

@@ -1,9 +1,12 @@
-"""A loop's limit: an error as long as the last iteration that is allowed still changes something.
+"""Recursion limits: an error for each row that the last allowed iteration still changes.
 
-    limit 3     (a) i=1 +1, (b) i=2 +1      ──>  the input, and an error for b       what is new in iteration 2, the
-                (b) i=2 -1                  ──>  the input, and the error goes       third, would go into a fourth
+    out = in + an error per row of iteration `last` or later
 
-State: the rows of the last iteration. Cost: the delta, and a look-up of those. The input passes through as it is.
+    limit 3     (a) i=1 +1, (b) i=2 +1      ──>  the input, and an error for b       iteration 2 is the third; its rows
+                (b) i=2 -1                  ──>  the input, and the error is gone    would go into a fourth
+
+State: the rows of the last iteration. Cost of an update: the delta, and a lookup of its rows of that iteration. The
+input passes through unchanged.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,13 +34,13 @@ RANGE_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class RecursionLimitSpec:
-    """The input's columns, of which the last is the iteration, and the last iteration that is allowed."""
+    """The input's column types, the last of them the iteration, and the last iteration that is allowed."""
 
     state: ArrangementId
     types: tuple[pa.DataType, ...]
     last: int
     expression: str
-    """What the error says of the recursion."""
+    """The text that error rows show for the recursion."""
 
     @property
     def layout(self) -> Layout:
@@ -45,7 +48,7 @@ class RecursionLimitSpec:
 
 
 def recursion_limit(context: StepContext, spec: RecursionLimitSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The input, and an error for every row that is there from the last iteration on, or later."""
+    """Yield the input, and an errs row per row of the last allowed iteration or later."""
     runs = StepRuns(context, spec.state)
     for _, chunk in rechunk(((None, u) for u in updates), context.chunk_rows):
         yield chunk
@@ -59,7 +62,7 @@ def recursion_limit(context: StepContext, spec: RecursionLimitSpec, updates: Ite
 
 
 def _errors(context: StepContext, spec: RecursionLimitSpec, rows: Any) -> Updates:
-    """An error comes with a row's first multiplicity that is not zero, and goes with its last."""
+    """An errs row +1 when a row's multiplicity becomes nonzero, -1 when it becomes zero."""
     layout = spec.layout
     columns = [rows.column(1 + k) for k in layout.key]
     groups = group_rows(file_hashes(rows), columns)

@@ -1,7 +1,10 @@
-"""From updates to sums: one row of accumulators per group and time.
+"""Accumulation: updates become rows of state, one row of accumulators per group and time.
 
-(a, 10) 5 +1                     slot 0    (a) 5 | n = 2, k = 2, digits ...     the fixed accumulators
-(a, 1.5) 5 +1          ──>       slot s+p  (a) 5 | digit p of float sum 0, of float sum 1, ...
+    (a, 10) 5 +1                     slot 0    (a) 5 | n = 2, k = 2, digits ...     the fixed accumulators
+    (a, 1.5) 5 +1          ──>       slot s+p  (a) 5 | digit p of float sum 0, of float sum 1, ...
+
+`n` is the group's row count, `k` the rows that an aggregate counts. Digits are those of `arrangement/numbers`. The
+digits of floats are sparse, so each digit position is a row (a *slot*) of its own.
 """
 
 from collections.abc import Sequence
@@ -22,15 +25,15 @@ from tidemark_replica.kernels.reduce.accumulators import accumulator
 from tidemark_replica.kernels.reduce.aggregates import Accumulator, Aggregate, DecimalSum, IntegerSum, weights_of
 
 _FEW = 1 << 12
-"""Rows that are summed up in one piece."""
+"""Up to so many rows all accumulators are summed in one NumPy call."""
 
 SLOT_OF_POSITION_0 = 32
-"""s; the positions of products begin at -31."""
+"""The slot s of digit position 0. Positions of products begin at -31."""
 
 
 @dataclass(frozen=True)
 class AccumulatorLayout:
-    """Which aggregates over which columns, and where their accumulators stand in a row of state."""
+    """Aggregates over columns of `types` by `key`, and the columns of their accumulators in a row of state."""
 
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
@@ -42,7 +45,7 @@ class AccumulatorLayout:
 
     @cached_property
     def columns(self) -> tuple[range, ...]:
-        """Each aggregate's columns: sum and avg of one column have the same. Column 0 is the group's row count."""
+        """The columns of each aggregate; sum and avg of one column share theirs. Column 0 is the row count."""
         known: dict[object, range] = {}
         columns, end = [], 1
         for i, (aggregate, kept) in enumerate(zip(self.aggregates, self.accumulators, strict=True)):
@@ -53,12 +56,12 @@ class AccumulatorLayout:
 
     @cached_property
     def contributing(self) -> tuple[int, ...]:
-        """The aggregates whose columns are not those of an earlier one."""
+        """The aggregates that do not share the columns of an earlier one."""
         return tuple(i for i, columns in enumerate(self.columns) if columns not in self.columns[:i] or not columns)
 
     @cached_property
     def floats(self) -> tuple[tuple[int, int], ...]:
-        """(aggregate, which of its splits) for all float digits; in slots above 0 the i-th one's stand in column i."""
+        """(aggregate, split) of all float digits. The i-th of them is column i of the slots above 0."""
         return tuple((i, n) for i, a in enumerate(self.accumulators) for n in range(len(a.splits)))
 
     @cached_property
@@ -75,13 +78,13 @@ class AccumulatorLayout:
 
     @cached_property
     def layout(self) -> Layout:
-        """How the state is arranged."""
+        """The arrangement of the state."""
         return Layout.of_sums(self.key_types, self.width)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTimes:
-    """Rows assigned to (group, time) pairs, ascending by group, then time."""
+    """Rows assigned to pairs (group, time); pairs ascend by group, then time."""
 
     of_row: Ints
     group: Ints
@@ -96,13 +99,16 @@ class GroupTimes:
         return GroupTimes(of_row, cells // len(distinct), distinct[cells % len(distinct)])
 
     def runs(self) -> tuple[Ints, Ints]:
-        """Row numbers with those of one cell side by side, and where each cell begins among them."""
+        """Row numbers sorted by pair, and the begin of each pair among them."""
         order = np.argsort(self.of_row, kind="stable")
         return order, np.searchsorted(self.of_row[order], np.arange(len(self.group)))
 
 
 def accumulate(oks: Updates, shape: AccumulatorLayout) -> Any:
-    """Ok updates as rows of state, ascending by key hash; groups and times whose sums cancel are left out."""
+    """Ok updates as rows of state, ascending by key hash, without groups and times whose sums cancel.
+
+    Raises DiffOverflow if the multiplicities add up to 2^62 or more.
+    """
     columns, weights = row_columns(oks), diffs(oks)
     if np.abs(weights.astype(np.float64)).sum() >= 2.0**62:
         raise DiffOverflow("the multiplicities of one chunk of a reduce's input add up to more than 62 bits")
@@ -119,7 +125,7 @@ def accumulate(oks: Updates, shape: AccumulatorLayout) -> Any:
 
 
 def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: GroupTimes, shape: AccumulatorLayout) -> Ints:
-    """(column, cell): the accumulators of slot 0."""
+    """(accumulator column, cell): the accumulators of slot 0."""
     parts = [weights]
     for aggregate, kept in ((shape.aggregates[i], shape.accumulators[i]) for i in shape.contributing):
         argument = columns[aggregate.argument or 0] if columns else None
@@ -133,7 +139,7 @@ def _fixed_sums(columns: Sequence[Array], weights: Ints, cells: GroupTimes, shap
 def _float_digits(
     columns: Sequence[Array], weights: Ints, cells: GroupTimes, shape: AccumulatorLayout
 ) -> tuple[Ints, int]:
-    """(float aggregate, digit, cell), over the window of digits that occur, and the window's first digit."""
+    """(float, digit, cell) over the window of digits that occur, and the first digit of the window."""
     split = []
     for i, part in shape.floats:
         aggregate = shape.aggregates[i]
@@ -153,7 +159,7 @@ def _float_digits(
 
 
 def _as_rows(sums: Ints, digits: Ints, first: int) -> tuple[Ints, Ints, Ints]:
-    """(cell, slot, accumulators) of the rows that are not all zero, ascending by cell."""
+    """(cell, slot, accumulators) of the nonzero rows, ascending by cell."""
     fixed_cell = np.flatnonzero(sums.any(axis=0))
     if digits.shape[1] == 0:
         return fixed_cell, np.zeros(len(fixed_cell), np.int64), sums[:, fixed_cell]

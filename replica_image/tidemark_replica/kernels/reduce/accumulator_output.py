@@ -1,13 +1,13 @@
-"""From sums to output: every touched group is read at every touched time, and emits what changed.
+"""From sums to output: every touched group is read at every touched time, and its changes are put out.
 
-    group a:   old state ──+ delta at 5──> state ──+ delta at 7──> state          one column of `states` each
+    group a:   old state ──+ delta at 5──> state ──+ delta at 7──> state          one column of the states each
                    │                         │                       │
                   (a,1)        differ?     (a,2)       differ?     (a,2)
                                (a,1) 5 -1               no: nothing
                                (a,2) 5 +1
 
-A state shows a row, nothing (no rows in the group), or an error: a negative count, sums that are left over without a
-row, an overflow. Errors come and go as rows do, so repaired data repairs the view.
+A state's output is a row, nothing (an empty group), or an error: a negative count, sums left over in an empty group, an
+overflow. Errors are retracted as rows are, so repaired data repair the view.
 """
 
 from collections.abc import Sequence
@@ -28,37 +28,37 @@ _ROWS = "count(*)"
 
 @dataclass(frozen=True, slots=True)
 class StateVersions:
-    """Successive states of groups, side by side: each group's old one, then one per touched time."""
+    """Successive states of groups: per group the state before the step, then one state per touched time."""
 
     group: Ints
     time: Ints
-    """When the state begins; meaningless for old ones."""
+    """The time at which each state begins; undefined for states before the step."""
     is_old: Bools
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorStates(StateVersions):
-    """States that are sums."""
+    """The sums of every state."""
 
     sums: Ints
     """(accumulator column, state)"""
     floats: tuple[Floating, ...]
-    """For each aggregate, its float digits in every state."""
+    """The float digits of each aggregate in every state."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateOutput:
-    """What every state shows."""
+    """The output of every state."""
 
     row: Bools
     error: Ints
-    """Index into `errors`; 0: none. A state in error shows no row."""
+    """An index into `errors`; 0: no error. A state in error has no row."""
     errors: list[str | None]
     values: list[Array]
 
 
 def state_output(states: AccumulatorStates, shape: AccumulatorLayout, always: Bools) -> StateOutput:
-    """Read the states; `always` says which show their row even when the group has none (aggregates without a key)."""
+    """The output of the states. `always`: states with a row even for an empty group (aggregates without a key)."""
     rows = states.sums[0]
     failures = [(NEGATIVE, _ROWS, rows < 0), (NOT_EMPTY, _ROWS, (rows == 0) & _left_over(states))]
     values = []
@@ -76,7 +76,7 @@ def state_output(states: AccumulatorStates, shape: AccumulatorLayout, always: Bo
 def output_changes(
     states: StateVersions, shown: StateOutput, keys: Sequence[Array], output_types: Sequence[pa.DataType]
 ) -> Updates:
-    """Where a state shows something else than the one before it: the old taken back, the new put in."""
+    """The differences of each state's output to the one before: the old row retracted, the new one added."""
     after = np.flatnonzero(~states.is_old)
     after = after[_differ(shown, after - 1, after)]
     state = np.concatenate([after - 1, after])
@@ -109,7 +109,10 @@ def _left_over(states: AccumulatorStates) -> Bools:
 
 
 def first_failure(failures: Sequence[tuple[str, str, Bools]], states: int) -> tuple[Ints, list[str | None]]:
-    """Per state the number of the first failure that applies (0: none), and their texts."""
+    """The number of the first failure that applies to each state (0: none), and the texts by number.
+
+    `failures`: (code, expression, mask of states).
+    """
     error = np.zeros(states, np.int64)
     errors: list[str | None] = [None]
     for code, expression, mask in failures:

@@ -1,4 +1,4 @@
-"""The states that a step's groups go through: what the arrangement holds, plus the step's sums, time by time."""
+"""The states that a step's groups go through: the arrangement's sums plus the step's sums, time by time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tidemark_replica.kernels.reduce.aggregates import FloatState
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Rows of state, each to be added to one of the states."""
+    """Rows of sums, and the state that each belongs to."""
 
     state: Ints
     slot: Ints
@@ -39,7 +39,7 @@ class _Sums:
 
 
 def accumulator_states(rows: Any, shape: AccumulatorLayout, trace: Trace) -> tuple[AccumulatorStates, list[Array]]:
-    """The states of the groups in `rows` (a step's sums, ascending by hash), and the groups' keys."""
+    """The states of the groups in `rows` (a step's sums, ascending by hash), and the key columns of the groups."""
     layout = shape.layout
     columns = [rows.column(1 + k) for k in layout.key]
     hashes = file_hashes(rows)
@@ -93,7 +93,7 @@ def _floats(parts: list[_Sums], shape: AccumulatorLayout, total: int, old: Ints)
 
 
 def _running(parts: Ints, begins: Ints) -> Ints:
-    """Running sums along the last axis, starting anew at each of `begins`; exact modulo 2^64."""
+    """Running sums along the last axis, reset at each of `begins`; exact modulo 2^64."""
     total = np.cumsum(parts, axis=-1)
     before = np.zeros((*parts.shape[:-1], len(begins)), np.int64)
     before[..., 1:] = total[..., begins[1:] - 1]

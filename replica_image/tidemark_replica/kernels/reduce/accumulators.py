@@ -1,4 +1,4 @@
-"""Which accumulator keeps an aggregate."""
+"""The accumulator of each aggregate function, by the type of its argument."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from tidemark_replica.values.arrow_types import arrow_type, sql_type
 
 
 def accumulator(aggregate: Aggregate, types: Sequence[pa.DataType]) -> Accumulator:
-    """How an aggregate over columns of these types is kept; raises UnsupportedType."""
+    """Return the accumulator of an aggregate over columns of `types`. Raises UnsupportedType."""
     if aggregate.function == ANY:
         return AnyRow()
     argument = None if aggregate.argument is None else types[aggregate.argument]

@@ -1,13 +1,14 @@
-"""Aggregates that are sums of contributions: what each row adds to a group's state, and how the state is read.
+"""Accumulable aggregates: what each row contributes to a group's state, and how the state is read.
 
     count(x), any   [k]                     k: rows where x is not NULL (and the filter is true)
     sum, avg        [k, digits ...]         integers and decimals: exact digits (`numbers`)
-    sum, avg        [k, nan, +inf, -inf]    floats; their digits are kept sparsely, in slots of their own
+    sum, avg        [k, nan, +inf, -inf]    floats; their digits are sparse, in slots of their own
     stddev, covar   in `moments.py`
 
 Results are Spark's in ANSI mode: sum(integers) is a bigint, sum(decimal(p,s)) a decimal(p+10,s), and overflow is an
-error; avg(decimal) as in `numbers.averages`; avg(integers) is the exact sum, as a double, over the count (Spark adds up
-doubles: the same while sums stay below 2^53); float sums are correctly rounded (Spark's depend on the order).
+error. avg(decimal) is that of `numbers.averages`. avg(integers) is the exact sum, as a double, over the count; Spark
+adds up doubles, which is the same while sums stay below 2^53. Float sums are correctly rounded; Spark's depend on the
+order.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ OVERFLOW = "ARITHMETIC_OVERFLOW"
 OUT_OF_RANGE = "NUMERIC_VALUE_OUT_OF_RANGE"
 
 ANY = "any"
-"""The function that says whether a row passes the filter at all."""
+"""The function that is true if any row passes the filter."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,14 @@ class Aggregate:
     function: str
     argument: int | None
     expression: str
-    """Its SQL text: what an error row says."""
+    """The SQL text that error rows show."""
     filter: int | None = None
-    """A boolean column: rows where it is not true are left out."""
+    """A boolean column; rows where it is not true do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class FloatState:
-    """Digits of floats, or of their squares, in many states: row i stands at position `first` + i (numbers.floats)."""
+    """Digits of floats, or of their products, in many states; row i is digit position `first` + i (numbers.floats)."""
 
     first: int
     digits: Ints
@@ -53,42 +54,42 @@ class FloatState:
 
 Split = Callable[[Array], floats.SplitDoubles]
 Floating = Sequence[FloatState | None]
-"""For each of an accumulator's splits its digits; None: there are none but zeros."""
+"""The digits of each split of an accumulator; None: all are zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateValues:
-    """An aggregate's values in many states, and where which error takes their place."""
+    """An aggregate's values in many states, and (code, mask of states) of its failures."""
 
     values: Array
     failures: tuple[tuple[str, Bools], ...] = ()
 
 
 class Accumulator(Protocol):
-    """How one aggregate is kept."""
+    """The state of one aggregate: its columns, its contributions, and its value."""
 
     @property
     def width(self) -> int:
-        """Its int64 columns. If there are any, the first counts the rows that take part."""
+        """The number of int64 columns. The first, if any, counts the rows that contribute."""
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """What digits it keeps of every value besides, in slots of their own."""
+        """The digits of every value that it keeps in slots of their own."""
 
     @property
     def type(self) -> pa.DataType:
-        """The result's type."""
+        """The type of the result."""
 
     def contributions(self, column: Array, weights: Ints) -> list[Ints]:
-        """Row by row what is added to the columns; `weights` are diffs, 0 for rows that take no part."""
+        """The contribution of each row to each column. `weights`: diffs, 0 for rows that do not count."""
 
     def read(self, rows: Ints, state: Sequence[Ints], floating: Floating) -> AggregateValues:
-        """The values in states of `rows` rows whose columns are `state`."""
+        """The values in states with `rows` rows and columns `state`."""
 
 
 @dataclass(frozen=True)
 class CountRows:
-    """count(*): the group's row count, which is kept anyway."""
+    """count(*): the group's row count, which every state has."""
 
     width: int = 0
     splits: tuple[Split, ...] = ()
@@ -118,7 +119,7 @@ class CountValues:
 
 @dataclass(frozen=True)
 class AnyRow:
-    """Whether there is a row that passes the filter."""
+    """Whether any row passes the filter."""
 
     width: int = 1
     splits: tuple[Split, ...] = ()
@@ -189,7 +190,7 @@ class DecimalSum:
         return AggregateValues(values, (*failures, (OUT_OF_RANGE, ~fits)))
 
     def _small(self, crowded: Bools, state: Sequence[Ints]) -> AggregateValues | None:
-        """The same where no sum needs more than 64 bits."""
+        """The values if no sum needs more than 64 bits, else None."""
         total, counts = small.total(np.asarray(state[1:])), state[0]
         if total is None:
             return None

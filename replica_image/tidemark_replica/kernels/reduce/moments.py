@@ -1,11 +1,11 @@
-"""Aggregates of second moments: variances, covariances and correlations, from exact sums of values and products.
+"""Second moments: variances, covariances and correlations, from exact sums of values and products.
 
     stddev, var     [k, nan, +inf, -inf]           digits of x and of x * x
-    covar           [k, x not finite, y not ...]   digits of x, y and x * y, of pairs (a struct) of which none is NULL
+    covar           [k, x not finite, y not ...]   digits of x, y and x * y, of pairs (a struct) without NULLs
     corr            the same                       and of x * x and y * y
 
-As Spark has it: a NaN or an infinity makes the result NaN; the sample's of one value is NULL, and so is a correlation
-where one side does not vary (exactly: its variance is 0), whatever the other one holds.
+As in Spark, a NaN or an infinity makes the result NaN. The sample variance of one value is NULL. A correlation is NULL
+where one side does not vary, that is, where its exact variance is 0, whatever the other side holds.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from tidemark_replica.kernels.reduce.aggregates import (
 
 @dataclass(frozen=True)
 class Variance:
-    """var_pop, var_samp, and their roots; less than 0 only if some row's multiplicity is."""
+    """var_pop, var_samp, and their roots; negative only if some multiplicity is."""
 
     sample: bool
     root: bool
@@ -85,7 +85,7 @@ class Correlation:
 
     type: pa.DataType = pa.float64()
     width: int = 5
-    """Two of them only make room for the digits."""
+    """Two of the columns only make a row of state wide enough for its digits."""
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -108,7 +108,7 @@ class Correlation:
 
 
 def moment_of(function: str) -> Accumulator | None:
-    """The accumulator of a function over a column of doubles, or of pairs of them; None: there is none."""
+    """The accumulator of a function of doubles, or of pairs of doubles; None for other functions."""
     return _MOMENTS.get(function)
 
 
@@ -134,7 +134,7 @@ def _parts(one: int, other: int) -> Split:
 def _moment(
     rows: Ints, counts: Ints, sample: bool, floating: Floating, of: tuple[int, int, int]
 ) -> tuple[floats.Doubles, Bools]:
-    """The covariance of two of the splits, of whose products the third holds the sum; and where there is one."""
+    """The covariance of two splits, given the split of their products, and a mask of the states that have one."""
     valid = counts > (1 if sample else 0)
     sums = [floating[i] for i in of]
     if any(s is None for s in sums):

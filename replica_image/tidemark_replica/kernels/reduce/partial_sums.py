@@ -1,11 +1,13 @@
-"""Sums before an exchange: what a task has of each group becomes one row, so rows meet in it and not on the way.
+"""Partial sums: a task sums its rows per group before an exchange, so that one row per group moves.
+
+    out(k) = k ++ slot ++ sums over a chunk of in(k), as updates of diff 1
 
     task 0   (a, 10) (a, 20) (b, 5)  ──>  (a, count 2, digits 30) (b, ...)  ─┐ exchange
                                                                              ├──────────> (a, count 3, digits 37)
     task 1   (a, 7)                  ──>  (a, count 1, digits 7)            ─┘
 
-A row of state travels as an update of diff 1: key ++ slot ++ sums. The reduce behind the exchange (`summed`)
-adds them up instead of making them; everything else it does as ever. Without state.
+State: none. Cost of an update: the delta. The reduce behind the exchange (`summed`) adds these rows of state up instead
+of accumulating rows of the input.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,18 +28,18 @@ from tidemark_replica.kernels.reduce.accumulate import AccumulatorLayout, accumu
 
 @dataclass(frozen=True)
 class PartialSumsSpec:
-    """Of which reduce the sums are."""
+    """The accumulators of the reduce that the sums are for."""
 
     shape: AccumulatorLayout
 
 
 def sums_types(shape: AccumulatorLayout) -> tuple[pa.DataType, ...]:
-    """The columns of rows of state that travel."""
+    """The column types of rows of state in an exchange."""
     return (*shape.key_types, pa.int32(), sums_type(shape.width))
 
 
 def partial_sums(context: StepContext, spec: PartialSumsSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The sums of every chunk, and the errs rows."""
+    """Yield the sums of every chunk, and the errs rows."""
     for oks, errs in ok_and_err_chunks(context, updates, spec.shape.types):
         if errs.num_rows:
             yield as_error_rows(errs, sums_types(spec.shape))
@@ -46,7 +48,7 @@ def partial_sums(context: StepContext, spec: PartialSumsSpec, updates: Iterable[
 
 
 def received_sums(oks: Updates, shape: AccumulatorLayout) -> Any:
-    """Rows of state that have travelled, added up and ascending by key hash."""
+    """Rows of state from an exchange as file rows, consolidated, ascending by key hash."""
     columns, width = row_columns(oks), len(shape.key)
     keys, slot, sums = columns[:width], columns[width], columns[width + 1]
     rows = shape.layout.assemble(key_hashes(keys, oks.num_rows), keys, times(oks), slot, sums_of_column(sums))

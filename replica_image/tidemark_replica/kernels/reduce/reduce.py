@@ -1,16 +1,18 @@
-"""Accumulable reduce and distinct: one output row per group, kept right at every time.
+"""Accumulable reduce and distinct: one row of sums per group.
+
+    out(k) = k ++ sums over in(k), while in(k) is not empty
 
     (a, 10) 5 +1
     (a, 20) 7 +1     sum by key     (a, 10) 5 +1
     (a, 10) 9 -1     ──────────>    (a, 10) 7 -1, (a, 30) 7 +1
     (a, 20) 9 -1                    (a, 30) 9 -1                     the group is empty: its row is gone
 
-State: one row of accumulators per group and batch, summed up by merges; no input rows. Cost: the delta, and a look-up
-of the groups it touches. Without aggregates the kernel is DISTINCT. With aggregates and no key there is always one row,
-also before the first input: hydration emits it (count 0, sum NULL).
+State: one row of accumulators per group and batch, added up by merges; no input rows. Cost of an update: the delta, and
+a lookup of each touched group. Without aggregates the kernel is DISTINCT. With aggregates and no key there is always
+one row: hydration puts it out (count 0, sum NULL), also before the first input.
 
-Every touched group is read at every touched time; a change that nobody could see emits nothing. Errs rows of the input
-pass through. A group in error (see `evaluate`) shows an errs row instead of its row, for as long as it is in error.
+Every touched group is read at every touched time; equal outputs cancel. Errs rows of the input pass through. A group in
+error (`accumulator_output`) has an errs row in place of its row.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,21 +35,24 @@ from tidemark_replica.kernels.reduce.accumulator_states import accumulator_state
 from tidemark_replica.kernels.reduce.partial_sums import received_sums, sums_types
 
 RANGE_ROWS = 1 << 16
-"""How many rows of sums are evaluated at a time."""
+"""Rows of sums that are evaluated together."""
 
 
 @dataclass(frozen=True)
 class ReduceSpec:
-    """What to compute, and the arrangement (of layout `shape.layout`) that holds its state."""
+    """The accumulators, and the arrangement of layout `shape.layout` that holds them."""
 
     state: ArrangementId
     shape: AccumulatorLayout
     summed: bool = False
-    """Whether the input has rows of state, summed up before an exchange, in the place of rows."""
+    """Whether the input consists of partial sums from an exchange instead of rows."""
 
 
 def reduce(context: StepContext, spec: ReduceSpec, updates: Iterable[Updates]) -> Iterator[Updates]:
-    """Aggregate; the output's columns are the key's, then one per aggregate."""
+    """Yield the changes of the groups' rows: the key's columns, then one per aggregate.
+
+    Raises MalformedUpdates for another arrangement or other columns; DiffOverflow.
+    """
     shape = spec.shape
     if context.manifest(spec.state).layout != shape.layout:
         raise MalformedUpdates(f"arrangement {spec.state} does not hold the state of this reduce")
@@ -74,7 +79,7 @@ def _evaluated(context: StepContext, spec: ReduceSpec, runs: StepRuns) -> Iterat
 
 
 def _touch(context: StepContext, shape: AccumulatorLayout) -> Any:
-    """A row that adds nothing to the only group, at the as_of: so that it is evaluated there."""
+    """A row of zero sums for the only group at the as_of, so that the group is evaluated there."""
     zeros = np.zeros((1, shape.width), np.int64)
     at, slot = np.array([context.lower]), pa.array([0], pa.int32())
     return shape.layout.assemble(key_hashes([], 1), [], at, slot, zeros)

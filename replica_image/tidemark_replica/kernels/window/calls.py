@@ -1,4 +1,4 @@
-"""A call of a window function, and how values are picked from other places of a partition."""
+"""A call of a window function, and reading its argument at other positions of a partition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,20 +21,23 @@ class Call:
     arguments: tuple[int, ...]
     type: pa.DataType
     expression: str
-    """Its text: what an error row says."""
+    """The SQL text that error rows show."""
     frame: Frame | None = None
     parameters: tuple[Any, ...] = ()
     ignore_nulls: bool = False
 
 
 def valid_places(call: Call, partitions: Partitions) -> Bools:
-    """Where the argument counts: everywhere, unless NULLs are to be ignored."""
+    """A mask of the positions whose argument counts: all, or with IGNORE NULLS those that are not NULL."""
     valid = validity(partitions.columns[call.arguments[0]]) if call.ignore_nulls else None
     return np.ones(partitions.size, np.bool_) if valid is None else valid[partitions.row]
 
 
 def values_at(call: Call, partitions: Partitions, places: Ints, there: Bools) -> Array:
-    """The argument's values at other places; where there is none the default, that is the second argument or NULL."""
+    """The argument at other positions; where `there` is false, the second argument or NULL.
+
+    Raises VersionsTooLarge.
+    """
     column = partitions.columns[call.arguments[0]]
     rows = partitions.row[np.where(there, places, 0)]
     check_size(column, rows, call.expression)

@@ -1,12 +1,12 @@
-"""Frames: of every row of a partition, the range of places that a call looks at.
+"""Frames: the range of positions that a call reads for each row of a partition.
 
-    ROWS  BETWEEN 1 PRECEDING AND CURRENT ROW      places [i - 1, i + 1), cut at the partition's ends
+    ROWS  BETWEEN 1 PRECEDING AND CURRENT ROW      positions [i - 1, i + 1), cut at the partition's ends
     RANGE BETWEEN 2 PRECEDING AND CURRENT ROW      from the first row whose value is at least this one's - 2,
                                                    to the last of this one's peers
 
-A distance in RANGE is one of the single order column's values; in a descending order it counts the other way. A row
-whose value is NULL sees its peers in the place of a distance. Values that would lie beyond their type's range are
-beyond every row's.
+A distance in RANGE is a distance between values of the single order column; in a descending order it counts downwards.
+A row whose value is NULL has its peers in place of a distance. A bound beyond the range of the type is beyond every
+row.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ DAY_MICROS = 86_400_000_000
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a bound lies from the current row.
+    """The distance of a bound from the current row.
 
-    `unit`: value (as the order column's: of decimals the unscaled number), days, micros or months.
+    `unit`: value (in units of the order column; for decimals the unscaled number), days, micros or months.
     """
 
     amount: Any
@@ -49,7 +49,7 @@ class Frame:
 
 
 def frame_places(frame: Frame, partitions: Partitions) -> tuple[Ints, Ints]:
-    """Of every place the frame [low, high); an empty one has low = high."""
+    """The frame [low, high) of every position; an empty frame has low = high."""
     p = partitions
     low, high = p.begin, p.end
     if frame.in_rows:
@@ -66,7 +66,7 @@ def frame_places(frame: Frame, partitions: Partitions) -> tuple[Ints, Ints]:
 
 
 def _at_distance(p: Partitions, bound: Bound, *, after: bool) -> Ints:
-    """Of every place the first one whose value is not before (`after`: the first beyond) its own value + the bound."""
+    """For every position the first one with a value not below (`after`: above) its own value plus the bound."""
     assert isinstance(bound, Distance), "a frame in ranges has distances for bounds"
     (order,) = p.order
     column = p.columns[order.column]
@@ -88,7 +88,7 @@ def _at_distance(p: Partitions, bound: Bound, *, after: bool) -> Ints:
 
 
 def _moved(column: Array, by: Distance, sign: int) -> tuple[list[Ints], list[Ints]]:
-    """Words of the values, and of the values moved by a distance, comparable with each other."""
+    """Sort words of the values, and of the values plus a distance, comparable with each other."""
     t = column.type
     if by.unit != "value":
         days, time = _moment(column)
@@ -111,7 +111,7 @@ def _plus(digits: Digits, amount: int) -> list[Ints]:
 
 
 def _saturating(values: Ints, amount: int) -> Ints:
-    """values + amount, staying at the ends of 64 bits."""
+    """values + amount, saturating at the ends of 64 bits."""
     amount = max(min(amount, 2**63 - 1), -(2**63))
     least, most = np.int64(-(2**63)), np.int64(2**63 - 1)
     if amount >= 0:
@@ -120,7 +120,7 @@ def _saturating(values: Ints, amount: int) -> Ints:
 
 
 def _moment(column: Array) -> tuple[Ints, Ints]:
-    """(days, microseconds of the day): together they are more than 64 bits hold, as dates may be."""
+    """(days, microseconds of the day), which hold dates beyond the range of 64-bit microseconds."""
     values = fixed(column).astype(np.int64)
     if pa.types.is_date32(column.type):
         return values, np.zeros_like(values)
@@ -128,7 +128,7 @@ def _moment(column: Array) -> tuple[Ints, Ints]:
 
 
 def _moment_moved(days: Ints, time: Ints, amount: int, unit: str) -> tuple[Ints, Ints]:
-    """The moments so many of the unit later."""
+    """The points in time `amount` units later."""
     if unit == "months":
         return _add_months(days, amount), time
     if unit == "days":
@@ -139,7 +139,7 @@ def _moment_moved(days: Ints, time: Ints, amount: int, unit: str) -> tuple[Ints,
 
 
 def _add_months(days: Ints, months: int) -> Ints:
-    """The days so many months later; a day that the month does not have becomes its last."""
+    """The days `months` months later; a day that the month does not have becomes its last day."""
     date = days.astype("datetime64[D]")
     month = date.astype("datetime64[M]")
     day = (date - month.astype("datetime64[D]")).astype(np.int64)

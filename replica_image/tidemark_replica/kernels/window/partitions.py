@@ -1,11 +1,11 @@
-"""Partitions of a window: rows in its order, each as often as it is there, and where their peers and partition are.
+"""Partitions of a window: rows in its order, each as often as its multiplicity, with the bounds of peers and partition.
 
     version 0                     version 1
     a a b c                       b c c                  in the window's order
-    begin = 0, end = 4            begin = 4, end = 7     of every row's partition
-    peers of a: [0, 2)            peers of c: [5, 7)     rows equal in the order's columns
+    begin = 0, end = 4            begin = 4, end = 7     the bounds of every row's partition
+    peers of a: [0, 2)            peers of c: [5, 7)     rows that are equal in the order's columns
 
-Ties are broken by the row's number in the canonical order, so every row's place is a function of the contents alone.
+Ties are broken by the row's number in the canonical order, so a row's position is a function of the contents alone.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from tidemark_replica.kernels.groups.group_versions import GroupVersions
 
 @dataclass(frozen=True)
 class Partitions:
-    """All rows of some versions, one place each."""
+    """All rows of some versions, one position per copy of a row."""
 
     columns: list[Array]
-    """The distinct rows'."""
+    """The columns of the distinct rows."""
     order: tuple[Order, ...]
     words: list[Ints]
-    """Of every distinct row, what it is ordered by."""
+    """The sort words of every distinct row."""
     row: Ints
-    """Of every place, its distinct row; places ascend by version, then order."""
+    """The distinct row at every position; positions ascend by version, then order."""
     version: Ints
 
     @staticmethod
@@ -47,7 +47,7 @@ class Partitions:
 
     @cached_property
     def here(self) -> Ints:
-        """Of every place itself."""
+        """The number of every position."""
         return np.arange(self.size)
 
     @cached_property
@@ -68,7 +68,7 @@ class Partitions:
 
     @cached_property
     def new_peers(self) -> Bools:
-        """Whether a place's row is no peer of the one before it."""
+        """Whether the row at a position is not a peer of the row before it."""
         return changes([self.version, *(w[self.row] for w in self.words)], self.size)
 
     @cached_property
@@ -77,7 +77,7 @@ class Partitions:
 
 
 def _begins(new: Bools) -> Ints:
-    """Of every place where its run begins."""
+    """The begin of the run of every position."""
     starts = np.flatnonzero(new)
     return np.asarray(starts[np.cumsum(new) - 1])
 

@@ -1,9 +1,9 @@
-"""Window functions of a row's place in its partition, without a frame.
+"""Window functions of a row's position in its partition, without a frame.
 
 row_number = 1 2 3 4      rank = 1 1 3 4      dense_rank = 1 1 2 3      of  a a b c  in their order
 percent_rank = (rank - 1) / (rows - 1), 0 in a partition of one row;  cume_dist = last peer's number / rows
-ntile(n): n parts as equal as can be, the first ones longer by one row
-lag(x, k, default): x of the row k places before; lead(x, k) = lag(x, -k)
+ntile(n): n parts of nearly equal size, the first ones longer by one row
+lag(x, k, default): x of the row k positions before; lead(x, k) = lag(x, -k)
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def _lead(call: Call, p: Partitions) -> Array:
 
 
 def _shifted(call: Call, p: Partitions, by: int) -> Array:
-    """The argument `by` places further on, among those where it counts."""
+    """The argument `by` positions further on, among the positions that count."""
     if by == 0:
         return values_at(call, p, p.here, np.ones(p.size, np.bool_))
     able = valid_places(call, p)
@@ -67,7 +67,7 @@ def _shifted(call: Call, p: Partitions, by: int) -> Array:
 
 
 def _picked(places: Ints, wanted: Ints) -> tuple[Ints, Bools]:
-    """places[wanted], and where there is such a one."""
+    """places[wanted], and a mask of the wanted ones that exist."""
     there = (wanted >= 0) & (wanted < len(places))
     return np.append(places, 0)[np.where(there, wanted, len(places))], there
 

@@ -1,9 +1,9 @@
-"""What a frame shows: its first, last or n-th value, or an aggregate of its rows.
+"""Values over frames: a frame's first, last or n-th value, or an aggregate of its rows.
 
-places        0  1  2  3  4                sums: running totals of exact digits, of which a frame's is the
-frame of 2       [1,    3)                 difference at its ends: exact, and no matter what came before
-                                           min, max: doubling windows over ranks, O(n log n)
-                                           basic aggregates: each different frame on its own, O(sum of lengths)
+position     0  1  2  3  4                sums: running totals of exact digits; a frame's sum is the difference of
+frame of 2      [1,    3)                 the totals at its ends, exact whatever came before
+                                          min, max: doubling windows over ranks, O(n log n)
+                                          basic aggregates: each distinct frame on its own, O(sum of lengths)
 """
 
 from collections.abc import Callable, Mapping
@@ -30,11 +30,11 @@ from tidemark_replica.kernels.window.calls import Call, valid_places, values_at
 from tidemark_replica.kernels.window.partitions import Partitions
 
 SLICE_ROWS = 1 << 20
-"""How many rows of frames basic aggregates look at together."""
+"""Rows of frames that basic aggregates evaluate together."""
 
 
 def frame_values(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    """The call's value of every place, whose frame is [low, high)."""
+    """The call's value at every position, whose frame is [low, high). Raises VersionsTooLarge."""
     function = _FRAMED.get(call.function)
     if function is not None:
         return function(call, p, low, high)
@@ -44,7 +44,7 @@ def frame_values(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateV
 
 
 def is_framed(call: Call, types: tuple[pa.DataType, ...]) -> bool:
-    """Whether there is such a function of a frame; raises UnsupportedType for sums of what cannot be added up."""
+    """Whether the call is a function of a frame. Raises UnsupportedType for sums of a type without sums."""
     if call.function in _FRAMED or call.function in basic.FUNCTIONS:
         return True
     return accumulator(_aggregate(call), [types[a] for a in call.arguments]) is not None
@@ -73,7 +73,7 @@ def _last_value(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateVa
 
 
 def _counted(able: Bools) -> tuple[Ints, Ints]:
-    """The places that count (and one more), and for every place how many of them are before it."""
+    """The positions that count (and one more), and the number of them before every position."""
     return np.append(np.flatnonzero(able), 0), np.append(0, np.cumsum(able))
 
 
@@ -89,7 +89,7 @@ def _sums(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
 
 
 def _averages(reading: AggregateValues) -> AggregateValues:
-    """Over a frame it is the average alone that has to fit, as in Spark; in a group, the sum as well."""
+    """Drop overflows of the sum: over a frame only the average has to fit, as in Spark."""
     return AggregateValues(reading.values, tuple(failure for failure in reading.failures if failure[0] != OVERFLOW))
 
 
@@ -128,7 +128,7 @@ def _max(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
 
 
 def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bool) -> AggregateValues:
-    """The least rank in the frame, NULLs ranking last; ranks are of distinct rows, so they say which value it is."""
+    """The value of least rank in the frame, NULLs last. Ranks are those of distinct rows, so a rank names a value."""
     column = p.columns[call.arguments[0]]
     order = order_rows(sort_words(column, descending=descending, nulls_last=True), len(column))
     rank = np.empty(len(order), np.int64)
@@ -140,7 +140,7 @@ def _extreme(call: Call, p: Partitions, low: Ints, high: Ints, *, descending: bo
 
 
 def _least(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
-    """The least of values[low:high], `nothing` where that is empty."""
+    """The least of values[low:high]; `nothing` for empty frames."""
     result = np.full(len(low), nothing, np.int64)
     lengths, window, table = high - low, 1, values
     while len(table) and window <= int(lengths.max(initial=0)):
@@ -152,7 +152,7 @@ def _least(values: Ints, low: Ints, high: Ints, nothing: int) -> Ints:
 
 
 def _basic(call: Call, p: Partitions, low: Ints, high: Ints) -> AggregateValues:
-    """Each different frame as a version of its own, its rows in the window's order."""
+    """Evaluate each distinct frame as a version, its rows in the window's order. Raises VersionsTooLarge."""
     frames, which = np.unique(np.stack([low, high]), axis=1, return_inverse=True)
     aggregate = basic.BasicAggregate(
         call.function, call.arguments[0], call.type, call.expression, parameters=call.parameters

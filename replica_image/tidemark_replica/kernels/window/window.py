@@ -1,16 +1,17 @@
-"""Window functions: every row of a partition, and beside it what it sees of the others.
+"""Window functions: every row of a partition, with one more column per call.
+
+    out(partition) = row ++ call_1(partition, row) ++ ... for each row
 
     partition {(x, 3) twice, (y, 5)}      row_number   rank   lag(c0)   sum(c1) over the rows so far
                                    x, 3       1          1     NULL       3
                                    x, 3       2          1     x          6
                                    y, 5       3          3     x          11
 
-A row that is there n times is n rows, each with its own number. Rows are in the window's order, ties broken by the
-whole row. State and cost are those of `groups/reevaluated_groups.py`: the whole partition is looked at again when one
-of its rows changes. A call that fails for a row (an overflowing sum) is an error in the place of the partition's rows.
+State: the input, by the partition's columns. Cost of an update: the whole partition, once per touched time
+(`groups/reevaluated_groups.py`). A row of multiplicity n is n rows, each with its own number. Rows are in the window's
+order; ties are broken by the whole row. A call that fails for one row is an error in place of the partition's rows.
 
-    window_places    row_number, rank, ntile, lag ...: a row's place, another place's value
-    window_frames    which places a frame has            window_values    what it shows
+`positions`: row_number, rank, ntile, lag ... `frames`: the positions of a frame. `values`: functions of a frame.
 """
 
 from dataclasses import dataclass
@@ -32,12 +33,12 @@ from tidemark_replica.kernels.window.positions import POSITION_FUNCTIONS
 from tidemark_replica.kernels.window.values import frame_values, is_framed
 
 MAX_ROWS = 1 << 24
-"""A partition of more rows, each counted as often as it is there, is an error of the data: it must fit memory."""
+"""A partition with more rows, counted with their multiplicities, is an error of the data: it must fit memory."""
 
 
 @dataclass(frozen=True)
 class WindowFunction:
-    """The rows themselves, and a column per call."""
+    """The group function of a Window: the rows, and a column per call."""
 
     types: tuple[pa.DataType, ...]
     order: tuple[Order, ...]
@@ -77,7 +78,7 @@ def _evaluate(call: Call, partitions: Partitions) -> AggregateValues:
 
 
 def _of_versions(places: Bools, partitions: Partitions, versions: GroupVersions) -> Bools:
-    """The versions of which some place fails."""
+    """A mask of the versions with a failing position."""
     result = np.zeros(versions.size, np.bool_)
     result[partitions.version[places]] = True
     return result

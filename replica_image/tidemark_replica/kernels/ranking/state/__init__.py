@@ -1,11 +1,11 @@
-"""What is kept so that the first rows of groups can be found: all rows, or only those that can ever be first.
+"""The state of a ranking: all rows, or the rows that can ever be first.
 
-    whole        every row, sorted by value                                   the default
-    growing      the first rows alone                                         where rows are only ever added
-    tournament   every row, in small parts; their first rows, in larger ones; and so on
+    FullState        every row, sorted by value                                     the default
+    MonotonicState   the first rows alone                                           inputs that only grow
+    TournamentState  every row, in small parts; their first rows in larger parts; and so on
 
-A kernel adds its input, asks for the errors that this brought to light, reads heads over `segments` beside the
-arrangement, reports what it `found`, and commits.
+A kernel adds its input (`add`), takes the errors that the input caused (`finish`), reads first rows from `segments` and
+the arrangement, reports them (`accept`), and commits.
 """
 
 from tidemark_replica.arrangement.step import StepContext
@@ -19,7 +19,7 @@ __all__ = ["RankingState", "RankingStateSpec", "open_state", "stage_ranking"]
 
 
 def open_state(context: StepContext, state: RankingStateSpec, ranking: Ranking) -> RankingState:
-    """The state of a ranking in this step."""
+    """Open the state of a ranking for one step."""
     if state.monotonic:
         return MonotonicState(context, state, ranking)
     return TournamentState(context, state, ranking) if state.stages else FullState(context, state, ranking)

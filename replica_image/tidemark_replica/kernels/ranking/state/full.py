@@ -1,4 +1,7 @@
-"""All rows are kept, sorted by value: the default."""
+"""The full state: all rows, sorted by value. The default.
+
+State: the input. Cost of an update: the delta.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +15,7 @@ from tidemark_replica.kernels.ranking.state.interface import RankingStateSpec
 
 
 class FullState:
-    """All rows are kept."""
+    """Keeps all rows."""
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         check_state(context, state.arrangement, ranking.layout)
@@ -29,7 +32,7 @@ class FullState:
         return list(self._runs.segments())
 
     def accept(self, ranked: RankedRows) -> None:
-        """Nothing: it is kept already."""
+        """Do nothing: `add` has kept all rows."""
 
     def commit(self) -> None:
         self._runs.commit()

@@ -1,4 +1,4 @@
-"""A ranking's state, as a spec names it and as a kernel uses it in one step."""
+"""The state of a ranking: its spec, and the interface that kernels use during one step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,36 +12,36 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 
 @dataclass(frozen=True)
 class RankingStateSpec:
-    """How a ranking's state is kept; the arrangement is of the ranking's layout."""
+    """The kind of a ranking's state, and its arrangements. `arrangement` has the ranking's layout."""
 
     arrangement: ArrangementId
     monotonic: bool = False
-    """Rows are only ever added."""
+    """Whether the input only grows."""
     must_consolidate: bool = False
-    """A step of a growing input may take back what it adds, at the same time."""
+    """Whether a step of a monotonic input may hold retractions that cancel within the step."""
     stages: tuple[tuple[ArrangementId, int], ...] = ()
-    """A tournament's stages before the last one: their arrangements, and into how many parts each splits a group."""
+    """The stages of a tournament before the last: their arrangements, and the number of parts of a group in each."""
 
     @property
     def arrangements(self) -> tuple[ArrangementId, ...]:
-        """All that is kept."""
+        """All arrangements of the state."""
         return (self.arrangement, *(a for a, _ in self.stages))
 
 
 class RankingState(Protocol):
-    """A ranking's state in one step."""
+    """The state of a ranking during one step."""
 
     def add(self, oks: Updates) -> None:
-        """Take in ok rows of the input."""
+        """Add ok rows of the input."""
 
     def finish(self) -> Iterator[Updates]:
-        """There is no more input: the errs rows that it brought about."""
+        """End the input. Yields the errs rows that it caused."""
 
     def segments(self) -> list[Segment]:
-        """What the step brought: to be read beside the arrangement."""
+        """The step's rows, to be read beside the arrangement."""
 
     def accept(self, ranked: RankedRows) -> None:
-        """These are the first rows of some groups."""
+        """Take note of the first rows of some groups."""
 
     def commit(self) -> None:
-        """Everything is found."""
+        """Pass the step's batches to the writer. All groups have been accepted."""

@@ -1,14 +1,16 @@
-"""The first rows alone: all that must be kept where rows are only ever added.
+"""The monotonic state: the first rows alone, for inputs that only grow.
 
     chunk ──its own first rows──> scratch ─┐
-                                           ├──first rows──> what changed: to the arrangement, and out
+                                           ├──first rows──> their changes: to the arrangement, and out
                         the arrangement ───┘
 
-A row that is not among the first ones, in its chunk or beside what is kept, can never become one. So a chunk is thinned
-before it is written, unless what it adds may be taken back in another chunk: where `must_consolidate` says so, and at
-hydration, since a snapshot may still hold what cancels. What is kept is offset + limit rows per group.
+State: offset + limit rows per group. Cost of an update: the delta.
 
-A row that goes all the same is an error for ever, NON_MONOTONIC_INPUT: the rows that would have moved up are forgotten.
+A row that is not among the first rows of its chunk, or of the arrangement, can never become one. So the state thins out
+each chunk before it writes it, unless a later chunk may retract rows of this one: with `must_consolidate`, and at
+hydration, where a snapshot may still hold rows that cancel.
+
+A retraction that remains is an error for ever, NON_MONOTONIC_INPUT: the rows that would move up have been forgotten.
 """
 
 from collections.abc import Iterator
@@ -35,7 +37,7 @@ NON_MONOTONIC = "NON_MONOTONIC_INPUT"
 
 
 class MonotonicState:
-    """Of each group the rows down to the ranking's last place are kept."""
+    """Keeps the rows of each group down to the ranking's last position."""
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         check_state(context, state.arrangement, ranking.layout)
@@ -78,7 +80,7 @@ class MonotonicState:
         self._pending = []
 
     def _thinned(self, rows: Any) -> Any:
-        """Of a chunk the changes of its first rows, as if there were nothing else."""
+        """The changes of a chunk's first rows, as if the chunk were the whole collection."""
         layout = self._ranking.layout
         groups = group_rows(file_hashes(rows), [rows.column(1 + k) for k in layout.key])
         ranked = rank(rows, groups.ids(), layout, len(groups.starts))
@@ -86,7 +88,7 @@ class MonotonicState:
         return value_ordered_rows(pa.concat_batches(parts), layout) if parts else layout.empty
 
     def _report_retractions(self, rows: Any) -> None:
-        """An errs row for every row that goes, consolidated rows given."""
+        """Note one errs row per retracted row of consolidated `rows`."""
         layout = self._ranking.layout
         diffs = np.asarray(rows.column(layout.weights[0]).to_numpy())
         negative = np.flatnonzero(diffs < 0)

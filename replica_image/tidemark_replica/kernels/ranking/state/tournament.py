@@ -1,13 +1,13 @@
-"""A tournament: every group is split by the hash of its rows, and only the first rows of each part go on.
+"""The tournament state: groups split by the hash of their rows, in stages; each stage passes on the first rows of each
+part.
 
     group a, 100,000 rows ──16^4 parts──> first 10 of each ──16^2 parts──> first 10 of each ──> the last stage
 
-Each stage looks at the whole of every part that changed; parts are small, because the numbers of parts are chosen so
-that about sixteen parts meet in one of the next stage. State: the input, and every stage's survivors. Cost: for each
-touched group the size of one part per stage.
+State: the input, and the first rows of every stage. Cost of an update: per touched group the size of one part per
+stage. About sixteen parts meet in one part of the next stage, so parts are small.
 
-Reading by heads (`spines/first_rows_reader.py`) costs less and keeps one arrangement, so this is the variant and not
-the default: both must agree.
+Reading first rows from a full state (`spines/first_rows_reader.py`) costs less and keeps one arrangement: the
+tournament is the variant, not the default. Tests hold both to the same rows.
 """
 
 from collections.abc import Iterator
@@ -41,13 +41,13 @@ PARTS_AT_ONCE = 1 << 10
 
 
 def stage_ranking(ranking: Ranking) -> Ranking:
-    """The first rows of each part of a group; the part's number is the row's last column."""
+    """The ranking of a stage: the first rows of each part. The part's number is the row's last column."""
     part = len(ranking.types)
     return Ranking((*ranking.types, pa.int64()), (*ranking.key, part), ranking.order, 0, ranking.end)
 
 
 class TournamentState:
-    """The input goes through all stages; what is left of it is kept to be read by heads."""
+    """Passes the input through all stages, into a full state of the last one."""
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         self._chunk_rows = context.chunk_rows
@@ -80,7 +80,7 @@ class TournamentState:
 
 
 class _Stage:
-    """Groups in so many parts each, and the first rows of every part."""
+    """One stage: groups in `parts` parts each, and the first rows of every part."""
 
     def __init__(self, context: StepContext, arrangement: ArrangementId, ranking: Ranking, parts: int) -> None:
         check_state(context, arrangement, ranking.layout)
@@ -94,7 +94,7 @@ class _Stage:
         self._runs.add(value_ordered_rows(rows, self._ranking.layout))
 
     def survivors(self) -> Iterator[Updates]:
-        """How the first rows of all parts change, without the parts' numbers; errs rows too."""
+        """The changes of the first rows of all parts, without the parts' numbers, and errs rows."""
         step, layout = list(self._runs.segments()), self._ranking.layout
         for keys in touched_keys(step, layout, PARTS_AT_ONCE):
             heads = FirstRowsReader(keys, self._context.trace(self._arrangement).segments_of(keys), step, layout)
