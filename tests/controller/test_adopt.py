@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import NOW
 from tests.protocol.samples import A
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import Rejected, Waiting
@@ -83,7 +82,7 @@ def test_terms_are_above_what_the_tables_have_seen() -> None:
     shard, found = asyncio.run(adopted_shard(PLACE, VIEW, looking({"v/v1": ((A,), Frontier.at(9))}), goes_on))
     assert found is not None
     book = ShardBook()
-    book.adopt(shard.shard_id, shard.location, found, 60_000, NOW)
+    book.adopt(shard.shard_id, shard.location, found, 60_000)
     known = book.get(shard.shard_id)
 
     assert known is not None

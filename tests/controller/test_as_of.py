@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
-from tidemark_operator.controller.frontiers.future_reports import FrontierPair
+from tidemark_operator.controller.frontiers.shards import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, NOW, R1, R2, TERM, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, R1, R2, TERM, World, at
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.answers.copies import CopyAnswer
@@ -120,23 +120,6 @@ def test_must_not_take_frontiers_for_a_subscribe() -> None:
 
 
 @pytest.mark.parametrize(
-    "upper", [at(NOW + 3_600_000), EMPTY], ids=["an hour ahead of the clock", "the end, which nothing has brought"]
-)
-def test_must_not_believe_a_subscribe_beyond_what_can_be(upper: Frontier) -> None:
-    """The client would miss an hour, or hold it to be complete. That connection ends, and another replica goes on."""
-    world = World()
-    world.connect(R1, R2)
-    create(world, SubscribeSink(COLUMNS))
-    assert batch(world, R1, 0, upper) == []
-    assert refused(world, R1) is not None
-    assert batch(world, R1, 0, at(400)) == []
-    assert [news.lower for news in batches(world, R2, at(350))] == [(at(0), 0)]
-    assert refused(world, R2) is None
-    world.connect(R1)
-    assert [news.lower for news in batches(world, R1, at(360))] == [(at(350), 0)]
-
-
-@pytest.mark.parametrize(
     ("sink", "finished"),
     [(SubscribeSink(COLUMNS, up_to=Time(340)), None), (SubscribeSink(COLUMNS), INPUT)],
     ids=["up to a time", "of inputs that have ended"],
@@ -147,7 +130,7 @@ def test_a_subscribe_that_may_end_does(sink: SubscribeSink, finished: ShardId | 
     world.connect(R1)
     create(world, sink)
     if finished is not None:
-        world.shards.observe(finished, EMPTY, at(0), NOW)
+        world.shards.observe(finished, EMPTY, at(0))
 
     assert [news.batch.upper for news in batches(world, R1, EMPTY)] == [EMPTY]
 
@@ -186,7 +169,7 @@ def test_what_was_dropped_is_gone_when_every_replica_is_done_with_it(ended: bool
     world.connect(R1, R2)
     create(world, SubscribeSink(COLUMNS))
     if ended:
-        world.shards.observe(INPUT, EMPTY, at(0), NOW)
+        world.shards.observe(INPUT, EMPTY, at(0))
     batch(world, R1, 0, EMPTY if ended else at(400))
     assert world.instance.drop("s") == []
     assert world.sent(R1)[-1] == c.AllowCompaction(S, EMPTY)

@@ -218,23 +218,17 @@ def test_what_cannot_go_on_begins_where_all_others_do(
     assert c.CreateDataflow(plan) in world.sent(R1)
 
 
-def test_must_what_another_says_is_compacted_takes_nothing_from_one_that_goes_on() -> None:
-    """It reads the table itself, and says what it finds. Only then is its connection ended, to begin anew."""
+def test_must_end_the_connection_of_one_that_goes_on_with_what_was_compacted() -> None:
+    """An earlier operator had asked for the compaction. The connection ends, so that the replica begins anew."""
     world = World(upper=900)
     world.install(as_of=380)
     plan = dataflow("d", 380)
     has = DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(359))
     world.instance.connect(R1, 1, world.now, has=Description("", None, 0, (has,), (), ()))
-    world.connect(R2)
-    world.hear(R2, ShardFrontiers(INPUT, at(900), at(890)))
-    world.maintain()
     link = world.instance.link(R1, 1)
     assert link is not None
-    assert link.refused is None
-
-    world.hear(R1, ShardFrontiers(INPUT, at(900), at(359)))
-    world.maintain()
-    assert link.refused is None
-    world.hear(R1, ShardFrontiers(INPUT, at(900), at(370)))
-    world.maintain()
+    for since, refused in ((359, False), (370, True)):
+        world.hear(R1, ShardFrontiers(INPUT, at(900), at(since)))
+        world.maintain()
+        assert (link.refused is not None) == refused
     assert "was compacted to" in str(link.refused)

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.controller.controller_events import ShardAppeared
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflow_end import end_of
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.frontiers.future_reports import FrontierPair
-from tidemark_operator.controller.frontiers.read_policy import BELIEVED_AHEAD_MS
+from tidemark_operator.controller.frontiers.shards import FrontierPair
 from tidemark_operator.controller.frontiers.succession import Succession
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_operator.handlers.status.replica_statuses import _is_there
@@ -91,38 +90,6 @@ def test_must_not_tell_a_new_replica_of_a_table_that_is_finished() -> None:
     assert world.instance.dataflows.get(OWNER) is None
 
 
-@pytest.mark.parametrize(
-    ("table", "exists", "error"),
-    [(at(399), True, None), (EMPTY, False, None), (EMPTY, True, "permission denied")],
-    ids=["is on its way", "is not there", "cannot be read"],
-)
-def test_must_tell_a_replica_that_does_not_say_that_the_table_is_finished(
-    table: Frontier, exists: bool, error: str | None
-) -> None:
-    """Whatever another one said of it: that one may lie, and would take from this one what is still to be written."""
-    world = installed(view())
-    connect(world, R1, EMPTY)
-    connect(world, R2, table, exists=exists, error=error)
-
-    assert told(world, R1) == []
-    assert told(world, R2) == [c.CreateDataflow, c.Schedule, c.AllowWrites]
-    assert held(world) == at(300)
-
-
-def test_must_not_believe_that_what_goes_on_is_finished() -> None:
-    """Before its end, and while its inputs go on, it is computed by whoever says so as well; then no more."""
-    world = installed(view(until=NOW + BELIEVED_AHEAD_MS + 1))
-    connect(world, R1, EMPTY)
-    assert told(world, R1) == [c.CreateDataflow, c.Schedule, c.AllowWrites]
-    assert collection(world).write is None
-
-    world.now += 1
-    world.maintain()
-    assert collection(world).write == EMPTY
-    connect(world, R1, EMPTY)
-    assert told(world, R1) == []
-
-
 def test_what_exports_an_index_too_is_computed() -> None:
     """There is an index of it nowhere else."""
     with_index = replace(dataflow("d", 300), until=Time(UNTIL))
@@ -159,16 +126,8 @@ def test_what_was_finished_when_it_was_installed_waits_for_no_input() -> None:
     assert told(world, R1) == []
 
 
-def test_after_the_last_refresh_a_view_may_be_finished() -> None:
-    """Not before; one that is refreshed every so often never is by that."""
-    last = NOW + BELIEVED_AHEAD_MS + 1
-    world = installed(view(None, RefreshSchedule(at=(Time(5), Time(last)))))
-    connect(world, R1, EMPTY)
-    assert collection(world).write is None
-    world.now += 1
-    world.maintain()
-    assert collection(world).write == EMPTY
-
+def test_a_view_ends_with_its_last_refresh() -> None:
+    """One that is refreshed every so often never ends by that."""
     assert end_of(view(None, RefreshSchedule(every_ms=1000, at=(Time(5),)))) is None
     assert end_of(view(7, RefreshSchedule(at=(Time(5), Time(9))))) == 7
     assert end_of(view(11, RefreshSchedule(at=(Time(5), Time(9))))) == 9
@@ -205,7 +164,7 @@ def test_where_a_finished_table_begins_is_heard_before_anybody_reads_it(table_fi
 
     assert ShardAppeared(VIEW_SHARD) in news
     assert known[-1] == FrontierPair(EMPTY, at(350))
-    assert known[0] == (FrontierPair(at(350), at(350)) if table_first else FrontierPair(at(0), at(0)))
+    assert known[0] == (FrontierPair(EMPTY, at(350)) if table_first else FrontierPair(at(0), at(0)))
 
 
 def test_a_revision_that_follows_a_finished_one_is_level_when_it_has_hydrated() -> None:

@@ -6,12 +6,11 @@ import random
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, World, at
 from tests.protocol.audit import Audit
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.frontiers.future_reports import FrontierPair
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages import commands as c
@@ -76,7 +75,7 @@ class Chaos:
     def report(self) -> None:
         """Of what is there, dropped or not; now and then its end."""
         self.upper += 100
-        self.world.shards.observe(INPUT, at(self.upper), at(0), NOW)
+        self.world.shards.observe(INPUT, at(self.upper), at(0))
         for replica in self.world.instance.replicas:
             for number in range(max(1, self.created - 8), self.created + 1):
                 time = EMPTY if self.chance.random() < 0.5 and f"d{number}" not in self.installed else at(self.upper)
@@ -264,26 +263,6 @@ def test_must_not_believe_frontiers_that_go_back_or_go_on_after_the_end() -> Non
     on = index.replicas[R1]
     assert (on.write, on.input, on.output, on.refused_reports) == (at(450), EMPTY, None, 3)
     assert (index.write, index.replicas[R2].write) == (at(450), at(310))
-
-
-def test_must_not_believe_an_end_that_nothing_has_brought() -> None:
-    """One replica says that a view is finished: readers would hold it to be complete for ever. It is believed once its
-    inputs are finished, also where that is known later, and of another replica what it says before."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
-    world.report(R1, EMPTY)
-    world.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, at(0)))
-    world.report(R2, at(450))
-    world.maintain()
-    collections = [world.instance.dataflows.collection(id) for id in (INDEX, VIEW)]
-    assert [collection and collection.write for collection in collections] == [at(450), at(450)]
-    assert world.shards.frontiers(VIEW_SHARD) == FrontierPair(at(450), at(0))
-
-    world.hear(R2, ShardFrontiers(INPUT, EMPTY, at(0)))
-    world.maintain()
-    assert [collection and collection.write for collection in collections] == [EMPTY, EMPTY]
-    assert world.shards.frontiers(VIEW_SHARD) == FrontierPair(EMPTY, at(0))
 
 
 def test_must_keep_a_dropped_collection_until_every_kind_is_empty_everywhere() -> None:

@@ -27,10 +27,8 @@ from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.messages.responses import (
     DescribedShard,
     Description,
-    Frontiers,
     PeekResponse,
     PeekRows,
-    ShardFrontiers,
     Status,
 )
 from tidemark_protocol.plan.dataflow import DataflowDescription, IndexImport
@@ -48,7 +46,7 @@ def connect(world: World, replica: ReplicaId, *words: str, table: Frontier | Non
     found = [] if table is None else [DescribedShard(VIEW_SHARD, True, table, at(0), WriterTerm(0), None)]
     world.connections += 1
     has = Description("incarnation", None, 0, (), (), tuple(found), words)
-    world.instance.shard_reports.described(replica, has.shards, world.now)
+    world.instance.shard_reports.described(has.shards, world.now)
     world.instance.connect(replica, world.connections, world.now, has=has)
 
 
@@ -194,15 +192,13 @@ def test_a_lost_one_keeps_nothing_for_it() -> None:
 
 
 def test_a_finished_table_needs_nobody_who_understands_it() -> None:
-    """Its word counts that the table is finished."""
+    """Nothing is left to compute."""
     world = World(upper=500)
     once = view(None, RefreshSchedule(at=(Time(5),)))
     world.instance.create(Dataflow(OWNER, once, LAG, stays=True), TERM)
     connect(world, R1, table=EMPTY)
     assert told(world, R1) == []
     assert (collection(world).hydrated, collection(world).lacking) == (True, [])
-    connect(world, R1, table=at(4))
-    assert (collection(world).hydrated, collection(world).lacking) == (False, [(R1, {"refresh"})])
 
 
 def test_an_edit_that_is_not_understood_leaves_what_serves() -> None:
@@ -282,25 +278,3 @@ def test_a_new_image_takes_the_place_of_one_that_does_not_understand() -> None:
 
     assert is_level(both, OLD, NEW, NOW)
     assert not is_level(both, NEW, OLD, NOW + 2 * PATIENCE_MS)
-
-
-def test_must_believe_no_description_that_a_table_is_finished_which_is_being_written() -> None:
-    """As little as a report: who reads that table alone would be taken for finished, and its inputs be let go."""
-    until = NOW + 10**9
-    world = World(upper=500)
-    world.instance.create(Dataflow(OWNER, view(until=until), LAG, stays=True), TERM)
-    connect(world, R1, table=EMPTY)
-    known = world.shards.frontiers(VIEW_SHARD)
-    assert known is not None
-    assert known.upper == at(0)
-    nothing_left = DescribedShard(VIEW_SHARD, True, EMPTY, EMPTY, TERM)
-    world.instance.shard_reports.described(R1, [nothing_left], world.now)
-    world.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, EMPTY))
-    assert world.shards.frontiers(VIEW_SHARD) == known
-
-    world.now = until
-    connect(world, R1, table=EMPTY)
-    known = world.shards.frontiers(VIEW_SHARD)
-    assert known is not None
-    assert known.upper == EMPTY, "now it can be"
-    assert world.hear(R1, Frontiers(VIEW, EMPTY, EMPTY, EMPTY)) is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, VIEW, World, at
+from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, VIEW, World, at
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
@@ -51,7 +51,7 @@ def test_an_instance_scaled_to_zero_holds_only_its_read_policy(dies: bool) -> No
         world.maintain()
     assert holds(world) == {f"export {INDEX}": at(600), f"export {VIEW}": at(699)}
 
-    world.shards.observe(INPUT, at(5_000), at(0), NOW)
+    world.shards.observe(INPUT, at(5_000), at(0))
     world.now += 60_000
     world.maintain()
     assert set(holds(world).values()) == {at(600), at(699)}, "time that passes takes nothing away"

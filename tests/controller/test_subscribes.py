@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark_operator.controller.answers.copies import CopyAnswer, CopyBook
-from tidemark_operator.controller.answers.subscribes import May, NotCredible, SubscribeBook
+from tidemark_operator.controller.answers.subscribes import ProtocolViolation, SubscribeBook
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import (
@@ -29,7 +29,6 @@ class Scene:
     def __init__(self, target: ReplicaId | None = None) -> None:
         self.book = SubscribeBook()
         self.book.add(S, target)
-        self.may = May(lambda upper: True, be_dropped=True)
         self.told: list[tuple[str, str]] = []
         self.error: str | None = None
 
@@ -47,8 +46,8 @@ class Scene:
 
     def _hears(self, replica: ReplicaId, response: SubscribeResponse) -> Frontier | None:
         try:
-            heard = self.book.hear(replica, response, lambda _: BOTH, self.may)
-        except NotCredible:
+            heard = self.book.hear(replica, response, lambda _: BOTH, dropped=True)
+        except ProtocolViolation:
             return None
         self._tell(heard[1])
         return heard[0]

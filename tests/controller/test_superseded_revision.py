@@ -43,7 +43,7 @@ def task(until: int | None) -> DataflowDescription:
 
 def is_described(world: World, term: WriterTerm, upper: Frontier = EMPTY) -> list[Notice]:
     """A replica tells who has written the table last."""
-    world.instance.shard_reports.described(R1, [DescribedShard(VIEW_SHARD, True, upper, at(0), term)], world.now)
+    world.instance.shard_reports.described([DescribedShard(VIEW_SHARD, True, upper, at(0), term)], world.now)
     return world.maintain()
 
 
@@ -119,7 +119,7 @@ def test_who_does_not_see_the_table_takes_nothing_back() -> None:
     world.report(R1, EMPTY, VIEW)
     is_described(world, BEFORE)
     not_there = DescribedShard(VIEW_SHARD, False, at(0), at(0), WriterTerm(0))
-    world.instance.shard_reports.described(R2, [not_there], world.now)
+    world.instance.shard_reports.described([not_there], world.now)
     shard = world.shards.get(VIEW_SHARD)
 
     assert shard is not None

@@ -45,8 +45,8 @@ class World:
         self.shards = ShardBook()
         self.shards.register(INPUT, SHARD.location, LAG)
         self.shards.register(VIEW_SHARD, "file:///data/d", LAG)
-        self.shards.observe(INPUT, at(upper), at(since), NOW)
-        self.shards.observe(VIEW_SHARD, at(0), at(0), NOW)
+        self.shards.observe(INPUT, at(upper), at(since))
+        self.shards.observe(VIEW_SHARD, at(0), at(0))
         self.instance = Instance(self.shards)
         self.connections = 0
         self.now = NOW

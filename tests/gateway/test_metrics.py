@@ -44,7 +44,7 @@ def fleet() -> Fleet:
     made.listener = cast(Listener, Deaf())
     instance = made.ensure("ns", InstanceConfig("default", "/data"))
     instance.core.shards.register(INPUT, SHARD.location, LAG)
-    instance.core.shards.observe(INPUT, at(500), at(0), now_ms())
+    instance.core.shards.observe(INPUT, at(500), at(0))
     instance.core.create(Dataflow("ns/d", dataflow("d", 300), LAG), TERM)
     instance.core.connect(R1, 1, now_ms())
     instance.core.recorded(R1, instance.core.occupants(R1) or ())

@@ -16,7 +16,6 @@ from tests.gateway.test_metrics import Deaf
 from tests.gateway.test_rights import LISTS, Caller
 from tests.waiting import BOUND
 from tidemark_operator.errors import QueryRefused, TooMany
-from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.instance_listener import Listener
 from tidemark_operator.fleet.replica_state import ReplicaState
@@ -182,7 +181,7 @@ def test_crash_who_waits_for_a_time_while_the_instance_goes_is_told(
         fleet, table = instances(), shard_of("s.a")
         book = fleet.book("ns")
         book.register(table.shard_id, table.location)
-        book.observe(table.shard_id, at(0), at(0), now_ms())
+        book.observe(table.shard_id, at(0), at(0))
         calling = asyncio.ensure_future(serving(what, fleet, "SELECT * FROM s.a")("there"))
         await looked.wait()
         assert not calling.done()
@@ -190,7 +189,7 @@ def test_crash_who_waits_for_a_time_while_the_instance_goes_is_told(
         fleet.remove("ns", "there")
         if made_anew:
             fleet.ensure("ns", InstanceConfig("there", "/other"))
-        book.observe(table.shard_id, at(500), at(0), now_ms())
+        book.observe(table.shard_id, at(500), at(0))
         async with asyncio.timeout(BOUND):
             with pytest.raises(QueryRefused, match="ComputeInstance there was deleted, or its storage is another"):
                 await calling

@@ -16,7 +16,6 @@ from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
 from tests.waiting import BOUND
 from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong, TooMany
-from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -87,7 +86,7 @@ def test_a_query_waits_for_a_replica_that_is_to_run(way: str, monkeypatch: pytes
 def told_of_the_table(instances: Fleet) -> None:
     shard, book = shard_of("s.a"), instances.book("ns")
     book.register(shard.shard_id, shard.location)
-    book.observe(shard.shard_id, at(500), at(0), now_ms())
+    book.observe(shard.shard_id, at(500), at(0))
 
 
 @pytest.mark.parametrize("way", ["a relation", "operators"])

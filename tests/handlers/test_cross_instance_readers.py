@@ -35,7 +35,7 @@ class Followed(Somewhere):
         book = self.fleet.book("ns")
         for shard in (SHARD, table("d", 1), table("d", 2)):
             book.register(shard.shard_id, shard.location, 0)
-            book.observe(shard.shard_id, Frontier.at(500), Frontier.at(0), 1000)
+            book.observe(shard.shard_id, Frontier.at(500), Frontier.at(0))
         for name, shard in (("s", table("d", 1)), ("o", SHARD)):
             self._subscribe(name, shard)
 

@@ -129,7 +129,7 @@ def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:
             shard = active.revision.view_shard("v")
             assert shard is not None
             two.world.fleet.book("ns").register(shard.shard_id, shard.location)
-            two.world.fleet.book("ns").observe(shard.shard_id, at(500), at(0), 10_000)
+            two.world.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
 
         said = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
         assert sorted(said) == ["", "Cycle"]

@@ -34,7 +34,7 @@ def conditions(
     """Of a replica whose processes all answer; the shape `refused` says that its executors are. `status`: so far."""
     core = Instance(ShardBook())
     if refused:
-        core.troubles.hear(replica_id("r1", refused), "executors", QUOTA)
+        core.replica_problems.record(replica_id("r1", refused), "executors", QUOTA)
     state = SimpleNamespace(online=online, last_error="", description=None)
     running = facade(core, replicas={replica_id("r1", o.shape): state for o in observed})
     facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)

@@ -47,7 +47,7 @@ class Reports(World):
         super().__init__()
         self.install()
         self.shards.register(TABLE, "file:///data/report", LAG)
-        self.shards.observe(TABLE, table, at(0), NOW)
+        self.shards.observe(TABLE, table, at(0))
         self.running = Running(self.instance, lambda _: None)
 
     def reconcile(self, report: DataflowState) -> str:
@@ -86,7 +86,7 @@ def test_what_is_finished_since_its_inputs_are_is_not_over() -> None:
     """An edit of what it reads gives it other rows."""
     world = Reports()
     world.connect(R1)
-    world.shards.observe(INPUT, EMPTY, at(0), NOW)
+    world.shards.observe(INPUT, EMPTY, at(0))
     world.report(R1, EMPTY)
 
     assert world.instance.dataflows.may_end(report(None), NOW)
@@ -111,11 +111,12 @@ def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
 
 
 def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() -> None:
-    """Another one has finished the table. Where all are done with it, it stays as it is."""
-    world, one = Reports(), serving(report())
+    """Another one has finished the table meanwhile. Where all are done with it, it stays as it is."""
+    world, one = Reports(at(350)), serving(report())
     world.connects(R1, at(350))
     world.reconcile(one)
     assert world.is_told(R1)
+    world.shards.observe(TABLE, EMPTY, at(0))
     world.instance.drop("ns/d")
     assert "until all replicas are done" in world.reconcile(one)
     assert AllowCompaction(VIEW, EMPTY) in world.sent(R1)
@@ -131,7 +132,7 @@ def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() 
 def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
     """A restored Dataflow: its end is long past, and its inputs can be read from a later time on."""
     world, restored = Reports(), state("report", None)
-    world.shards.observe(INPUT, at(900), at(800), NOW)
+    world.shards.observe(INPUT, at(900), at(800))
     ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
 
     assert has_come_to_its_end(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
@@ -144,8 +145,7 @@ def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
 
 
 def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
-    """Another Dataflow wrote that, and goes on with the next version of its table. Nobody holds anything of it; but
-    a replica that joins says later whether it has to compute the report."""
+    """Another Dataflow wrote that, and goes on with the next version of its table. Nobody holds anything of it."""
     world = Reports()
     world.reconcile(serving(replace(dataflow("report", 300), index_exports=(), until=Time(400))))
     world.instance.drop("ns/d")
@@ -154,13 +154,13 @@ def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
     world.instance.absences.expect(R1, world.now)
     world.maintain()
     world.connects(R1, EMPTY)
-    world.connects(R2, at(350))
+    world.connects(R2, EMPTY)
     world.maintain()
     assert not world.is_told(R1)
-    assert world.is_told(R2)
+    assert not world.is_told(R2)
 
     world.instance.drop("ns/report/1")
-    world.report(R2, EMPTY, VIEW)
+    world.maintain()
     assert world.shards.get(INPUT) is None, "nobody reads it any more"
 
 
@@ -188,6 +188,6 @@ def test_while_its_table_is_not_known_it_is_not_refused() -> None:
     unknown, behind = Reports(), Reports(at(350))
     unknown.shards.forget(TABLE)
     for world, refusal in ((unknown, Waiting), (behind, Rejected)):
-        world.shards.observe(INPUT, at(900), at(800), NOW)
+        world.shards.observe(INPUT, at(900), at(800))
         with pytest.raises(refusal):
             installation_as_of(world.running, Registry(), serving(ended), ended, sealed=False)  # type: ignore[arg-type]

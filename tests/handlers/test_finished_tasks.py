@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.worlds import EMPTY, NOW, VIEW_SHARD, World, at, facade
+from tests.controller.worlds import EMPTY, VIEW_SHARD, World, at, facade
 from tests.handlers.revisions import dataflow as state
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
@@ -67,7 +67,7 @@ def test_a_task_that_a_replica_has_goes_on_while_its_table_cannot_be_read() -> N
 def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
     """It was planned where its inputs can be read, and is to write the same table."""
     world, edited = World(upper=900, since=800), replace(task(None), as_of=Time(800))
-    world.shards.observe(VIEW_SHARD, at(400), at(0), NOW)
+    world.shards.observe(VIEW_SHARD, at(400), at(0))
 
     with pytest.raises(Rejected, match="no edit of it goes on without that"):
         installation_as_of(running(world), Registry(), D, edited, sealed=False)  # type: ignore[arg-type]
@@ -76,6 +76,6 @@ def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
 def test_what_has_ended_needs_nothing_of_its_inputs() -> None:
     """It is edited long after its end, and ends there as before: nobody computes it."""
     world = World(upper=900, since=800)
-    world.shards.observe(VIEW_SHARD, EMPTY, at(0), NOW)
+    world.shards.observe(VIEW_SHARD, EMPTY, at(0))
 
     assert first_as_of(running(world), Registry(), D, task(400)) == 0  # type: ignore[arg-type]

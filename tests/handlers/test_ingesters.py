@@ -130,7 +130,7 @@ def test_bindings_stay_while_nobody_ingests() -> None:
             await reconciler.reconcile(KEY, {**SOURCE, "spec": {**SPEC, "suspend": suspend}})
             book = somewhere.fleet.book("ns")
             for id in (INGESTION.remap_id, INGESTION.tables[0].shard.shard_id):
-                book.observe(id, Frontier.at(500_000), Frontier.at(0), 500_000)
+                book.observe(id, Frontier.at(500_000), Frontier.at(0))
             cast(Any, somewhere.world.running("ns", "default")).core.ingestions.maintain()
             bindings = book.get(INGESTION.remap_id)
             assert bindings is not None
@@ -152,7 +152,7 @@ def test_who_follows_a_table_of_a_source_that_is_deleted_is_told(instance: str) 
         other = replace(table.shard, shard_id=ShardId("other"))
         for name, shard in (("s", table.shard), ("o", other)):
             running.core.shards.register(shard.shard_id, shard.location)
-            running.core.shards.observe(shard.shard_id, Frontier.at(500), Frontier.at(0), 1000)
+            running.core.shards.observe(shard.shard_id, Frontier.at(500), Frontier.at(0))
             read = SourceImport(GlobalId("t"), shard, (0,))
             description = replace(transient(name, SubscribeSink(COLUMNS)), as_of=Time(300), source_imports=(read,))
             running.core.create(Dataflow(name, description, 1), WriterTerm(1))

@@ -60,7 +60,7 @@ def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> Non
     world.instance.drop("ns/d")
     assert world.reconcile() == Obstacle("waits until all replicas are done with the same revision from before")
     world.report(R1, EMPTY, REPORT, INDEX, VIEW)
-    world.shards.observe(INPUT, at(5000), at(0), NOW)
+    world.shards.observe(INPUT, at(5000), at(0))
     world.maintain()
     assert world.instance.dataflows.owners() == []
     assert kept is not None
@@ -89,7 +89,7 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
     )
     one = state("report", serves, coming)
     world.shards.register(table, "file:///data/report", one.spec.lag_ms)
-    world.shards.observe(table, at(350), at(0), NOW)
+    world.shards.observe(table, at(350), at(0))
     install(running, Registry(), one)  # type: ignore[arg-type]
     refused = one.installing(coming)
     assert refused is not None
@@ -98,7 +98,7 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
 
     found = DescribedShard(table, True, EMPTY, at(0), WriterTerm(2))
     world.shards.heard_end(found)
-    world.shards.described(found, NOW)
+    world.shards.described(found)
     install(running, Registry(), one)  # type: ignore[arg-type]
     assert world.instance.dataflows.get(one.installation(coming)) is not None
     assert one.installing(coming) is None

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import NOW, at
+from tests.controller.worlds import at
 from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import SHARD, A, dataflow
@@ -120,7 +120,7 @@ def test_what_serves_cannot_begin_and_its_edit_is_planned(edited: bool) -> None:
         book = somewhere.fleet.book("ns")
         for shard in (SHARD, *view_shards(ended)):
             book.register(shard.shard_id, shard.location)
-            book.observe(shard.shard_id, at(900), at(800), NOW)
+            book.observe(shard.shard_id, at(900), at(800))
         reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda key: None)
         await reconciler.reconcile(key, written)
         await somewhere.fleet.close()

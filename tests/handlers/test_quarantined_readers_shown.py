@@ -14,7 +14,6 @@ from tests.protocol.samples import SHARD
 from tests.resources.manifests import body
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
-from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import key_of
@@ -36,7 +35,7 @@ class Reading(Somewhere):
         assert running is not None
         self.running: RunningInstance = running
         running.core.shards.register(INPUT, SHARD.location, LAG)
-        running.core.shards.observe(INPUT, at(500), at(0), now_ms())
+        running.core.shards.observe(INPUT, at(500), at(0))
         self.restart("first")
         for mark in (rev("a", 1), rev("b", 1, imports=["a/i/1"], tables=())):
             state = dataflow(mark.name[0], mark)

@@ -57,7 +57,7 @@ def finished(term: int, upper: Frontier = EMPTY) -> Reports:
 
 def tell(world: Reports, term: int, upper: Frontier = EMPTY) -> None:
     """A replica does."""
-    world.instance.shard_reports.described(R1, [DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
+    world.instance.shard_reports.described([DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
 
 
 def known(world: Reports, one: DataflowState) -> DataflowState:

@@ -110,7 +110,7 @@ class Edited:
 
     def tell(self, *tables: DescribedShard) -> None:
         """A replica does."""
-        self.running.core.shard_reports.described(ReplicaId("r2"), tables, NOW)
+        self.running.core.shard_reports.described(tables, NOW)
 
     def another_operator(self) -> Edited:
         """It begins with what is stored, in statuses too."""

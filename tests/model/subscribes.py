@@ -200,21 +200,6 @@ class Clients:
         for client in self._clients.values():
             client.target_lost |= client.target == replica
 
-    def lies(self) -> list[Response]:
-        """What cannot be, of subscribes and copies that are there: never a word of it may be told."""
-        ahead = Frontier.at(self._world.now + 3_600_000)
-        lies: list[Response] = []
-        for id, client in self._clients.items():
-            if client.is_copy:
-                lies += [CopyToResponse(id, CopyToDropped())] if not client.orphaned else []
-                continue
-            lies.append(SubscribeResponse(id, SubscribeBatch(Frontier.minimum(), ahead)))
-            lies.append(SubscribeResponse(id, SubscribeBatch(Frontier.at(self._world.now), ahead)))
-            lies += [SubscribeResponse(id, SubscribeDropped(ahead))] if not client.orphaned else []
-            if client.sink.up_to is None:
-                lies.append(SubscribeResponse(id, SubscribeBatch(Frontier.minimum(), Frontier.empty())))
-        return lies
-
     def unsubscribe(self, id: GlobalId) -> None:
         self._world.take(self._world.instance.drop(self._clients.pop(id).owner))
 

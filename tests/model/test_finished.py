@@ -1,7 +1,7 @@
-"""Controller and replicas together, where tables are finished: who says so is told of them no more.
+"""Controller and replicas together, where tables are finished: no replica is told of their dataflows any more.
 
-    until in the data's times     the clock is long past it: whoever says that its table is finished is believed
-    until an hour ahead           nobody is: of these replicas lie
+    until in the data's times     the clock is long past it
+    until an hour ahead           the dataflow goes on
 
 A replica that begins at or after an end which its table has not reached is a violation (`Driver`), and so is one that
 cannot read what it still has to compute.
@@ -11,7 +11,6 @@ cannot read what it still has to compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -24,7 +23,7 @@ from tests.model.world import REPLICAS, TABLES
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ReplicaId, ShardId, Time
-from tidemark_protocol.messages.responses import Description, Response, ShardFrontiers
+from tidemark_protocol.messages.responses import Description
 
 PARTS = 4
 NEVER_MS = 3_600_000
@@ -54,25 +53,6 @@ class Ending(Model):
         for name in (names[0], names[1], names[2]):
             self.world.connect(name)
 
-    @precondition(lambda self: any(_going_on(self)))
-    @rule(name=replicas, data=st.data(), later=st.booleans())
-    def say_that_it_is_finished(self, name: ReplicaId, data: st.DataObject, later: bool) -> None:
-        """Of what cannot have come to its end: as it connects, or at any time. Nobody believes it, or leaves it out."""
-        owner = data.draw(st.sampled_from(list(_going_on(self))))
-        (shard,) = tables_of(self.world.stored[owner].description)
-
-        def tell(true: Description) -> Description:
-            shards = (replace(s, upper=Frontier.empty()) if s.id == shard else s for s in true.shards)
-            return replace(true, shards=tuple(shards))
-
-        if later:
-            lie: Response = ShardFrontiers(shard, Frontier.empty(), Frontier.minimum())
-            self.world.said(name, lie)
-        elif self.world.instance.dataflows.get(owner) is not None:  # the first to describe it is believed
-            self.world.connect(name, tell)
-        known = self.world.book.frontiers(shard)
-        assert known is None or not known.upper.is_empty, "it was believed"
-
     @rule(name=replicas)
     def cannot_look(self, name: ReplicaId) -> None:
         """A replica's storage does not answer as it connects: whatever others say, it says nothing of any table."""
@@ -86,8 +66,8 @@ class Ending(Model):
         self.world.connect(name, tell)
 
     @invariant()
-    def what_is_finished_is_told_to_those_alone_that_do_not_say_so(self) -> None:
-        """Whatever is believed to be finished is; who is left out has nothing of it, and has said so."""
+    def what_is_known_to_be_finished_is_finished(self) -> None:
+        """A dataflow that is left out has nothing to compute, and its replica has nothing of it."""
         for collection in self.world._collections():
             stored = self.world.stored.get(collection.owner)
             if stored is None or not tables_of(stored.description):
@@ -96,26 +76,11 @@ class Ending(Model):
             is_finished = self.world.shards[table].upper == EMPTY_SENTINEL
             assert is_finished or collection.write is None or not collection.write.is_empty, "it goes on"
             for name, on in collection.replicas.items():
-                said = {s.id for s in self.world.descriptions[name].shards if s.upper.is_empty}
                 assert not on.left_out or (is_finished and on.hydrated and on.is_gone), f"{name}: it goes on"
-                described = on.left_out and name in self.world.connections
-                assert not described or table in said or table in self._heard(name), f"{name} has not said so"
-
-    def _heard(self, name: ReplicaId) -> set[ShardId]:
-        """What is finished by what the replica has told later on."""
-        return self.world.instance.left_out._finished.get(name, set())
 
     def _until(self, table: ShardId, after: int | None) -> Time:
         upper = self.world.shards[table].upper
         return Time(self.world.now + NEVER_MS if after is None else upper + after)
-
-
-def _going_on(model: Ending) -> Iterator[str]:
-    """Owners of tables alone which cannot have come to their end."""
-    may_end = model.world.instance.dataflows.may_end
-    for owner, stored in model.world.stored.items():
-        if tables_of(stored.description) and not may_end(stored.description, model.world.now):
-            yield owner
 
 
 @pytest.mark.parametrize("part", range(PARTS))

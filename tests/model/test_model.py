@@ -22,7 +22,6 @@ from tidemark_protocol.messages.responses import (
     PeekCanceled,
     PeekError,
     PeekResponse,
-    Response,
     ShardFrontiers,
     Status,
 )
@@ -216,26 +215,6 @@ class Model(RuleBasedStateMachine):
                 )
             ),
         )
-
-    @precondition(lambda self: self.world.stored or self.world.clients.ids)
-    @rule(name=replicas, data=st.data())
-    def lie_forward(self, name: ReplicaId, data: st.DataObject) -> None:
-        """What is ahead of the clock, or has ended though nothing has brought that about: of shards, exports and
-        streams. Nothing of it is believed."""
-        ahead, never, end = Frontier.at(self.world.now + 3_600_000), Frontier.at(1 << 62), Frontier.empty()
-        lies: list[Response] = list(self.world.clients.lies())
-        plans = [stored.description for stored in self.world.stored.values()]
-        may_end = self.world.instance.dataflows.may_end
-        exports = [id for plan in plans if not may_end(plan, self.world.now) for id in plan.export_ids]
-        lies += [Frontiers(id, write=upper) for id in exports for upper in (ahead, end)]
-        written = self.world.instance.dataflows.is_being_written
-        shards = [s.id for s in self.world.book.all() if s.frontiers is not None and (s.endless or written(s.id))]
-        lies += [ShardFrontiers(id, upper, since) for id in shards for upper, since in ((ahead, never), (end, ahead))]
-        if not lies:
-            return  # all that there is may have ended
-        before = self.world.believed()
-        self.world.said(name, data.draw(st.sampled_from(lies)))
-        assert self.world.believed() == before, "what cannot be was believed"
 
     @invariant()
     def promises(self) -> None:

@@ -25,8 +25,7 @@ from tidemark_operator.controller.controller_events import Notice, SuspectCleare
 from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.controller.frontiers.future_reports import FrontierPair
-from tidemark_operator.controller.frontiers.shards import ShardBook
+from tidemark_operator.controller.frontiers.shards import FrontierPair, ShardBook
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import Rejected, Waiting
@@ -76,7 +75,7 @@ class World:
         for name in REPLICAS:
             self.instance.absences.expect(name, self.now)
         for id in TABLES:
-            self.book.register(id, str(id), LAG, endless=True)
+            self.book.register(id, str(id), LAG, owned=True)
         for owner, stored in self.stored.items():
             self._hold_stored(owner, stored)
 
@@ -118,7 +117,7 @@ class World:
         self.cut(name)
         replica = self.replicas[name]
         self.descriptions[name] = tell(replica.describe([s.id for s in self.book.all()]))
-        self.instance.shard_reports.described(name, self.descriptions[name].shards, self.now)
+        self.instance.shard_reports.described(self.descriptions[name].shards, self.now)
         self._restore()
         self.take(self.instance.connect(name, self._connections, self.now, has=self.descriptions[name]))
         self.connections[name] = Connection(self._connections)
@@ -326,13 +325,6 @@ class World:
             for r, on in c.replicas.items()
         ]
         return [*told, *((s.id, s.frontiers) for s in self.book.all())]
-
-    def believed(self) -> list[object]:
-        """What is believed of collections and shards, whoever has said so."""
-        return [
-            *((c.id, c.write, c.since) for c in self._collections()),
-            *((s.id, s.frontiers) for s in self.book.all()),
-        ]
 
     def _remember_reached(self) -> None:
         """As statuses do."""

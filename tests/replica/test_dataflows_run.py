@@ -13,7 +13,7 @@ from tests.replica.conversing import furthest, reaches, started, unique
 from tests.replica.plans import SCHEMA, copies, shard
 from tests.replica.process import ReplicaProcess, ScriptedClient, wait_until
 from tests.replica.tables import Table, persisted
-from tidemark_operator.controller.reports.operator_costs import OperatorWork, operators
+from tidemark_operator.controller.reports.operator_costs import OperatorCost, operator_costs
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
@@ -67,10 +67,10 @@ def test_what_each_operator_keeps_and_took_is_told(
         assert kept.bytes > 0
 
 
-def _told(id: GlobalId, said: Iterable[Response]) -> tuple[OperatorWork, ...]:
+def _told(id: GlobalId, said: Iterable[Response]) -> tuple[OperatorCost, ...]:
     """The operators, as the replica said it last and as an operator of ours hears it."""
     statuses = [r.fields for r in said if isinstance(r, Status) and (r.id, r.kind) == (id, "operators")]
-    return operators(statuses[-1]) if statuses else ()
+    return operator_costs(statuses[-1]) if statuses else ()
 
 
 def test_reconnect_reuses_what_is_the_same(

@@ -13,14 +13,13 @@ from collections.abc import Collection, Iterable
 from tidemark_operator.controller.answers.client_dataflows import Transients
 from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.answers.peeks import PeekAnswer, PeekBook
-from tidemark_operator.controller.answers.subscribes import May, NotCredible
+from tidemark_operator.controller.answers.subscribes import ProtocolViolation
 from tidemark_operator.controller.controller_events import (
     QUIET,
     DataflowChanged,
     DataflowGone,
     IngestionReported,
     Notice,
-    ShardAppeared,
     ShardRemoved,
 )
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
@@ -33,8 +32,7 @@ from tidemark_operator.controller.replicas.disconnected_replicas import Absences
 from tidemark_operator.controller.replicas.excluded_dataflows import LeftOut
 from tidemark_operator.controller.replicas.replica_link import Link
 from tidemark_operator.controller.replicas.shard_reports import ShardReports
-from tidemark_operator.controller.reports.replica_problems import Troubles
-from tidemark_operator.controller.reports.status_validation import makes_sense
+from tidemark_operator.controller.reports.replica_problems import ReplicaProblems
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import INSTANCE, GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.messages.command_history import History
@@ -63,7 +61,8 @@ class Instance:
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
         self.ingestions = Ingestions(shards, self.send_to)
-        self.peeks, self.troubles, self._transients, self._initialized = PeekBook(), Troubles(), Transients(), False
+        self.peeks, self.replica_problems = PeekBook(), ReplicaProblems()
+        self._transients, self._initialized = Transients(), False
 
     @property
     def replicas(self) -> list[ReplicaId]:
@@ -167,7 +166,7 @@ class Instance:
     def disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> list[Notice]:
         """`lost_ms`: when it was lost, where it may come back and go on."""
         self._links.pop(replica, None)
-        self.troubles.forget(replica)
+        self.replica_problems.forget(replica)
         self.left_out.left(replica)
         self.absences.left(replica) if lost_ms is None else self.absences.lost(replica, lost_ms)
         self.peeks.disconnected(replica)
@@ -197,7 +196,7 @@ class Instance:
             case Status(id, kind, fields):
                 return self._status(replica, id, kind, fields)
             case ShardFrontiers():
-                return self._shard(replica, response, now_ms)
+                return self.shard_reports.reported(response)
             case IngestionStatus():
                 self.ingestions.hear(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
@@ -244,10 +243,10 @@ class Instance:
 
     def maintain(self, now_ms: int) -> list[Notice]:
         """Schedules, compacts, forgets: once a second."""
-        news: list[Notice] = [ShardAppeared(id) for id in self.shards.catch_up(now_ms)]
+        news: list[Notice] = []
         for finished in self.dataflows.concluded(now_ms):
             if finished.shard is not None:
-                news += self.shard_reports.view_advanced(finished.shard, finished.write, now_ms)
+                news += self.shard_reports.view_advanced(finished.shard, finished.write)
         news += [DataflowChanged(owner) for owner in self.dataflows.whose_end.outrun()]
         self.dataflows.compare(now_ms)  # where nothing moves, no report tells that it still is level
         self._broadcast(self.dataflows.schedule())
@@ -257,7 +256,7 @@ class Instance:
             news += link.news(replica)
             if why := self.absences.out_of_reach(replica):
                 link.refuse(why)
-        self._broadcast(self.dataflows.compact())
+        self._broadcast(self.dataflows.compact(now_ms))
         self.ingestions.maintain()
         if self._links:
             for command in self.shards.due_compactions(now_ms, self._storage):
@@ -293,52 +292,37 @@ class Instance:
         return dataflow is not None and dataflow.stays
 
     def _transient(self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, now_ms: int) -> list[Notice]:
+        collection = self.dataflows.collection(response.id)
+        dropped = collection is None or collection.dropped
         try:
-            heard = self._transients.hear(replica, response, self._told, self._may(response.id, now_ms))
-        except NotCredible as error:
+            heard = self._transients.hear(replica, response, self._told, dropped=dropped)
+        except ProtocolViolation as error:
             self._links[replica].refuse(str(error))
             return []
         return [] if heard is None else [*heard.news, *self._frontiers(replica, heard.report, now_ms)]
-
-    def _may(self, id: GlobalId, now_ms: int) -> May:
-        """What can be, of a subscribe or copy. Of one that was dropped nobody is told anything any more."""
-        collection = self.dataflows.collection(id)
-        if collection is None or collection.dropped:
-            return May(lambda upper: True, be_dropped=True)
-        owner = collection.owner
-        return May(lambda upper: self.dataflows.may_reach(owner, upper, now_ms), be_dropped=False)
 
     def _frontiers(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> list[Notice]:
         collection = self.dataflows.collection(report.id)
         if collection is None:
             return []
         was_hydrated = collection.hydrated
-        collection.observe(replica, report, now_ms)
+        collection.observe(replica, report)
         if collection.claimed_end:
             self.dataflows.conclude(collection, now_ms)
         shard = collection.shard
-        notices = [] if shard is None else self.shard_reports.view_advanced(shard, collection.write, now_ms)
+        notices = [] if shard is None else self.shard_reports.view_advanced(shard, collection.write)
         if collection.dropped:
             return notices + self._reap()
         self.dataflows.compare(now_ms)
         return [*notices, DataflowChanged(collection.owner)] if collection.hydrated and not was_hydrated else notices
 
-    def _shard(self, replica: ReplicaId, said: ShardFrontiers, now_ms: int) -> list[Notice]:
-        """A replica says how far a shard is."""
-        self.absences.heard(replica, said.id, said.since)
-        self.left_out.heard(replica, said.id, said.upper)
-        return self.shard_reports.heard(replica, said, now_ms)
-
     def _status(self, replica: ReplicaId, id: GlobalId, kind: str, fields: dict[str, str]) -> list[Notice]:
         if id == INSTANCE:
-            self.troubles.hear(replica, kind, fields)
+            self.replica_problems.record(replica, kind, fields)
             return []
         collection = self.dataflows.collection(id)
         state = collection.replicas.get(replica) if collection else None
         if collection is None or state is None or state.lacks or state.statuses.get(kind) == fields:
-            return []
-        if not makes_sense(kind, fields, state.statuses):
-            state.refused_reports += 1
             return []
         state.statuses[kind] = dict(fields)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]

@@ -36,9 +36,9 @@ class InstanceFacade:
         """The shards of the namespace: their frontiers and who reads them."""
         return self.core.shards
 
-    def record_shards(self, replica: ReplicaId, described: Sequence[DescribedShard]) -> None:
+    def record_shards(self, described: Sequence[DescribedShard]) -> None:
         """Record the frontiers of shards that a replica has described."""
-        self.core.shard_reports.described(replica, described, now_ms())
+        self.core.shard_reports.described(described, now_ms())
 
     def delete_shard(self, replica: ReplicaId, id: ShardId, location: str) -> None:
         """Tell a replica to delete a shard; without effect where the replica is not connected."""
@@ -118,11 +118,11 @@ class InstanceFacade:
 
     def storage_problems(self) -> tuple[ReplicaTrouble, ...]:
         """Connected replicas that cannot use the object store, in order of name."""
-        return self.core.troubles.all(STORAGE)
+        return self.core.replica_problems.all(STORAGE)
 
     def executor_problem(self, replica: ReplicaId) -> ReplicaTrouble | None:
         """Why a replica lacks executors, where it reports that."""
-        return self.core.troubles.of(EXECUTORS, replica)
+        return self.core.replica_problems.of(EXECUTORS, replica)
 
     # Counts for metrics.
 

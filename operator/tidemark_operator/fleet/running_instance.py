@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
 from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.controller_events import Notice, ShardAppeared
-from tidemark_operator.controller.frontiers.clock_bounds import credible
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
 from tidemark_operator.controller.frontiers.shards import ShardBook
@@ -245,9 +244,8 @@ class RunningInstance(InstanceFacade):
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
         self.counts.connects += 1
         state = self.replicas[replica]
-        description = credible(description, now_ms())
         state.greeted(description, now_ms())
-        self.core.shard_reports.described(replica, description.shards, now_ms())
+        self.core.shard_reports.described(description.shards, now_ms())
         state.recorded = self._listener.greeted(self, replica, description.incarnation)
         self._listener.restore(self, description)
         self.notify(self.core.connect(replica, connection, now_ms(), state.recorded, description))
@@ -281,7 +279,7 @@ class RunningInstance(InstanceFacade):
         self.flush()
         link = self.core.link(replica, connection)
         if link is not None and link.refused is not None:
-            raise OperatorError(f"not believed: {link.refused}")
+            raise OperatorError(link.refused)
 
     def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
         """Raises OperatorError where another process answers than the one that was greeted, for that one has died; and
@@ -293,9 +291,9 @@ class RunningInstance(InstanceFacade):
             link.check()
         if state.description is not None and state.description.incarnation != description.incarnation:
             raise OperatorError("another process answers at its address")
-        state.description = credible(description, now_ms())
+        state.description = description
         found = [shard for shard in description.shards if shard.exists]
-        self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(replica, found, now_ms())])
+        self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(found, now_ms())])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
         if self.core.link(replica, connection) is None:

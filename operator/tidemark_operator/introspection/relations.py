@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 from tidemark_operator.catalogue.dataflow_state import name_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
-from tidemark_operator.controller.reports.operator_costs import operators
+from tidemark_operator.controller.reports.operator_costs import operator_costs
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -136,7 +136,7 @@ def _operators(world: World, namespace: str) -> Iterator[Row]:
                 for place, (operator, percent) in enumerate(hydrating.operators, 1):
                     yield dataflow, replica, place, operator, None, None, None, None, None, percent, percent == 100
                 continue
-            for place, o in enumerate(operators(on.statuses.get("operators", {})), 1):
+            for place, o in enumerate(operator_costs(on.statuses.get("operators", {})), 1):
                 costs = (o.records, o.batches, o.bytes, o.elapsed_ms)
                 yield dataflow, replica, place, o.name, o.kind or None, *costs, 100, True
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.controller.answers.client_end_messages import Ending
 from tidemark_operator.controller.answers.copies import CopyAnswer, CopyBook
-from tidemark_operator.controller.answers.subscribes import May, NotCredible, SubscribeAdvanced, SubscribeBook, Told
+from tidemark_operator.controller.answers.subscribes import ProtocolViolation, SubscribeAdvanced, SubscribeBook, Told
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import CopyToDropped, CopyToResponse, Frontiers, SubscribeResponse
@@ -61,19 +61,19 @@ class Transients:
         return [*self._subscribes.forget(replica, told), *self._copies.forget(replica, told)]
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, may: May
+        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, *, dropped: bool
     ) -> Heard | None:
-        """None for what is gone, or never was; raises NotCredible."""
+        """None for what is gone, or never was; raises ProtocolViolation."""
         id = response.id
         if isinstance(response, CopyToResponse):
             if not self._copies.has(id):
                 return None
-            if isinstance(response.result, CopyToDropped) and not may.be_dropped:
-                raise NotCredible(f"it has dropped copy {id}, which nobody told it to")
+            if isinstance(response.result, CopyToDropped) and not dropped:
+                raise ProtocolViolation(f"replica {replica} dropped copy {id} without being told to")
             return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, told))
         if not self._subscribes.has(id):
             return None
-        reached, news = self._subscribes.hear(replica, response, told, may)
+        reached, news = self._subscribes.hear(replica, response, told, dropped=dropped)
         return Heard(_all_at(id, reached), news)
 
 

@@ -5,10 +5,9 @@
     told [0 ........ 17) [17 .. (17,h)) [(17,h) .. 21)
 
 A batch that ends beyond what has been told is told, from there on; who tells it leaves out what is before its `lower`.
-So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. Who says what
-cannot be (batches that are not contiguous, times beyond the clock, an end that nothing has brought about) is not
-believed, and is to be connected anew: then it begins anew too, and nobody waits for it meanwhile. An error ends the
-subscribe once every replica that was told of it has one: what fails on one alone, another may go on with.
+So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. A stream with a
+gap, or one that the replica dropped without being told to, ends the replica's connection: on the next one the stream
+begins anew. An error ends the subscribe once every replica that was told of it has one.
 """
 
 from __future__ import annotations
@@ -27,16 +26,8 @@ _START: Position = (Frontier.minimum(), 0)
 _END: Position = (Frontier.empty(), 0)
 
 
-class NotCredible(Exception):
-    """What a replica said cannot be; the message goes on with `it`."""
-
-
-@dataclass(frozen=True)
-class May:
-    """What can be, of a subscribe or copy: `reach` that it is so far, `be_dropped` that it was."""
-
-    reach: Callable[[Frontier], bool]
-    be_dropped: bool
+class ProtocolViolation(Exception):
+    """A replica broke the protocol of a stream; its connection must end."""
 
 
 @dataclass(frozen=True)
@@ -72,25 +63,24 @@ class SubscribeBook:
         self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse, told: Told, may: May
+        self, replica: ReplicaId, response: SubscribeResponse, told: Told, *, dropped: bool
     ) -> tuple[Frontier, list[SubscribeAdvanced]]:
-        """How far the replica is, and what is to be told; raises NotCredible."""
+        """How far the replica is, and what is to be told; raises ProtocolViolation. `dropped`: whether
+        the replica was told to drop the subscribe."""
         subscribe, batch = self._subscribes[response.id], response.result
         before = subscribe.sent.get(replica, _START)
         if isinstance(batch, SubscribeDropped):
-            if not may.be_dropped:
-                raise NotCredible(f"it has dropped subscribe {response.id}, which nobody told it to")
+            if not dropped:
+                raise ProtocolViolation(f"replica {replica} dropped subscribe {response.id} without being told to")
             subscribe.sent[replica] = _END
             return Frontier.empty(), []
         lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
         if lower != before or upper <= lower:
             said = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
-            raise NotCredible(f"its batches of subscribe {response.id} are not contiguous: {said}")
+            raise ProtocolViolation(f"batches of subscribe {response.id} are not contiguous: {said}")
         if batch.error is not None:
             subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
             return Frontier.empty(), self._all_failed(told)
-        if not may.reach(batch.upper):
-            raise NotCredible(f"it cannot have told subscribe {response.id} up to {batch.upper} yet")
         subscribe.sent[replica] = upper
         if upper <= subscribe.told or subscribe.target not in (None, replica):
             return batch.upper, []

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidemark_operator.controller.frontiers.future_reports import FrontierPair
 from tidemark_operator.controller.frontiers.read_policy import before
+from tidemark_operator.controller.frontiers.shards import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting
 from tidemark_protocol.frontier import Frontier, join, meet
 from tidemark_protocol.ids import MIN_TIME, Time

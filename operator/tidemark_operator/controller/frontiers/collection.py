@@ -7,9 +7,8 @@
 
 Inputs are shards, and indexes: other collections of the instance, which peeks and importers hold back by name.
 
-What a replica reports is believed only where it can be true: frontiers below where the replica began, or behind what
-it said before, are counted and ignored, so that a replica that lies corrupts nobody else. That all is finished is one
-replica's claim until it is known that it can be (`Dataflows.conclude`).
+Frontiers of a replica only advance: a report below its as_of, or behind its last one, is counted and ignored. Whose
+end it is, where a replica reports that a table is finished, `Dataflows.conclude` decides.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidemark_operator.controller.frontiers.read_policy import before, is_vouched, trailing
-from tidemark_operator.controller.reports.hydration_progress import Hydrating, hydrating
+from tidemark_operator.controller.frontiers.read_policy import before, bounded, trailing
+from tidemark_operator.controller.reports.hydration_progress import HydrationProgress, hydration_progress
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages.responses import Frontiers
@@ -62,9 +61,9 @@ class OnReplica:
         return self.output is not None and (self.as_of < self.output or self.output.is_empty)
 
     @property
-    def hydrating(self) -> Hydrating | None:
+    def hydrating(self) -> HydrationProgress | None:
         """How far it is before it is hydrated, where the replica has said so."""
-        return None if self.hydrated else hydrating(self.statuses.get("hydration", {}))
+        return None if self.hydrated else hydration_progress(self.statuses.get("hydration", {}))
 
     @property
     def is_gone(self) -> bool:
@@ -158,7 +157,7 @@ class Collection:
         return False
 
     @property
-    def hydrating(self) -> Hydrating | None:
+    def hydrating(self) -> HydrationProgress | None:
         """How far the furthest replica is, before one has hydrated."""
         known = [h for r in self.replicas.values() if (h := r.hydrating) is not None]
         return max(known, default=None) if not self.hydrated else None
@@ -188,7 +187,7 @@ class Collection:
         else:
             self.holds[holder] = frontier
 
-    def observe(self, replica: ReplicaId, report: Frontiers, now_ms: int) -> bool:
+    def observe(self, replica: ReplicaId, report: Frontiers) -> bool:
         """Takes a replica's report. Whether anything advanced. One that is left out may go on until it has dropped what
         it had from before."""
         state = self.replicas.get(replica)
@@ -202,24 +201,24 @@ class Collection:
             return True
         if write.is_empty:
             self.claimed_end = True
-        elif is_vouched(write, now_ms):
+        else:
             self.write = write
         return True
 
-    @property
-    def policy(self) -> Frontier:
+    def policy(self, now_ms: int) -> Frontier:
         """How far it may be compacted as soon as nobody holds it; not further than it is where that tells nothing. Not
         to its end: a table that another revision wrote may be beyond it, and nothing can be computed from there on."""
         if self.write is None or self.write.is_empty:
             return self.since
-        policy = trailing(self.write, self.lag_ms) if self.shard is None else before(self.write)
+        write = bounded(self.write, now_ms)
+        policy = trailing(write, self.lag_ms) if self.shard is None else before(write)
         return policy if self.until is None else min(policy, Frontier.at(Time(self.until - 1)))
 
-    def next_since(self) -> Frontier:
+    def next_since(self, now_ms: int) -> Frontier:
         """What may be compacted up to now; never behind the present since."""
         if self.dropped:
             return Frontier.empty()
-        since = min(self.policy, meet(self.holds.values()))
+        since = min(self.policy(now_ms), meet(self.holds.values()))
         stride = max(self.lag_ms // STRIDES, 1)
         return since if since.encode() - self.since.encode() >= stride else self.since
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
 from tidemark_operator.controller.frontiers.dataflow_end import end_of, has_passed
 from tidemark_operator.controller.frontiers.end_attribution import WhoseEnd
-from tidemark_operator.controller.frontiers.read_policy import before, bounded, is_vouched
+from tidemark_operator.controller.frontiers.read_policy import before
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.frontiers.succession import Succession, is_level
 from tidemark_protocol.frontier import Frontier, meet
@@ -200,8 +200,8 @@ class Dataflows:
                 collection.write = max(write, collection.write or write)
 
     def described(self, reached: Mapping[GlobalId, Frontier], now_ms: int) -> None:
-        """How far a replica says that they were."""
-        self.seed({id: bounded(write, now_ms) for id, write in reached.items() if not write.is_empty})
+        """Record how far the collections are on a replica."""
+        self.seed({id: write for id, write in reached.items() if not write.is_empty})
         for collection in (self._collections.get(id) for id, write in reached.items() if write.is_empty):
             if collection is not None and not collection.dropped and not self._is_transient(collection):
                 self.conclude(collection, now_ms)
@@ -209,18 +209,13 @@ class Dataflows:
     def conclude(self, collection: Collection, now_ms: int) -> bool:
         """A replica says that the collection is finished. Whether it is, by what is known; else it is asked again. One
         whose table another revision has finished is not: it holds what that one made."""
-        may_end = self.may_reach(collection.owner, Frontier.empty(), now_ms)
-        return self.whose_end.conclude(self._by_owner[collection.owner], collection, may_end=may_end)
+        dataflow = self._by_owner[collection.owner]
+        return self.whose_end.conclude(dataflow, collection, may_end=self.may_end(dataflow.description, now_ms))
 
     def concluded(self, now_ms: int) -> list[Collection]:
         """Those that are finished, by what is known now."""
         found = (self._collections.get(id) for id in self.whose_end.claimed())
         return [collection for collection in found if collection is not None and self.conclude(collection, now_ms)]
-
-    def is_being_written(self, shard: ShardId) -> bool:
-        """Whether a view of it is installed, and none is known to have finished it."""
-        writers = [c.write for c in self._collections.values() if c.shard == shard and not c.dropped]
-        return bool(writers) and not any(write is not None and write.is_empty for write in writers)
 
     def _is_transient(self, collection: Collection) -> bool:
         """What a replica told an earlier client of a subscribe, this one has not heard."""
@@ -275,12 +270,6 @@ class Dataflows:
         on = collection.replicas.get(replica) if collection is not None else None
         return on is not None and on.hydrated
 
-    def may_reach(self, owner: str, upper: Frontier, now_ms: int) -> bool:
-        """Whether an export of it can be that far: the clock vouches for a time."""
-        if not upper.is_empty:
-            return is_vouched(upper, now_ms)
-        return self.may_end(self._by_owner[owner].description, now_ms)
-
     def may_end(self, description: DataflowDescription, now_ms: int) -> bool:
         """The end comes with that of its times, or with that of all inputs, as far as they are known."""
         if has_passed(end_of(description), now_ms):
@@ -301,18 +290,18 @@ class Dataflows:
         as_of = dataflow.description.as_of
         return [id for id, upper in (*shards, *indexes) if upper is None or upper.less_equal(as_of)]
 
-    def compact(self) -> list[Command]:
+    def compact(self, now_ms: int) -> list[Command]:
         """Advances sinces, then what the inputs must keep."""
         commands: list[Command] = []
         for collection in self._collections.values():
-            since = collection.next_since()
+            since = collection.next_since(now_ms)
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))
             self.hold_inputs(collection)
         return commands
 
-    def compacted(self, sinces: Mapping[GlobalId, Frontier]) -> list[Command]:
+    def compacted(self, sinces: Mapping[GlobalId, Frontier], now_ms: int) -> list[Command]:
         """A replica has compacted its exports so far for an operator before this one: nobody reads them earlier, but
         who has come since. Of an index those are peeks, and where importers begin on replicas to come; what each
         replica reads of its own it protects itself. Importers, which come last, are first."""
@@ -323,7 +312,7 @@ class Dataflows:
             if said is None or collection.dropped:
                 continue
             promised = (importers[h].since if h in importers else f for h, f in collection.holds.items())
-            since = min(said, collection.policy, meet(promised))
+            since = min(said, collection.policy(now_ms), meet(promised))
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))

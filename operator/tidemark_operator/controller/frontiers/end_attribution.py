@@ -37,12 +37,12 @@ class WhoseEnd:
         self._outrun: list[str] = []
 
     def conclude(self, dataflow: Inheriting, collection: Collection, *, may_end: bool) -> bool:
-        """A replica says that an export is finished. Whether it is, by what is known; else it is one of those that are
-        `claimed`. `may_end`: whether the dataflow can have come to its end."""
+        """A replica reports that an export is finished. Return whether this dataflow finished it; else it is one of
+        those `claimed`. `may_end`: whether the dataflow can have come to its end."""
         collection.claimed_end = False
         if collection.dropped or (collection.write is not None and collection.write.is_empty):
             return False
-        if self._is_own(dataflow, collection, may_end) and may_end:
+        if self._is_own(dataflow, collection, may_end):
             collection.write = Frontier.empty()
             return True
         self._claimed.add(collection.id)

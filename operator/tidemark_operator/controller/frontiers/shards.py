@@ -6,17 +6,15 @@
 The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). A shard's since is only ever
 advanced by a command of ours, so a hold taken here before anything is sent is a hold on the data.
 
-What is reported is believed where it can be: an upper that the clock vouches for, later ones once it does
-(future_reports.py); the end of what can end; a since that is not beyond the upper, as no operator asks for more. So
-one replica that lies takes a table from nobody.
+Replicas are trusted with the data, so a report is taken as it is: frontiers only ever advance. A replica's clock may be
+ahead, so compaction follows an upper no further than `BELIEVED_AHEAD_MS` beyond this clock.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tidemark_operator.controller.frontiers.future_reports import Early, FrontierPair
-from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS, bounded, is_vouched, trailing
+from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS, bounded, trailing
 from tidemark_protocol.frontier import Frontier, meet
 from tidemark_protocol.ids import GlobalId, ShardId, WriterTerm
 from tidemark_protocol.messages.commands import AllowShardCompaction
@@ -33,6 +31,14 @@ def ingesting(id: GlobalId) -> str:
 def is_below(storage: str, location: str) -> bool:
     """Whether a shard is in an instance's storage."""
     return not storage or location.startswith(f"{storage.rstrip('/')}/")
+
+
+@dataclass(frozen=True)
+class FrontierPair:
+    """Both frontiers of a shard or an index, known together."""
+
+    upper: Frontier
+    since: Frontier
 
 
 @dataclass
@@ -56,12 +62,10 @@ class Shard:
     asked: Frontier = field(default_factory=Frontier.minimum)
     asked_at_ms: int | None = None
     asks: int = 0
-    endless: bool = False
     found: bool = False
     ended_under: WriterTerm | None = None
     asks_whose: bool = False
     asks_now: bool = False
-    early: Early = field(default_factory=Early)
 
     @property
     def is_untold(self) -> bool:
@@ -81,17 +85,11 @@ class Shard:
         policy = trailing(bounded(self.frontiers.upper, now_ms), self.lag_ms)
         return min(policy, meet(self.holds.values()))
 
-    def credible(self, upper: Frontier, since: Frontier, now_ms: int) -> FrontierPair | None:
-        """What of a report is believed, with what is known; None where nothing is yet. Frontiers never go back."""
-        known = self.frontiers
-        if (upper.is_empty and self.endless) or not is_vouched(upper, now_ms):
-            if known is None:
-                return None
-            upper = known.upper
-        upper = upper if known is None else max(upper, known.upper)
-        if since.is_empty or since > upper or not is_vouched(since, now_ms):
-            return known and FrontierPair(upper, known.since)
-        return FrontierPair(upper, since if known is None else max(since, known.since))
+    def advanced(self, upper: Frontier, since: Frontier) -> FrontierPair:
+        """The known frontiers, advanced by a report. A replica that cannot read the shard any more reports an empty
+        since, which tells nothing."""
+        known = self.frontiers or FrontierPair(Frontier.minimum(), Frontier.minimum())
+        return FrontierPair(max(upper, known.upper), known.since if since.is_empty else max(since, known.since))
 
 
 class ShardBook:
@@ -100,13 +98,12 @@ class ShardBook:
     def __init__(self) -> None:
         self._shards: dict[ShardId, Shard] = {}
 
-    def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, endless: bool = False) -> Shard:
+    def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, owned: bool = False) -> Shard:
         """The shard, known from now on. Whoever owns it gives the lag; who only reads it gives none."""
         shard = self._shards.setdefault(id, Shard(id, location))
-        shard.endless |= endless
         if lag_ms is not None:
             shard.lag_ms = lag_ms
-        if lag_ms is not None or endless:  # only its owner says so
+        if lag_ms is not None or owned:
             shard.ownerless = False
         return shard
 
@@ -140,13 +137,13 @@ class ShardBook:
         return [(shard.id, shard.location) for shard in wanted]
 
     def heard_end(self, shard: DescribedShard) -> None:
-        """Takes of a line of Describe whether the shard is finished, and under which term it was written last: also
-        where it is not known whether it can be. A replica that does not see it there says nothing of that."""
+        """Record whether the shard is finished, and under which term it was written last. A replica that does not see
+        the shard, or cannot read it, tells nothing of that."""
         own = self._shards.get(shard.id)
         if own is None or shard.error is not None or not shard.exists:
             return
         own.term = max(own.term, shard.term)
-        own.ended_under = shard.term if shard.upper.is_empty and not own.endless else None
+        own.ended_under = shard.term if shard.upper.is_empty else None
         own.asks_now, own.asks_whose = False, own.asks_whose and own.ended_under is None
 
     def ask_whose_end(self, id: ShardId) -> None:
@@ -161,22 +158,18 @@ class ShardBook:
         """Whether it is to be told now who has finished a shard."""
         return any(shard.asks_now for shard in self._shards.values())
 
-    def observe(self, id: ShardId, upper: Frontier, since: Frontier, now_ms: int, replica: str = "") -> bool:
-        """Takes a report, of that replica where it is known. Whether the shard was unknown, or empty, until now."""
+    def observe(self, id: ShardId, upper: Frontier, since: Frontier) -> bool:
+        """Record reported frontiers; return whether the shard was unknown, or empty, before."""
         shard = self._shards.get(id)
         if shard is None:
             return False
-        if not is_vouched(upper, now_ms):
-            shard.early.add(replica, FrontierPair(upper, since))
-        found = shard.credible(upper, since, now_ms)
-        if found is None:
-            return False
-        old, shard.frontiers, shard.error = shard.frontiers, found, None
+        old, found = shard.frontiers, shard.advanced(upper, since)
+        shard.frontiers, shard.error = found, None
         return old is None or old.upper == Frontier.minimum() < found.upper
 
-    def described(self, shard: DescribedShard, now_ms: int, replica: str = "") -> bool:
-        """Takes one line of Describe, of that replica where it is known. An unreadable shard keeps the frontiers known
-        before."""
+    def described(self, shard: DescribedShard) -> bool:
+        """Record one shard of a Describe answer; return as `observe` does. A shard that the replica cannot read keeps
+        the frontiers known before."""
         own = self._shards.get(shard.id)
         if own is None:
             return False
@@ -186,18 +179,13 @@ class ShardBook:
             return False
         own.found |= shard.exists
         if not shard.exists:
-            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum(), now_ms, replica)
-        return self.observe(shard.id, shard.upper, shard.since, now_ms, replica)
+            return self.observe(shard.id, Frontier.minimum(), Frontier.minimum())
+        return self.observe(shard.id, shard.upper, shard.since)
 
-    def catch_up(self, now_ms: int) -> list[ShardId]:
-        """What was ahead of the clock, and is no more, is believed. Shards that were unknown, or empty, until now."""
-        due = [(shard.id, pair) for shard in self._shards.values() for pair in shard.early.due(now_ms)]
-        return [id for id, pair in due if self.observe(id, pair.upper, pair.since, now_ms)]
-
-    def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None, now_ms: int) -> None:
+    def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None) -> None:
         """A table that was there before us, as a replica has just found it: its term is to be gone above."""
         self.register(id, location, lag_ms).ownerless = False  # its owner's instance may not have been read yet
-        self.described(replace(found, id=id), now_ms)
+        self.described(replace(found, id=id))
 
     def read(self, id: ShardId, location: str, holder: str) -> None:
         """`holder` imports the shard, until it is released."""

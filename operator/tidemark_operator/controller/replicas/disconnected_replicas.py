@@ -16,7 +16,7 @@ from tidemark_operator.controller.frontiers.collection import OnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
+from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.commands import Command
 from tidemark_protocol.messages.responses import DescribedDataflow, Description
 
@@ -32,8 +32,6 @@ class Absences:
         self._dataflows, self._shards = dataflows, shards
         self._until_ms: dict[ReplicaId, int] = {}
         self._unknown: set[ReplicaId] = set()
-        self._compacted: dict[ReplicaId, dict[ShardId, Frontier]] = {}
-        """As those say that go on from before all others."""
 
     def expect(self, replica: ReplicaId, now_ms: int) -> None:
         """It may be there, with whatever an earlier operator told it to have."""
@@ -54,7 +52,7 @@ class Absences:
         if has is None:
             return [], {}
         self._dataflows.described({c.id: c.write for c in has.collections}, now_ms)
-        compacted = self._dataflows.compacted({c.id: c.since for c in has.collections})
+        compacted = self._dataflows.compacted({c.id: c.since for c in has.collections}, now_ms)
         return compacted, self._going_on(has.dataflows)
 
     def _going_on(self, has: Iterable[DescribedDataflow]) -> Begins:
@@ -76,8 +74,6 @@ class Absences:
     def connected(self, replica: ReplicaId, begins: Mapping[GlobalId, Frontier]) -> None:
         """It is there, and gets everything: from the present sinces on, or goes on from before."""
         self._ended(replica)
-        if begins:
-            self._compacted[replica] = {}
         for owner in self._dataflows.owners():
             collections = self._dataflows.collections_of(owner)
             as_of = meet(c.since for c in collections)
@@ -108,26 +104,17 @@ class Absences:
         for replica in [replica for replica, until_ms in self._until_ms.items() if until_ms <= now_ms]:
             self.left(replica)
 
-    def heard(self, replica: ReplicaId, shard: ShardId, since: Frontier) -> None:
-        """How far it is compacted, as this replica finds it."""
-        compacted = self._compacted.get(replica)
-        if compacted is not None and self._shards.get(shard) is not None:
-            compacted[shard] = since
-
     def out_of_reach(self, replica: ReplicaId) -> str | None:
         """What the replica cannot read any more, though it was told to go on: an earlier operator had asked for the
-        compaction, and it was still to be done. By its own word: another may be wrong, and takes nothing from it."""
-        compacted = self._compacted.get(replica)
-        if not compacted:
-            return None
+        compaction, and it was still to be done."""
         for collection in self._dataflows.collections():
             on = collection.replicas.get(replica)
             if on is None or not on.earlier or collection.dropped:
                 continue
             for shard in collection.inputs:
-                since = compacted.get(shard)
-                if since is not None and since.encode() > on.reads_from:
-                    return f"{collection.id} reads {shard}, which was compacted to {since}"
+                known = self._shards.frontiers(shard)
+                if known is not None and known.since.encode() > on.reads_from:
+                    return f"{collection.id} reads {shard}, which was compacted to {known.since}"
         return None
 
     def _can_be_read(self, dataflow: Dataflow, begins: Frontier) -> bool:
@@ -144,4 +131,3 @@ class Absences:
     def _ended(self, replica: ReplicaId) -> None:
         self._until_ms.pop(replica, None)
         self._unknown.discard(replica)
-        self._compacted.pop(replica, None)

@@ -1,16 +1,7 @@
 """Dataflows that a replica is not told of: not created, scheduled or allowed to write.
 
-*Finished.* All that they export are tables, and all of these are finished:
-
-    replica says of the table    known to be finished    then it is
-    finished                     yes                     left out
-    finished                     not yet                 told of it
-    anything else, or nothing    yes                     told of it, unless an index that it imports is not there
-
-By its own word: another may lie about the table, and would take from this one what is still to be computed. That it can
-be finished at all is known besides (`Dataflows.conclude`). Without its indexes nobody could compute it anyway. Who has
-it already keeps it until it is connected anew. In the books the replica is done with it: it is hydrated there, and
-reads nothing.
+*Finished.* All that they export are tables, and all of these are finished: nothing is left to compute. A replica that
+has such a dataflow keeps it until its next connection. The controller counts it as hydrated there, reading nothing.
 
 *Not understood.* The plan needs a word that the replica has not said (plan/plan_features.py), so that it
 could not read it, and would end its connection, and all else with that. Or it imports an index of such a Dataflow,
@@ -20,13 +11,12 @@ before each connection is served, so what it understands is always known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
-from tidemark_operator.controller.replicas.shard_reports import conclude, finished_shards
-from tidemark_protocol.frontier import Frontier
+from tidemark_operator.controller.replicas.shard_reports import conclude
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 from tidemark_protocol.messages.commands import (
     AllowCompaction,
@@ -74,29 +64,21 @@ def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> Lac
 
 
 class LeftOut:
-    """What each connected replica says is finished, and that it understands; and what it is not told of."""
+    """What each connected replica understands, and what it is not told of."""
 
     def __init__(self, dataflows: Dataflows) -> None:
         self._dataflows = dataflows
-        self._finished: dict[ReplicaId, set[ShardId]] = {}
         self._understands: dict[ReplicaId, frozenset[str]] = {}
 
     def described(self, replica: ReplicaId, has: Description | None, now_ms: int) -> None:
-        """As it is connected. What it says is finished is so where that can be."""
-        found = finished_shards(() if has is None else has.shards)
-        self._finished[replica] = found
-        self._understands[replica] = frozenset(SUPPORTED_FEATURES).intersection(
-            () if has is None else has.plan_features
-        )
-        conclude(self._dataflows, found, now_ms)
-
-    def heard(self, replica: ReplicaId, shard: ShardId, upper: Frontier) -> None:
-        """Later on."""
-        if upper.is_empty and replica in self._finished:
-            self._finished[replica].add(shard)
+        """Record, as a connection begins, the plan features that the replica knows, and end the dataflows whose tables
+        it describes as finished."""
+        known = () if has is None else has.plan_features
+        self._understands[replica] = frozenset(SUPPORTED_FEATURES).intersection(known)
+        conclude(self._dataflows, () if has is None else has.shards, now_ms)
 
     def left(self, replica: ReplicaId) -> None:
-        self._finished.pop(replica, None)
+        """Forget a replica whose connection ended."""
         self._understands.pop(replica, None)
 
     def ids(self, replica: ReplicaId, owners: Iterable[str]) -> set[GlobalId]:
@@ -107,7 +89,7 @@ class LeftOut:
             dataflow, collections = self._dataflows.get(owner), self._dataflows.collections_of(owner)
             if dataflow is None or dataflow.dropped:
                 continue
-            is_sealed, lacks = self._is_sealed(replica, dataflow, collections), self._lacks(replica, dataflow)
+            is_sealed, lacks = _is_sealed(dataflow, collections), self._lacks(replica, dataflow)
             if not is_sealed and not lacks:
                 continue
             for collection in collections:
@@ -125,11 +107,11 @@ class LeftOut:
         there = (exporter.replicas.get(replica) for exporter in exporters if exporter is not None)
         return lacks.union(*(on.lacks for on in there if on is not None))
 
-    def _is_sealed(self, replica: ReplicaId, dataflow: Dataflow, collections: Sequence[Collection]) -> bool:
-        tables, finished = tables_of(dataflow.description), self._finished.get(replica, set())
-        known = all(c.write is not None and c.write.is_empty for c in collections)
-        lacks = any(self._dataflows.index(id) is None for id in dataflow.imports)
-        return bool(tables) and known and (lacks or finished.issuperset(tables))
+
+def _is_sealed(dataflow: Dataflow, collections: Iterable[Collection]) -> bool:
+    """Whether the dataflow exports nothing but tables, and all of them are finished."""
+    finished = all(c.write is not None and c.write.is_empty for c in collections)
+    return bool(tables_of(dataflow.description)) and finished
 
 
 def export_of(command: Command) -> GlobalId | None:

@@ -1,1 +1,1 @@
-"""What replicas report of themselves, as far as it is valid."""
+"""What replicas report of themselves: hydration progress, operator costs, problems of their store and executors."""

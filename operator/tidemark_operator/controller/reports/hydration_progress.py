@@ -1,8 +1,8 @@
-"""How far a hydration is on a replica, as that says: in percent, and operator by operator.
+"""How far a hydration is on a replica, in percent: the whole, and each operator.
 
     Status hydration {state: hydrating, percent: 42, operators: [["read lineitem", 80], ["join", 40]]}
 
-Nothing depends on it, and what cannot be true is not believed.
+It is shown and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -11,29 +11,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemark_operator.controller.reports.status_validation import sendable_name
-
-MOST_OPERATORS = 64
-MOST_NAME = 128
-
 
 @dataclass(frozen=True, order=True)
-class Hydrating:
-    """`operators` and their percentages, each behind what it reads."""
+class HydrationProgress:
+    """`operators`: names and percentages, each operator behind those that it reads."""
 
     percent: int
     operators: tuple[tuple[str, int], ...] = ()
 
 
-def hydrating(fields: Mapping[str, str]) -> Hydrating | None:
-    """What the fields of the status say; None where that is nothing, or nonsense."""
+def hydration_progress(fields: Mapping[str, str]) -> HydrationProgress | None:
+    """The progress in the fields of a status; None where it is not a hydration, or of an image with another format."""
     if fields.get("state") != "hydrating":
         return None
     try:
-        percent = int(fields["percent"])
-        told = json.loads(fields.get("operators", "[]"))
-        operators = tuple((sendable_name(name, MOST_NAME), int(at)) for name, at in told)
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        operators = tuple((str(name), int(percent)) for name, percent in json.loads(fields.get("operators", "[]")))
+        return HydrationProgress(int(fields["percent"]), operators)
+    except (KeyError, TypeError, ValueError):
         return None
-    sensible = all(0 <= each <= 100 for each in (percent, *(at for _, at in operators)))
-    return Hydrating(percent, operators[:MOST_OPERATORS]) if sensible else None

@@ -1,45 +1,48 @@
-"""What replicas say keeps them from working, though no dataflow is the cause: their object store, their executors.
+"""Problems of replicas that no dataflow causes: their object store, their executors.
 
-Status storage   {reason: AccessDenied, message: ...}    a trouble, until the replica says otherwise or is gone
+Status storage   {reason: AccessDenied, message: ...}    a problem, until the replica reports otherwise or is gone
 Status executors {reason: QuotaExceeded, message: ...}
-Status storage   {}                                      it is over
+Status storage   {}                                      the problem is over
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark_operator.controller.reports.status_validation import makes_sense
 from tidemark_operator.resources.conditions.instance import ReplicaTrouble
 from tidemark_protocol.ids import ReplicaId
 
 STORAGE, EXECUTORS = KINDS = ("storage", "executors")
-_UNKNOWN = "Failed"
+_NO_REASON = "Failed"
 
 
-class Troubles:
-    """Of the replicas that are connected."""
+class ReplicaProblems:
+    """The problems of connected replicas, by kind."""
 
     def __init__(self) -> None:
-        self._said: dict[tuple[str, ReplicaId], ReplicaTrouble] = {}
+        self._problems: dict[tuple[str, ReplicaId], ReplicaTrouble] = {}
 
     def all(self, kind: str) -> tuple[ReplicaTrouble, ...]:
-        """In order of the replicas' names."""
-        return tuple(self._said[at] for at in sorted(self._said) if at[0] == kind)
+        """All problems of a kind, in the order of the replicas' names."""
+        return tuple(self._problems[at] for at in sorted(self._problems) if at[0] == kind)
 
     def of(self, kind: str, replica: ReplicaId) -> ReplicaTrouble | None:
-        return self._said.get((kind, replica))
+        """The problem of one replica; None where it has none."""
+        return self._problems.get((kind, replica))
 
-    def hear(self, replica: ReplicaId, kind: str, fields: Mapping[str, str]) -> None:
-        if kind not in KINDS or not makes_sense(kind, fields, ()):
+    def record(self, replica: ReplicaId, kind: str, fields: Mapping[str, str]) -> None:
+        """Record a status of the replica itself. A reason that is not CamelCase becomes `Failed`: it goes into a
+        condition, and the API server would refuse the whole status."""
+        if kind not in KINDS:
             return
         if "message" not in fields:
-            self._said.pop((kind, replica), None)
+            self._problems.pop((kind, replica), None)
             return
-        reason = fields.get("reason", _UNKNOWN)
-        known = reason.isascii() and reason.isalpha() and len(reason) < 64
-        self._said[kind, replica] = ReplicaTrouble(replica, reason if known else _UNKNOWN, fields["message"])
+        reason = fields.get("reason", _NO_REASON)
+        valid = reason.isascii() and reason.isalpha() and len(reason) < 64
+        self._problems[kind, replica] = ReplicaTrouble(replica, reason if valid else _NO_REASON, fields["message"])
 
     def forget(self, replica: ReplicaId) -> None:
+        """Forget a replica whose connection ended."""
         for kind in KINDS:
-            self._said.pop((kind, replica), None)
+            self._problems.pop((kind, replica), None)

@@ -46,10 +46,10 @@ async def ingested(
 async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> list[Frontier]:
     """How far those that hold something are."""
     try:
-        replica, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
+        _, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
         raise QueryRefused(f"nobody can say what has been ingested: {waiting}") from None
-    instance.record_shards(replica, described.shards)
+    instance.record_shards(described.shards)
     uppers = []
     for shard in described.shards:
         if shard.error is not None:

@@ -137,8 +137,8 @@ class DataSourceReconciler:
         book = self._world.fleet.book(state.key.namespace)
         lag = self._world.lag_ms(state.key.namespace, state.instance)
         for table in state.pinned.tables:
-            book.register(table.shard.shard_id, table.shard.location, lag, endless=True)
-        book.register(state.pinned.remap_id, state.pinned.remap_location, lag, endless=True)
+            book.register(table.shard.shard_id, table.shard.location, lag, owned=True)
+        book.register(state.pinned.remap_id, state.pinned.remap_location, lag, owned=True)
         running = self._world.running(state.key.namespace, state.instance)
         if running is None or not running.is_ingesting(state.pinned.id):
             # suspended, for example: which bindings the tables lack is known once a replica ingests again
@@ -205,7 +205,7 @@ class DataSourceReconciler:
         book = self._world.fleet.book(state.key.namespace)
         lag = self._world.lag_ms(state.key.namespace, state.instance)
         for part, shard in found.shards.items():
-            book.adopt(*locations.address(part, found.version), shard, lag, now_ms())
+            book.adopt(*locations.address(part, found.version), shard, lag)
         hold_history(
             self._world, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
         )

@@ -6,7 +6,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import names
 from tidemark_operator.controller.frontiers.as_of import Input
-from tidemark_operator.controller.frontiers.future_reports import FrontierPair
+from tidemark_operator.controller.frontiers.shards import FrontierPair
 from tidemark_operator.errors import Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.frontier import Frontier

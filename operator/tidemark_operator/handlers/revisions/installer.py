@@ -40,10 +40,10 @@ async def learn_task_tables(running: RunningInstance, state: DataflowState) -> O
         shards = [book.register(s.shard_id, s.location, state.spec.lag_ms) for s in view_shards(description)]
         if unknown := [(shard.id, shard.location) for shard in shards if shard.frontiers is None]:
             try:
-                replica, found = await running.describe(unknown)
+                _, found = await running.describe(unknown)
             except Waiting as waiting:
                 return _record(state, state.active, Obstacle(str(waiting)))
-            running.record_shards(replica, found.shards)
+            running.record_shards(found.shards)
     return None
 
 

@@ -199,7 +199,7 @@ class RevisionPlanner:
                 shard, found = await adopted_shard(locations, export, look_up, self._has_ended(running, state, first))
                 shards[export.name] = shard
                 if found is not None:
-                    running.shards.adopt(shard.shard_id, shard.location, found, state.spec.lag_ms, now_ms())
+                    running.shards.adopt(shard.shard_id, shard.location, found, state.spec.lag_ms)
                     adopted.append((shard.shard_id, shard.location))
                     hold_history(self._world, state.key, state.uid, adopted)
             elif export.kind != "index":
