@@ -3,7 +3,7 @@
 ledger ──► what passed before (--resume) ──► pytest -p tests.lanes.plugin, one for each lane ──► ledger
                                               │ its output: a log for each lane
                                               ▼
-                        progress, failures as they come, the sum: "N passed, M failed, K skipped in S s"
+                        progress, failures as they come, the sum: "N passed, M failed, K skipped"
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def summary(running: Sequence[Running], before: int, seconds: float) -> bool:
         say(f"{each.lane.name:12}{numbers}{each.seconds:9.0f}")
     if before:
         say(f"{before} passed before at this commit, and were left out")
-    say(f"{counted(total)} in {seconds:.0f} s")
+    say(f"all lanes ended after {seconds:.0f} s")
+    say(counted(total))
     return not (total["failed"] or total["error"])
 
 
