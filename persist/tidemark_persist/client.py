@@ -1,11 +1,10 @@
 """Clients: handles on shards, shared within a process.
 
-A `PersistClient` stands for one root (a folder or a bucket's prefix) and its credentials; shards are named by
-their path under it. `PersistClientCache` hands out one client per root, and a client one handle per shard, so
-that all parts of a replica follow a shard's log once.
+A `PersistClient` stands for one root (a folder, or a prefix of a bucket) and its credentials; shards are named by their
+path under it. `PersistClientCache` gives one client per root, and a client one handle per shard, so that all parts of a
+replica follow a shard's log once.
 
-Shards are opened beside the locks: a store that does not answer holds up whoever opens a shard there, and nobody who
-asks for another, or lets go of one.
+Shards are opened outside the locks: a store that hangs delays only callers that open a shard there.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class PersistClient:
         self._readers: dict[str, ShardReader] = {}
 
     def location(self, path: str) -> str:
-        """Where the shard `path` is."""
+        """The location of the shard `path`."""
         return f"{self.root}/{path.strip('/')}" if path.strip("/") else self.root
 
     def open_writer(self, path: str, schema: pa.Schema, *, shard_id: str) -> Shard:
-        """The shard, created if there is none; the same handle each time, unless it was of another owner: that one's
-        shard may have been deleted by another process since."""
+        """The shard, created if there is none. The same handle each time, unless the shard of that handle was another
+        owner's. Raises ShardMismatch."""
         location = self.location(path)
         with self._lock:
             known = self._writers.get(location)
@@ -65,7 +64,7 @@ class PersistClient:
         return known
 
     def open_reader(self, path: str) -> ShardReader:
-        """The shard, which must exist; the writer's handle where this process has one."""
+        """The shard, which must exist; the writer's handle if there is one. Raises ShardNotFound."""
         location = self.location(path)
         with self._lock:
             known = self._writers.get(location) or self._readers.get(location)
@@ -94,6 +93,6 @@ class PersistClientCache:
             return known
 
     def forget(self, root: str) -> None:
-        """The client goes with all its handles, those that are just being opened too: for what is deleted there."""
+        """Drops the client and all its handles, for a root whose shards are deleted."""
         with self._lock:
             self._clients.pop(root.rstrip("/"), None)

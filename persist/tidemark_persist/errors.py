@@ -1,22 +1,22 @@
-"""What can go wrong with a shard.
+"""Errors of shards.
 
 PersistError
 ├── InvalidTime           a time, term or range that makes no sense: the caller's mistake
-├── InvalidLocation       a location, or settings, where no shard can be
-├── InvalidSchema         a schema that a shard cannot have
-├── InvalidBatch          rows that do not fit the shard, or lie outside the range of times written
-├── InvalidStagedFile     the same, of a file written by another process
-├── ShardNotFound         there is no shard at this location
-├── ShardMismatch         there is something, but another's, or of another schema or format
-├── ShardDeleted          the shard is being deleted: it accepts nothing any more
-├── NotReadable           the time asked for is before the since or not before the upper
-├── PartGone              a file of a listing was vacuumed: take a new listing, under a lease
-├── DiffOverflow          multiplicities that do not fit 64 bits
+├── InvalidLocation       a location, or settings, that no shard can have
+├── InvalidSchema         a schema that no shard can have
+├── InvalidBatch          rows that do not fit the shard, or outside the range of times that is written
+├── InvalidStagedFile     the same, in a file that another process wrote
+├── ShardNotFound         there is no shard at the location
+├── ShardMismatch         the location has another owner's shard, or another schema or format
+├── ShardDeleted          the shard is being deleted and accepts no writes
+├── NotReadable           the time is before the since or not before the upper
+├── PartGone              vacuum deleted a file of a listing: take a new listing, under a lease
+├── DiffOverflow          a multiplicity does not fit 64 bits
 ├── Fenced                a writer of a newer term took over: stop writing
-├── IndeterminateCommit   it may have landed or not: retry with the same commit id
-├── StorageError          the disk or object store failed (`problem`: how); nothing is known to be wrong with the shard
-├── CommitForgotten       too late to learn whether it landed: go on from the current upper
-└── Contention            every attempt lost its race: try again later; nothing was written
+├── IndeterminateCommit   the commit may or may not have landed: retry with the same commit id
+├── StorageError          the disk or object store failed (`problem` says how); the shard is not known to be damaged
+├── CommitForgotten       too late to learn whether the commit landed: continue from the present upper
+└── Contention            every attempt lost its race; nothing was written: retry later
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class IndeterminateCommit(PersistError):
 
 
 class StoreProblem(Enum):
-    """What is wrong with an object store, as far as that can be told, and what to do about it."""
+    """The known problems of object stores, each with advice."""
 
     DENIED = "AccessDenied"
     NO_BUCKET = "BucketNotFound"
@@ -103,7 +103,7 @@ class StoreProblem(Enum):
 
     @property
     def advice(self) -> str:
-        """What to do."""
+        """What the user can do."""
         return _ADVICE[self]
 
 

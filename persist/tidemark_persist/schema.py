@@ -1,10 +1,9 @@
-"""The columns of a shard: the user's, and three of ours.
+"""The columns of a shard: the user's, and three system columns.
 
     user columns ...   __time BIGINT   __diff BIGINT   __error STRING
 
-An *ok* row has a NULL `__error`; an *err* row has its user columns NULL. So user columns are nullable in the
-table whatever the view says. Types are those that survive a round trip through Delta Lake, whichever engine
-reads the table.
+An *ok* row has a NULL `__error`; an *error* row has NULL in all user columns. User columns are therefore nullable in
+the table, whatever the view says. Types are those that every engine reads from Delta Lake unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def user_schema(physical: pa.Schema) -> pa.Schema:
 
 
 def check_names(names: list[str]) -> None:
-    """Refuse empty, reserved and duplicate names. Delta Lake and Spark compare names without case."""
+    """Raises InvalidSchema for empty, reserved and duplicate names. Delta Lake and Spark compare names without case."""
     for name in names:
         if not name:
             raise InvalidSchema("a column has an empty name")
@@ -48,7 +47,7 @@ def check_names(names: list[str]) -> None:
 
 
 def canonical_type(name: str, dtype: pa.DataType) -> pa.DataType:
-    """`dtype` as Delta Lake gives it back. Refused if it would come back as something else."""
+    """`dtype` as Delta Lake returns it. Raises InvalidSchema where it would return another type."""
     wanted = canonical_layout(dtype)
     if pa.types.is_null(wanted):
         raise InvalidSchema(f"column {name!r} has no type (only NULLs); cast it to one")
@@ -64,7 +63,7 @@ def canonical_type(name: str, dtype: pa.DataType) -> pa.DataType:
 
 
 def canonical_layout(dtype: pa.DataType) -> pa.DataType:
-    """The same values in the one layout that shards use."""
+    """The type with the one memory layout that shards use."""
     if pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):
         return pa.string()
     if pa.types.is_large_binary(dtype) or pa.types.is_binary_view(dtype):

@@ -1,7 +1,7 @@
-"""A shard's handles: what can be read, and what can be written.
+"""The handles on a shard.
 
-`ShardReader` reads; `Shard` is one that also writes. Both may be shared by threads. A handle knows the
-shard at one version; reading and writing look for newer ones first, `state()` does not.
+`ShardReader` reads; `Shard` also writes. Several threads may share a handle. A handle knows the shard at one version;
+reads and writes look for newer versions first, `state()` does not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Batch: TypeAlias = pa.Table | pa.RecordBatch
 
 
 class ShardReader:
-    """The reading half of a shard."""
+    """A handle that reads."""
 
     def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
         self.shard_id = shard_id
@@ -53,17 +53,17 @@ class ShardReader:
         return user_schema(self._table_schema)
 
     def state(self) -> ShardState:
-        """The frontiers as of this handle's last look."""
+        """The frontiers at the handle's version."""
         return self._log.state.frontiers
 
     def refresh(self) -> ShardState:
-        """Look for newer commits: cheap enough for every tick, whatever the size of the shard."""
+        """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""
         with self._lock:
             self._log.follow()
             return self.state()
 
     def snapshot(self, as_of: int) -> pa.Table:
-        """The consolidated contents at `as_of`: user columns, `__error` and `__diff`. Or `NotReadable`."""
+        """The consolidated contents at `as_of`: user columns, `__error` and `__diff`. Raises NotReadable."""
         wanted = [name for name in self._table_schema.names if name != TIME]
         with self.lease():
             parts = self.snapshot_parts(as_of)
@@ -73,7 +73,8 @@ class ShardReader:
             return consolidate_stream(tables, pa.schema([self._table_schema.field(name) for name in wanted]))
 
     def snapshot_parts(self, as_of: int) -> list[Part]:
-        """Where the updates up to and including `as_of` are: to be consolidated by the reader."""
+        """The parts with all updates up to and including `as_of`, to be consolidated by the reader. Raises
+        NotReadable."""
         time = checked_frontier(as_of, "as_of")
         with self._lock:
             now = self.refresh()
@@ -82,10 +83,10 @@ class ShardReader:
             return self._parts(Time(0), Time(time + 1))
 
     def listen(self, lower: int, upper: int) -> list[Part]:
-        """Where the updates with times in `[lower, upper)` are.
+        """The parts with the updates of `[lower, upper)`. Raises NotReadable.
 
-        The listener holds the contents at `lower - 1`, so the since must not be beyond that: later times are
-        then untouched by compaction.
+        The caller has the contents at `lower - 1`, so the since must not be beyond that: compaction has then not
+        touched later times.
         """
         start, end = checked_frontier(lower, "lower"), checked_frontier(upper, "upper")
         with self._lock:
@@ -95,9 +96,10 @@ class ShardReader:
             return self._parts(start, end) if start < end else []
 
     def listen_cached(self, lower: int, upper: int) -> list[Part] | None:
-        """`listen` without a look at the log: None where this handle has not seen so far, or another thread uses it.
+        """Like `listen`, without reading the log. None where this handle's version does not cover the times, or another
+        thread uses it.
 
-        Waits for nothing. The listing is of the last look: files may have been compacted since, and stay until vacuum.
+        Never waits. Its files may have been compacted since, and stay until vacuum.
         """
         start, end = checked_frontier(lower, "lower"), checked_frontier(upper, "upper")
         if not self._lock.acquire(blocking=False):
@@ -111,9 +113,9 @@ class ShardReader:
             self._lock.release()
 
     def lease(self, seconds: float = LEASE_SECONDS) -> Lease:
-        """Keep what this version and later ones refer to from vacuum, until released."""
+        """Keeps what this version and later ones refer to from vacuum, until released."""
         lease = Lease(self._log.storage, self.refresh().version, seconds)
-        self.refresh()  # after the lease: whatever is listed from here on was live when the lease was there
+        self.refresh()  # files that are listed from here on were live after the lease was written
         return lease
 
     def _parts(self, lower: Time, upper: Time) -> list[Part]:
@@ -130,7 +132,7 @@ class ShardReader:
 
 
 class Shard(ShardReader):
-    """A shard to read and to write."""
+    """A handle that reads and writes."""
 
     def __init__(self, log: DeltaLog, shard_id: ShardId, policy: MaintenancePolicy = DEFAULT_POLICY) -> None:
         super().__init__(log, shard_id, policy)
@@ -146,14 +148,13 @@ class Shard(ShardReader):
         commit_id: str | None = None,
         since: int | None = None,
     ) -> Appended | UpperMismatch:
-        """Append updates with times in `[expected_upper, new_upper)` and move the upper, if it is as
-        expected. `since`: the writer knows nothing of earlier times, and nobody is to read them: they are given up
-        in the same commit.
+        """Appends updates with times in `[expected_upper, new_upper)` and moves the upper, if it is as expected.
+        `since`: the writer does not know earlier times; the same commit gives them up.
 
-        `updates` is rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote;
-        or None, which only moves the upper. `commit_id` names the append for retries: after
-        `IndeterminateCommit`, or a crash, the same call with the same id says what became of it and
-        finishes it.
+        `updates`: rows with `__time`, `__diff` and perhaps `__error`; or files that `write_staged` wrote; or None,
+        which only moves the upper. `commit_id` names the append for retries: after `IndeterminateCommit` or a crash,
+        the same call with the same id returns the outcome, or finishes the append. Raises Fenced, ShardDeleted,
+        InvalidBatch, StorageError.
         """
         append = appending.checked_append(
             expected_upper, new_upper, term, commit_id or uuid.uuid4().hex, retry=commit_id is not None, since=since
@@ -170,19 +171,19 @@ class Shard(ShardReader):
         return self._append_files(append, staged)
 
     def fence(self, term: int) -> None:
-        """Shut out writers of older terms without appending. `Fenced` if this one is older itself."""
+        """Fences writers of older terms without an append. Raises Fenced if this term is older itself."""
         with self._lock:
             self._log.follow()
             appending.fence(self._log, term, uuid.uuid4().hex)
 
     def downgrade_since(self, since: int) -> Time:
-        """Give up reading before `since`; an older time changes nothing. Returns the since now in force."""
+        """Moves the since to `since`; an older time changes nothing. Returns the present since."""
         with self._lock:
             self._log.follow()
             return appending.downgrade_since(self._log, since, uuid.uuid4().hex)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
-        """Delete staged files that will not be appended (after `UpperMismatch`, say). Live ones are kept."""
+        """Deletes staged files that will not be appended, for example after `UpperMismatch`. Keeps live files."""
         with self._lock:
             self._log.follow()
             dead = [file.path for file in files if not self._log.state.holds(file.path)]
@@ -190,21 +191,20 @@ class Shard(ShardReader):
             self._log.storage.remove(path)
 
     def maintenance_due(self) -> list[Work]:
-        """The maintenance to do now: look after each commit."""
+        """The maintenance that is due, to be checked after each commit."""
         return self._maintenance.due()
 
     def run_maintenance(self, work: Work) -> None:
-        """Do one piece of it, in any thread. Appending goes on meanwhile."""
+        """Does one piece of maintenance, in any thread. Appends continue meanwhile."""
         self._maintenance.run(work)
 
     def delete(self) -> None:
-        """Delete the shard for good. Writers elsewhere learn it by `ShardDeleted`."""
+        """Deletes the shard. Other writers get `ShardDeleted`."""
         with self._lock:
             remove_everything(self._log.storage, self.shard_id, self._log)
 
     def _append_rows(self, append: Append, rows: pa.Table) -> Appended | UpperMismatch:
-        """Write the rows and append the file; take it away again if it certainly will never be referred
-        to."""
+        """Writes the rows and appends the file; removes the file if it certainly was not appended."""
         file = write_file(self._log.storage, [rows], self._table_schema)
         if file is None:
             return self._append_files(append, [])
@@ -230,8 +230,7 @@ def create_or_open(
     storage_options: Mapping[str, str] | None = None,
     policy: MaintenancePolicy = DEFAULT_POLICY,
 ) -> Shard:
-    """The shard at this location, created if there is none. `ShardMismatch` if another's or of another
-    schema."""
+    """The shard at the location, created if there is none. Raises ShardMismatch for another owner or schema."""
     wanted = physical_schema(schema)
     storage = Storage.at(location, storage_options)
     create_table(storage, wanted, ShardId(shard_id), policy.log_retention_seconds)
@@ -247,8 +246,8 @@ def open_existing(
     storage_options: Mapping[str, str] | None = None,
     policy: MaintenancePolicy = DEFAULT_POLICY,
 ) -> Shard:
-    """The shard at this location, to be written, of whatever columns. Where it is gone it is not made anew:
-    `ShardNotFound`, or `ShardMismatch` if another's is there."""
+    """The shard at the location, for writing, of any schema. Raises ShardNotFound where there is none, ShardMismatch
+    for another owner's; never creates one."""
     storage = Storage.at(location, storage_options)
     refuse_deleted(storage, shard_id)
     log = DeltaLog(storage)
@@ -256,7 +255,7 @@ def open_existing(
 
 
 def open_shard(location: str, storage_options: Mapping[str, str] | None = None) -> ShardReader:
-    """The shard at this location, to be read, whatever its owner. `ShardNotFound` if there is none."""
+    """The shard at the location, for reading, of any owner. Raises ShardNotFound."""
     storage = Storage.at(location, storage_options)
     refuse_deleted(storage)
     log = DeltaLog(storage)
@@ -264,5 +263,5 @@ def open_shard(location: str, storage_options: Mapping[str, str] | None = None) 
 
 
 def delete_shard(location: str, shard_id: str, storage_options: Mapping[str, str] | None = None) -> None:
-    """Delete the shard, also one whose deletion was cut short. Fine if there is none."""
+    """Deletes the shard, also where an earlier deletion was interrupted. Does nothing where there is none."""
     remove_everything(Storage.at(location, storage_options), ShardId(shard_id))

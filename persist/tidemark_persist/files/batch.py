@@ -1,4 +1,4 @@
-"""Rows on their way into a shard: brought to its schema, and checked."""
+"""Rows before they are written to a shard: converted to its schema, and checked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def conform(batch: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
 
 
 def check_rows(table: pa.Table, lower: Time, upper: Time) -> pa.Table:
-    """The rows that count (a diff of 0 does not), with times in `[lower, upper)`, or `InvalidBatch`."""
+    """The rows without those of diff 0. Raises InvalidBatch unless all times are in `[lower, upper)`."""
     times, diffs = table.column(TIME), table.column(DIFF)
     if times.null_count or diffs.null_count:
         raise InvalidBatch(f"{TIME} and {DIFF} must not be NULL")
@@ -47,7 +47,7 @@ def check_rows(table: pa.Table, lower: Time, upper: Time) -> pa.Table:
 
 
 def _check_errors(table: pa.Table) -> None:
-    """An err row is its error and nothing else, so that equal errors cancel out."""
+    """Raises InvalidBatch for an error row that has user values: equal errors must cancel out."""
     if table.column(ERROR).null_count == table.num_rows:
         return
     errs = table.filter(pc.is_valid(table.column(ERROR)))

@@ -28,7 +28,7 @@ from tidemark_persist.times import Time
 
 BATCH_ROWS = 65_536
 READ_BYTES_MAX = 1 << 26
-"""So much of a file is asked for at a time: what Arrow fetches ahead of the rows, it holds until it is asked again."""
+"""Bytes of row groups that are requested at a time: Arrow keeps what it fetches ahead until the next request."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def read_part(
     try:
         storage = Storage(part.location, storage_options)
         yield from _batches(part, storage, columns, batch_rows, turn, conditions)
-    except FileNotFoundError as error:  # in an object store also later on: each row group is a request of its own
+    except FileNotFoundError as error:  # an object store may raise it later: each row group is a request
         raise PartGone(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
             "takes longer than the grace period of vacuum)"
@@ -98,7 +98,7 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     with storage.errors(f"opening {part.path}"):
         source = storage.open_input(part.path, part.size)
-    # of few rows: to hand them over to threads, or to ask for statistics, would take longer than to read them
+    # a few rows are read faster than threads are started or statistics evaluated
     few = 0 <= part.rows <= batch_rows
     with storage.errors(f"reading {part.path}"), source, pq.ParquetFile(source, pre_buffer=not few) as file:
         wanted = list(columns) if columns is not None else file.schema_arrow.names
@@ -126,7 +126,7 @@ def within(updates: Any, lower: Time, upper: Time) -> Any:
 
 
 def _row_group_runs(file: Any, groups: Sequence[int]) -> Iterator[list[int]]:
-    """The row groups, those together that take READ_BYTES_MAX or are one."""
+    """The row groups in runs of at most READ_BYTES_MAX, or of one group."""
     run, size = list[int](), 0
     for group in groups:
         takes = file.metadata.row_group(group).total_byte_size

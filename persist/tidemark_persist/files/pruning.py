@@ -1,11 +1,10 @@
-"""Row groups in which no row meets a condition, as far as Parquet's statistics surely tell.
+"""Skips row groups in which no row meets a condition, by Parquet's statistics.
 
     l_shipdate > 10000      group 0: 8036 to 8400      not read
                             group 1: 8400 to 10100     read
 
-Only of integers, and of what Parquet keeps as integers: dates and timestamps. Others stay out: the statistics of floats
-leave NaN out, those of texts may be cut short, and decimals come as bytes. A group that may hold an error row is read:
-errors meet every condition.
+Only integers, dates and timestamps are supported: Parquet stores them as integers. Statistics of floats leave NaN out,
+those of texts may be truncated, and decimals are bytes. A group that may have an error row is always read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ OPERATORS = frozenset(_MEETS)
 
 @dataclass(frozen=True)
 class Condition:
-    """`column operator value`, which is not true of NULL. The value as Parquet keeps one of that type."""
+    """`column operator value`, which is not true of NULL. The value as Parquet stores it."""
 
     column: str
     type: pa.DataType
@@ -39,7 +38,7 @@ class Condition:
 
 
 def condition(column: str, type: pa.DataType, operator: str, value: Any) -> Condition | None:
-    """None where statistics do not tell, be it for the type or the operator. The value as Arrow takes it."""
+    """The condition; None where statistics do not support the type or the operator. The value as Arrow takes it."""
     if operator not in OPERATORS or not _has_exact_statistics(type):
         return None
     scalar = pa.scalar(value, type)
@@ -47,7 +46,7 @@ def condition(column: str, type: pa.DataType, operator: str, value: Any) -> Cond
 
 
 def may_meet(file: Any, group: int, conditions: Sequence[Condition]) -> bool:
-    """Whether a row group of a ParquetFile may hold a row that meets all of them, or an error row."""
+    """Whether a row group of a ParquetFile may have a row that meets all conditions, or an error row."""
     metadata = file.metadata.row_group(group)
     columns: dict[str, Any] = {}
     for column in map(metadata.column, range(metadata.num_columns)):

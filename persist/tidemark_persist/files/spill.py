@@ -1,8 +1,8 @@
-"""Consolidating more updates than fit in memory: divide by a hash of the row, then conquer one share at a time.
+"""Divides more updates than fit in memory by a hash of the row, so that one share at a time can be consolidated.
 
-Equal rows have equal hashes, so they meet in the same share. Shares wait on local disk as Arrow files, all of them at
-once: below the folder that the process has named for it (`set_spill_folder`), as what is spilled may be as large as a
-table, and temporary files mostly have less room than that.
+Equal rows have equal hashes and are in the same share. All shares are on local disk as Arrow files, below the folder
+that the process has set (`set_spill_folder`): spilled data may be as large as a table, and temporary folders are often
+smaller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _below: Path | None = None
 
 
 def set_spill_folder(folder: Path | None) -> None:
-    """From now on, of the whole process. None: where temporary files go."""
+    """Sets the folder of spilled data for the whole process. None: the system's temporary folder."""
     global _below
     _below = folder
 
@@ -38,8 +38,8 @@ def divide(
     share_of: Callable[[pa.Table], np.ndarray] | None = None,
     folder: Path | None = None,
 ) -> Generator[Iterator[pa.Table], None, None]:
-    """The same updates in `shares` parts, equal rows (and times) in the same one, or as `share_of` says for each row;
-    on disk below `folder`, by default the process's."""
+    """The updates in `shares` parts, equal rows (and times) in the same one, or by `share_of`, which gives each row's
+    share. Files are below `folder`, by default the process's spill folder."""
     if shares <= 1:
         yield iter(tables)
         return
@@ -67,7 +67,7 @@ def _read_back(path: Path) -> Iterator[pa.Table]:
 
 
 def row_hash(table: pa.Table) -> np.ndarray:
-    """A 64-bit hash per row over its flat columns, time and diff left out. Even enough to divide by."""
+    """A 64-bit hash per row over its flat columns, without time and diff."""
     total = np.zeros(table.num_rows, np.uint64)
     for name in table.column_names:
         column = table.column(name)
@@ -80,7 +80,7 @@ def row_hash(table: pa.Table) -> np.ndarray:
 
 
 def _column_hash(column: pa.ChunkedArray) -> np.ndarray:
-    """Hash the bytes of each value; NULL counts as no bytes."""
+    """Hashes the bytes of each value; NULL counts as no bytes."""
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)

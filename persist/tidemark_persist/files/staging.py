@@ -1,7 +1,7 @@
-"""Data files: written by any process, checked by the one that commits them.
+"""Data files: any process writes them, and the committing process checks them.
 
-delta-rs commits whatever it is told, also a file that is missing or of another schema. So a `StagedFile` is a
-put_if_absent, and `check_staged` reads the Parquet footer before the claim is believed.
+delta-rs commits any file, also one that is missing or of another schema. `check_staged` therefore reads the Parquet
+footer of each `StagedFile` before a commit refers to it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHECK_THREADS = 8
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A data file beside a shard that no commit refers to yet. Picklable, and JSON both ways."""
+    """A data file beside a shard that no commit refers to yet. It can be pickled and converted to JSON."""
 
     path: str
     size: int
@@ -87,7 +87,7 @@ def _batches(updates: Any) -> tuple[Iterable[pa.RecordBatch | pa.Table], pa.Sche
 
 
 def new_path() -> str:
-    """A name for a data file that nobody else will choose."""
+    """A unique name for a data file."""
     return f"{uuid.uuid4().hex}.parquet"
 
 
@@ -124,7 +124,7 @@ def write_file(
 def check_staged(
     storage: Storage, files: Sequence[StagedFile], schema: pa.Schema, lower: Time, upper: Time
 ) -> list[DataFile]:
-    """The files as they really are, or `InvalidStagedFile` for the first that does not fit."""
+    """The files' real sizes, rows and times. Raises InvalidStagedFile for the first that does not fit."""
     if len({file.path for file in files}) != len(files):
         raise InvalidStagedFile(f"shard {storage.location}: the same staged file is given twice")
     with ThreadPoolExecutor(min(CHECK_THREADS, max(1, len(files)))) as pool:

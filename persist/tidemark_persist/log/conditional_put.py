@@ -1,11 +1,10 @@
-"""One winner among several, where there is no rename: a record that one of them can write, and once.
+"""Put-if-absent: one of several writers stores a record, where there is no rename.
 
-    attempt 1 ──claim({attempt: 1})──┐
-    attempt 2 ──claim({attempt: 2})──┴──► {attempt: 1}      the one that is there, told to all who ever ask
+    attempt 1 ──put_if_absent({attempt: 1})──┐
+    attempt 2 ──put_if_absent({attempt: 2})──┴──► {attempt: 1}      the record that stays, returned to all callers
 
-The record is in the first entry of a Delta log without any data: the one thing that delta-rs puts by a conditional PUT
-(delta_log.py). Whoever does not hear whether its own landed reads what is there; while that cannot be read, nobody
-knows, and `IndeterminateCommit` says so.
+The record is in the first entry of a Delta log without data, which delta-rs writes by a conditional PUT (delta_log.py).
+A caller whose reply was lost reads the record; while it cannot be read, `IndeterminateCommit` is raised.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ PAUSE_SECONDS = 0.05
 
 
 def put_if_absent(location: str, record: Mapping[str, Any], options: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The record that is at the location for good: this one, or the one that came first. Raises StorageError where this
-    one is certainly not there, IndeterminateCommit where it may be, now or a little later."""
-    storage, tried, silence = Storage.at(location, options), False, "nothing is to be seen there"
+    """The record that stays at the location: this one, or an earlier one. Raises StorageError where this one was
+    certainly not stored, IndeterminateCommit where it may be stored, now or later."""
+    storage, tried, silence = Storage.at(location, options), False, "no record is found there"
     for unknowns in range(UNKNOWNS_MAX):
         try:
             if (found := read_record(storage)) is not None:
@@ -50,7 +49,7 @@ def put_if_absent(location: str, record: Mapping[str, Any], options: Mapping[str
 
 
 def read_record(storage: Storage) -> dict[str, Any] | None:
-    """The record; None while there is none. Raises StorageError."""
+    """The record; None if there is none. Raises StorageError."""
     entry = storage.read(FIRST_ENTRY)
     if entry is None:
         return None
@@ -59,11 +58,11 @@ def read_record(storage: Storage) -> dict[str, Any] | None:
         if _RECORD in info:
             record: dict[str, Any] = json.loads(info[_RECORD])
             return record
-    raise StorageError(f"{storage.location} holds something else than a record")
+    raise StorageError(f"{storage.location} has a Delta table that is not a record; choose another location")
 
 
 def _put(storage: Storage, record: Mapping[str, Any]) -> None:
-    """Unless there is one already: then this fails as it may for any other reason."""
+    """Fails where a record exists, as it may for any other reason."""
     with storage.errors("claiming it", writing=True):
         DeltaTable.create(
             storage.location,

@@ -1,11 +1,10 @@
-"""Deleting a shard, so that being cut short anywhere leaves something that can be finished, and nothing that
-can be taken for a living shard.
+"""Deletes a shard so that an interrupted deletion can be finished, and what it leaves is never taken for a shard.
 
-    1. the term is raised to the last one     every writer is stopped (`ShardDeleted`)
-    2. a tombstone names the owner            from now on nobody creates or opens anything here
-    3. data files, log entries, the rest      in any order, until no more are found
-    4. the tombstone                          the location is free
-    5. empty folders, on a disk               a writer that comes later makes none (`ShardDeleted`)
+1. the term is raised to the last one     every writer is stopped (`ShardDeleted`)
+2. a tombstone names the owner            nobody creates or opens a shard here any more
+3. data files, log entries, other files   in any order, until no more are found
+4. the tombstone                          the location is free
+5. empty folders, on a disk               a late writer makes none (`ShardDeleted`)
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from tidemark_persist.storage.storage import LOG_DIR, OWN_DIR, TOMBSTONE, Storag
 from tidemark_persist.times import DELETED, ShardId
 
 COMMON_NAMES = (LOG_DIR, OWN_DIR)
-"""Where files have the same names in every shard."""
+"""Folders whose files have the same names in every shard."""
 SECONDS_MAX = 60.0
-"""So long a deletion goes on by itself. Within this, and what the store's own client may take for one request, whoever
-has asked two for it knows that neither goes on."""
+"""Seconds after which a deletion stops by itself. A caller that asked two processes knows that neither continues after
+this time and the store's request timeout."""
 
 
 def read_tombstone(storage: Storage) -> str | None:
@@ -44,8 +43,8 @@ def refuse_deleted(storage: Storage, shard_id: str | None = None) -> None:
 
 
 def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None = None) -> None:
-    """Delete the shard, from wherever an earlier attempt left it. Raises StorageError after SECONDS_MAX: of two that
-    delete it one may be slow, and is not to meet what is made there when the other has ended."""
+    """Deletes the shard, from wherever an earlier attempt stopped. Raises StorageError after SECONDS_MAX: a slow
+    deletion must not remove files of a shard that is created after a faster one has finished."""
     until = time.monotonic() + SECONDS_MAX
     owner = read_tombstone(storage)
     if owner is None:
@@ -54,10 +53,10 @@ def remove_everything(storage: Storage, shard_id: ShardId, log: DeltaLog | None 
             return
     if owner != shard_id:
         raise ShardMismatch(f"the table at {storage.location} belongs to shard {owner!r}, not to {shard_id!r}")
-    while left := _left(storage):  # again: a writer may have been at it
+    while left := _left(storage):  # again: a writer may have added files
         for path in left:
             if path.startswith(COMMON_NAMES) and read_tombstone(storage) != shard_id:
-                return  # another has finished it: what is there is the next one's
+                return  # another process has finished; the files are of the next shard
             _check_deadline(storage, until)
             storage.remove(path)
     _check_deadline(storage, until)
@@ -71,13 +70,13 @@ def _check_deadline(storage: Storage, until: float) -> None:
 
 
 def _left(storage: Storage) -> list[str]:
-    """What is to go before the tombstone."""
+    """The files to remove before the tombstone."""
     folders = ("", LOG_DIR, f"{OWN_DIR}/leases", OWN_DIR)
     return [file.path for folder in folders for file in storage.list(folder) if file.path != TOMBSTONE]
 
 
 def _write_tombstone(storage: Storage, shard_id: ShardId, log: DeltaLog | None, until: float) -> str | None:
-    """Stop all writers and leave the tombstone. Returns the owner; None if there is no shard."""
+    """Stops all writers and writes the tombstone. Returns the owner; None if there is no shard."""
     try:
         log = log or DeltaLog(storage)
     except ShardNotFound:

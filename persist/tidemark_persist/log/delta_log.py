@@ -30,14 +30,14 @@ from tidemark_persist.times import EMPTY, Term, Time
 
 logger = logging.getLogger(__name__)
 
-# Checkpoints and log clean-up are work of ours (maintenance/maintenance.py), never a surprise inside a commit.
+# Checkpoints and log clean-up run in maintenance/maintenance.py, never inside a commit.
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 GAP_CHECK_SECONDS_MAX = 60.0
-# opening a table costs as much as following so many entries, or more
 FAR_BEHIND = 128
-# who has followed so many at once asks how far the last checkpoint is
+"""Following this many entries costs as much as opening the table, or more."""
 LOOK_AHEAD = 8
+"""After following this many entries at once, the handle looks for a newer checkpoint."""
 
 
 class SlotUnknown(Exception):
@@ -64,7 +64,7 @@ class DeltaLog:
         return self.state.frontiers.version
 
     def load(self) -> None:
-        """Open the table anew: after a gap, a change of schema, or a checkpoint, or far behind."""
+        """Opens the table again: after a gap, a change of schema or a checkpoint, or far behind."""
         version = self.storage.version
         try:
             table = open_table(self.storage)
@@ -80,7 +80,7 @@ class DeltaLog:
         self.follow()
 
     def follow(self) -> None:
-        """Apply every entry that was committed since the last look; or open the table anew where they are many."""
+        """Applies every entry since the last call; opens the table again where there are many."""
         if self.storage.version != self._opened_with:  # entries are read by the table's connection
             self.load()
             return
@@ -97,11 +97,11 @@ class DeltaLog:
         now = self.clock()
         if abs(now - self._checked_for_gap) >= self._gap_check_seconds:
             self._checked_for_gap = now
-            if self.last_checkpoint() > self.version:  # the entries between were cleaned up while we slept
+            if self.last_checkpoint() > self.version:  # the entries between were cleaned up meanwhile
                 self.load()
 
     def attempt(self, change: Change) -> bool:
-        """Commit the change as the next version. False: another commit got it (and is applied by now)."""
+        """Commits the change as the next version. False: another commit took that version (and is applied)."""
         if self._reopen_if_settings_changed():
             return False
         slot = self.version + 1
@@ -134,7 +134,7 @@ class DeltaLog:
         return 0 if pointer is None else int(pointer["version"])
 
     def checkpoint(self) -> None:
-        """Write a checkpoint, drop the log entries that it makes needless, and use it."""
+        """Writes a checkpoint, removes the log entries before it, and opens the table again."""
         self._reopen_if_settings_changed()
         with self.storage.errors("writing a checkpoint"):
             self.table.update_incremental()
@@ -144,7 +144,8 @@ class DeltaLog:
         self.load()
 
     def _refuse_deleted(self, version: int) -> None:
-        """Takes the checkpoint back where the shard was deleted while it was written: it would stand for the table."""
+        """Removes the checkpoint where the shard was deleted meanwhile: it would be taken for a table. Raises
+        ShardDeleted."""
         entry = self.read_entry(version)
         if entry is not None and entry.table_id in (None, self.table_id):
             return
@@ -158,14 +159,14 @@ class DeltaLog:
             return read_state(table)
 
     def _reopen_if_settings_changed(self) -> bool:
-        """Opens the table anew where the store's settings are others by now. Whether it had moved on meanwhile."""
+        """Opens the table again where the store's settings have changed. Whether it had moved on meanwhile."""
         before = self.version
         if self.storage.version != self._opened_with:
             self.load()
         return self.version != before
 
     def _put(self, change: Change) -> None:
-        """The one call that commits."""
+        """Commits the change."""
         self.table.create_write_transaction(
             change.actions(int(self.clock() * 1000)),
             "append",
@@ -175,7 +176,7 @@ class DeltaLog:
         )
 
     def _check_table(self, table_id: str | None) -> None:
-        """Entries of another table under our name: the shard was deleted and its location used again."""
+        """Raises ShardDeleted for an entry of another table: the shard was deleted and its location used again."""
         if table_id is not None and table_id != self.table_id:
             raise ShardDeleted(f"shard {self.storage.location} was deleted and made anew: open it again")
 
@@ -183,7 +184,7 @@ class DeltaLog:
         """Whether the change is in the slot after all; `SlotUnknown` while the slot is empty."""
         entry = self.read_entry(slot)
         if entry is None and self.read_entry(self.version) is None:
-            self.load()  # cleaned up far beyond us; or deleted, which this finds out
+            self.load()  # the log was cleaned up beyond this version, or the shard was deleted
             return False
         if entry is None:
             raise SlotUnknown(f"{type(error).__name__}: {self.storage.redacted(error)}") from None
@@ -208,7 +209,7 @@ def open_table(storage: Storage) -> DeltaTable:
 
 
 def gap_check_seconds(table: DeltaTable) -> float:
-    """How long a missing next entry means "nothing new": well within the time that entries are kept."""
+    """How long a missing next entry means that there is none: less than the time that entries are kept."""
     words = str(table.metadata().configuration.get("delta.logRetentionDuration", "")).split()
     match words:
         case ["interval", number, "seconds"]:

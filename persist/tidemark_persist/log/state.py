@@ -1,7 +1,7 @@
-"""What a handle knows of a shard: its frontiers and its files, at one version of the table.
+"""The frontiers and files of a shard at one version of its table.
 
-`TableState.apply` moves it by one log entry. Files are kept in the order of their largest time, so that
-following a shard (`overlapping(lower, upper)` near its end) costs by what is new and not by what is there.
+`TableState.apply` moves it by one log entry. Files are sorted by their largest time, so that `overlapping(lower,
+upper)` near the end of a shard costs as much as the new files, and not as all.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from tidemark_persist.log.entry import DataFile, LogEntry
 from tidemark_persist.times import Term, Time, show
 
 RECENT_LIMIT = 256  # appends remembered, to recognise a retry without reading the log
-# Paths remembered as removed, for vacuum: long enough for its two rounds. Whatever it misses for that, it takes as
-# files of unknown origin, a day later.
 REMOVED_SECONDS = 3600.0
+"""Removed paths are remembered this long, for vacuum's two rounds. It takes forgotten ones a day later, as orphans."""
 REMOVED_LIMIT = 100_000
 
 
@@ -96,7 +95,7 @@ class TableState:
         return len(self._files)
 
     def move_from(self, lower: Time) -> UpperMove | None:
-        """The append that left the upper `lower`, if it is among those remembered."""
+        """The append that moved the upper off `lower`, if it is remembered."""
         return self._moves.get(lower)
 
     def removed_paths(self) -> frozenset[str]:
@@ -104,12 +103,12 @@ class TableState:
         return frozenset(self._removed)
 
     def remember(self, other: TableState) -> None:
-        """Take over what an older state of the same shard had seen."""
+        """Takes over what an older state of the same shard remembers."""
         self._moves.update(other._moves)
         self._removed.update(other._removed)
 
     def forget_removed(self, paths: Iterable[str]) -> None:
-        """These are gone from storage too."""
+        """Forgets paths whose files are deleted."""
         for path in paths:
             self._removed.pop(path, None)
 
@@ -119,7 +118,7 @@ class TableState:
             del self._by_time[bisect_left(self._by_time, (file.max_time, path))]
 
     def _trim_removed(self, now: float) -> None:
-        """In a handle that never vacuums nothing else would take them away."""
+        """Handles that never vacuum would keep the paths for ever."""
         while self._removed and next(iter(self._removed.values())) < now - REMOVED_SECONDS:
             self._removed.popitem(last=False)
         _trim(self._removed, REMOVED_LIMIT)

@@ -1,8 +1,7 @@
-"""The retry machine around one commit: decide, try the slot, decide again.
+"""The retry loop around one commit: decide, try the slot, decide again.
 
-`decide` looks at the state and says what to commit, or ends it all by returning something else or raising.
-It is pure, and asked again whenever another commit took the slot: so a downgrade of the since or a
-compaction that came first costs a retry and nothing more.
+`decide` looks at the state and returns the change to commit, or ends the loop by another value or an error. It is pure,
+and called again whenever another commit took the slot: a since or a compaction that came first costs one retry.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The upkeep of a shard: compaction, vacuum, and the leases of readers that vacuum respects."""
+"""The maintenance of a shard: compaction, vacuum, and the leases of readers that vacuum respects."""

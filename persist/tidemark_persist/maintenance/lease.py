@@ -1,8 +1,8 @@
-"""Leases: a reader's promise to be still reading, so that vacuum waits.
+"""Leases: a reader announces that it still reads, and vacuum waits.
 
-A lease is a small file `_tidemark/leases/<id>.json` that names a version and an expiry. While one for
-version v is alive, no file that version v or a later one refers to is deleted. Listings that are read
-within vacuum's grace period need none.
+A lease is a small file `_tidemark/leases/<id>.json` with a version and an expiry. While a lease of version v lives, no
+file that version v or a later one refers to is deleted. Listings that are read within vacuum's grace period need no
+lease.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEASE_SECONDS = 3600.0
 
 
 class Lease:
-    """Holds a version against vacuum until released, or until it expires. A context manager."""
+    """Keeps a version from vacuum until released or expired. A context manager."""
 
     def __init__(self, storage: Storage, version: int, seconds: float = LEASE_SECONDS) -> None:
         self.version = version
@@ -28,12 +28,12 @@ class Lease:
         self.renew()
 
     def renew(self) -> None:
-        """Start the term anew. A reader that needs longer calls this well before the end."""
+        """Extends the lease by its duration. A reader that needs longer calls this well before the end."""
         expires_ms = int((time.time() + self._seconds) * 1000)
         self._storage.write_json(self._path, {"version": self.version, "expires_ms": expires_ms})
 
     def release(self) -> None:
-        """Give it up; twice is fine."""
+        """Releases the lease; may be called twice."""
         self._storage.remove(self._path)
 
     def __enter__(self) -> Lease:
@@ -50,7 +50,7 @@ def oldest_leased(storage: Storage) -> int | None:
     versions = []
     for file in storage.list(LEASE_DIR):
         if not file.path.endswith(".json"):
-            continue  # a draft: that lease is not given yet, and its reader looks for its files after it is
+            continue  # a draft: its reader lists files only after the lease is written
         lease = storage.read_json(file.path)
         if lease is None:
             continue  # released meanwhile

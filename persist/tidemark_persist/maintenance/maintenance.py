@@ -1,10 +1,10 @@
-"""What keeps a shard small: work that falls due after commits, and is done by whoever writes.
+"""The maintenance of a shard: work that becomes due after commits, done by its writers.
 
-    Checkpoint   every few commits: opening and committing cost the same however long the log has been
-    Compact      when small files have gathered
-    Vacuum       once per grace period: files that nothing refers to any more
+    Checkpoint   every few commits: opening and committing cost the same however long the log is
+    Compact      when small files have accumulated
+    Vacuum       once per grace period: deletes files that nothing refers to
 
-`due` only looks; `run` does. All of it may be done twice, by several processes, or be cut short at any point.
+`due` only checks; `run` does the work. All work may be repeated, done by several processes, or be interrupted.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tidemark_persist.times import DELETED
 
 @dataclass(frozen=True)
 class MaintenancePolicy:
-    """How much may gather before it is tidied up.
+    """How much may accumulate before maintenance.
 
-    `log_retention_seconds` is fixed when a shard is created: log entries older than this, and before a
-    checkpoint, are deleted. It bounds how late a retry can still learn whether its commit landed.
+    `log_retention_seconds` is fixed when a shard is created: older log entries before a checkpoint are deleted. It
+    bounds how late a retry can learn whether its commit landed.
     """
 
     checkpoint_commits: int = 16
@@ -56,7 +56,7 @@ class Compact:
 
 @dataclass(frozen=True)
 class Vacuum:
-    """Sweep what the last round marked, and mark anew."""
+    """Delete what the last round marked, and mark again."""
 
 
 Work = Checkpoint | Compact | Vacuum
@@ -78,7 +78,7 @@ class Maintenance:
         self._checkpoint_version = self.log.last_checkpoint()
 
     def due(self) -> list[Work]:
-        """What to do now. Cheap: called after every commit."""
+        """The work that is due. Cheap: called after every commit."""
         with self.lock:
             work: list[Work] = []
             if self.log.version - self._checkpoint_version >= self.policy.checkpoint_commits:
@@ -91,7 +91,7 @@ class Maintenance:
             return [piece for piece in work if type(piece) not in self._running]
 
     def run(self, work: Work) -> None:
-        """Do it, unless another thread is at the same kind of work."""
+        """Does the work, unless another thread does the same kind."""
         with self.lock:
             if type(work) in self._running:
                 return

@@ -34,7 +34,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """What a vacuum must know of the table: its version, its live files, and files seen to be removed."""
+    """The table as vacuum sees it: its version, its live files, and files that were seen to be removed."""
 
     version: int
     live: frozenset[str]
@@ -42,13 +42,13 @@ class TableFiles:
 
 
 def due(storage: Storage, grace_seconds: float) -> bool:
-    """Whether the last round is a grace period ago."""
+    """Whether the last round was at least a grace period ago."""
     mark = read_mark(storage)
     return mark is None or _age_seconds(mark.at_ms) >= grace_seconds
 
 
 def sweep(storage: Storage, now: TableFiles, grace_seconds: float) -> list[str]:
-    """Delete what the last round marked, if that is long enough ago. Returns the paths deleted."""
+    """Deletes what the last round marked, if that was long enough ago. Returns the deleted paths."""
     mark = read_mark(storage)
     if mark is None or _age_seconds(mark.at_ms) < grace_seconds:
         return []
@@ -62,7 +62,7 @@ def sweep(storage: Storage, now: TableFiles, grace_seconds: float) -> list[str]:
 
 
 def mark(storage: Storage, now: TableFiles, orphan_age_seconds: float) -> Mark:
-    """Note what is not referred to. Files of unknown origin wait `orphan_age_seconds` first."""
+    """Notes the files that are not referred to. Files of unknown origin wait `orphan_age_seconds` first."""
     garbage = [
         file.path
         for file in storage.list("")
@@ -76,7 +76,7 @@ def mark(storage: Storage, now: TableFiles, orphan_age_seconds: float) -> Mark:
 
 
 def read_mark(storage: Storage) -> Mark | None:
-    """What the last round noted."""
+    """The mark of the last round."""
     text = storage.read_json(VACUUM_MARK)
     return None if text is None else Mark(text["version"], text["at_ms"], tuple(text["paths"]))
 

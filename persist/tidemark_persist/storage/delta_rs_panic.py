@@ -1,8 +1,7 @@
-"""A panic of delta-rs is a failure like any other, and does not look like one.
+"""Recognises panics of delta-rs.
 
-Rust's panics come as exceptions that are no `Exception`, as if the process were to end, and of a type that cannot be
-imported. A setting with a character that no header or address may hold is enough for one. Who catches `Exception` alone
-would never hear the end of what was asked.
+Panics of Rust code are raised as exceptions of a type that is no `Exception` and cannot be imported. A setting with a
+character that no header may have is enough for one. Code that catches only `Exception` would miss them.
 """
 
 from __future__ import annotations
@@ -11,4 +10,5 @@ _NAME = "PanicException"
 
 
 def is_panic(error: BaseException) -> bool:
+    """Whether the error is a panic of a Rust library."""
     return type(error).__name__ == _NAME

@@ -1,12 +1,12 @@
-"""Settings of an object store in files, as Kubernetes mounts a Secret: what changes there counts without a restart.
+"""Settings of an object store in files, as Kubernetes mounts a Secret. Changes take effect without a restart.
 
     TIDEMARK_STORE_SETTINGS = /etc/tidemark/store
-    /etc/tidemark/store/..data ──► ..2026_01_31_12_00_00/    one link, moved at once: all files are new, or none
+    /etc/tidemark/store/..data ──► ..2026_01_31_12_00_00/    one link, replaced atomically with all files
                         AWS_ACCESS_KEY_ID ──► ..data/AWS_ACCESS_KEY_ID
 
-So credentials are in no environment and on no command line. Whoever opens something asks `read_mounted()`; whoever
-holds something open asks whether its version is still that (a look at one link), and opens it anew where it is not.
-Files whose names do not begin with AWS_ are somebody else's.
+So credentials are in no environment and on no command line. Code that opens something calls `read_mounted()`. Code that
+keeps something open compares the version (the target of one link) and opens it again where it has changed. Files whose
+names do not begin with AWS_ are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READS = 5
 
 @dataclass(frozen=True)
 class MountedSettings:
-    """What the files say; `version` is another whenever that may be something else."""
+    """The settings in the files; `version` changes whenever they may have changed."""
 
     version: str = ""
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -35,7 +35,7 @@ _last = MountedSettings()
 
 
 def read_mounted(environ: Mapping[str, str] = os.environ) -> MountedSettings:
-    """What holds now; nothing where no folder is named. Raises StorageError where there are no credentials."""
+    """The present settings; empty where no folder is configured. Raises StorageError where credentials are missing."""
     global _last
     named = environ.get(VARIABLE)
     if not named:
@@ -46,16 +46,16 @@ def read_mounted(environ: Mapping[str, str] = os.environ) -> MountedSettings:
             return _last
         try:
             found = MountedSettings(version, _read(Path(version)))
-        except FileNotFoundError:  # they were replaced under our eyes: there are others by now
+        except FileNotFoundError:  # the files were replaced meanwhile; read the new ones
             continue
         _check(found, named)
         _last = found
         return found
-    raise _missing(f"there are no settings in {named}")
+    raise _missing(f"{named} has no settings")
 
 
 def _version(folder: Path) -> str:
-    """The folder that the files are in just now."""
+    """The folder that has the files now."""
     data = folder / "..data"
     return os.path.realpath(data if data.exists() else folder)
 

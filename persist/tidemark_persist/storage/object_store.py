@@ -1,12 +1,12 @@
-"""S3-compatible object stores: what a location may say, what they are opened with, and what of their errors is told.
+"""S3-compatible object stores: the form of locations, the settings they are opened with, and errors without secrets.
 
-    s3://bucket/prefix      where, and nothing else
-    AWS_* variables         how: endpoint, region, credentials (or the files and services that these variables name)
+    s3://bucket/prefix      the location, and nothing else
+    AWS_* variables         endpoint, region, credentials (or the files and services that these variables name)
     PATIENCE                how long one request may take, retries included
     REFUSED                 settings under which two writers could both win a commit
 
-A commit is a conditional PUT (`If-None-Match: *`): the server lets one of several through. Credentials are in no
-location, and in no error either: servers repeat what was signed, so of an answer only its code and message are told.
+A commit is a conditional PUT (`If-None-Match: *`): the server accepts one of several. Locations and errors have no
+credentials: servers repeat what was signed, so only the code and the message of an answer are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from tidemark_persist.errors import InvalidLocation, StoreProblem
 
 SCHEME = "s3"
-# a request that hangs is given up, and what is left of a retry is the caller's: see log/transact.py
+# a request that hangs is cancelled; callers retry (log/transact.py)
 PATIENCE = {"connect_timeout": "5s", "timeout": "15s", "max_retries": "2", "retry_timeout": "20s"}
 CONDITIONAL_PUT = {"aws_conditional_put": "etag"}
 REFUSED = ("s3_allow_unsafe_rename", "s3_locking_provider", "copy_if_not_exists", "conditional_put")
@@ -36,7 +36,7 @@ _NOBODY = ("XAdminUserNotFound", "InvalidAccessKeyId")
 
 
 def check_location(location: str) -> None:
-    """`InvalidLocation` unless it is a path, a file:// URL or s3://bucket/prefix."""
+    """Raises InvalidLocation unless the location is a path, a file:// URL or s3://bucket/prefix."""
     if "://" not in location or location.startswith("file://"):
         return
     url = urlsplit(location)
@@ -44,26 +44,27 @@ def check_location(location: str) -> None:
         raise InvalidLocation(f"{url.scheme}:// is not supported: a location is a path, or s3://bucket/prefix")
     if "@" in url.netloc or url.query or url.fragment:
         raise InvalidLocation(
-            f"a location is s3://bucket/prefix and nothing more; one with credentials or options was given: "
-            f"s3://.../{url.path.strip('/')}: set AWS_* variables instead"
+            f"location s3://.../{url.path.strip('/')} has credentials or options; use s3://bucket/prefix and set AWS_* "
+            "variables instead"
         )
     if not url.netloc:
         raise InvalidLocation(f"{location} names no bucket: a location is s3://bucket/prefix")
 
 
 def settings(given: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What delta-rs opens the store with; it adds the AWS_* variables that `given` does not set by itself."""
+    """The settings for delta-rs, which itself reads AWS_* variables that `given` does not have. Raises
+    InvalidLocation."""
     for name, value in _named_settings(given, environ):
         if name in REFUSED and value.lower() not in _HARMLESS.get(name, ()):
             raise InvalidLocation(
-                f"AWS_{name.upper()} is set: with it two writers could both win a commit, or neither would know. "
-                "Unset it: commits are conditional PUTs, which need nothing of the kind"
+                f"AWS_{name.upper()} is set: with it two writers could both win a commit. "
+                "Unset it: commits are conditional PUTs, which do not need it"
             )
     return {**PATIENCE, **given, **CONDITIONAL_PUT}
 
 
 def redacted(error: BaseException, given: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str:
-    """The error in one line, without credentials and without what a server repeats of a signed request."""
+    """The error on one line, without credentials and without the signed request that a server repeats."""
     text = _ANSWER.sub(_code_and_message, _COLOURS.sub("", str(error)))
     for name, value in _named_settings(given, environ):
         if name in SECRETS and value:
@@ -72,7 +73,7 @@ def redacted(error: BaseException, given: Mapping[str, str], environ: Mapping[st
 
 
 def problem(text: str) -> StoreProblem | None:
-    """What is wrong, from an error as `redacted`; None where that is not of the known kinds."""
+    """The known problem of a redacted error text; None where it is no known one."""
     status = _STATUS.search(text)
     if status is None:
         return StoreProblem.UNREACHABLE if "error sending request" in text else None

@@ -1,15 +1,16 @@
-"""The objects of one location, by delta-rs, so that a store which hangs holds up those who ask it, and nobody else.
+"""The objects of one location as an Arrow file system over delta-rs, made so that a store that hangs blocks only its
+callers.
 
-delta-rs holds Python's lock during some requests: no other thread of the process runs then, until the store has
-answered or is given up (object_store.PATIENCE).
+delta-rs holds Python's global lock during some requests. No other thread of the process runs until the store answers or
+the request times out (object_store.PATIENCE).
 
-    others run     reading, where the size is known; get_file_info; writing to an open stream; tables and commits
-    nobody runs    opening for reading (HEAD); listing; deleting; opening for writing; is_deltatable
+    other threads run      reading an object of known size; get_file_info; writing to an open stream; tables and commits
+    no other thread runs   opening for reading (HEAD); listing; deleting; opening for writing; is_deltatable
 
-So HEAD is avoided: a data file's size is known, and of a small object more is asked for than any object has, which
-gives all of it in one request. Before any other request under the lock the store is asked for what is never there,
-without the lock, unless it has answered within ANSWERED_SECONDS. What is left: a store that begins to hang between
-its last answer and such a request holds up the process, once.
+So HEAD is avoided: the size of a data file is known, and a small object is requested with a size larger than any
+object's, which returns all of it in one request. Before any other request under the lock, the store is asked for an
+object that never exists, without the lock, unless it has answered within ANSWERED_SECONDS. A store that begins to hang
+between that answer and the request still blocks the process once.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from deltalake.fs import DeltaStorageHandler
 
 ANSWERED_SECONDS = 0.1
 WHOLE = 1 << 40
-"""As the size of an object: all of it, whatever it is."""
+"""A size larger than any object's: requests all of it."""
 ABSENT_OBJECT = "_tidemark/nothing"
 _STORES_MOST = 1000
 
 T = TypeVar("T")
 
 _answered: dict[Hashable, float] = {}
-"""When each store answered last, whichever of its objects was asked for."""
+"""The monotonic time of each store's last answer, for any object."""
 
 
 class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
-    """As an Arrow file system, whose root is the location.
+    """An Arrow file system whose root is the location.
 
-    `store` is equal where the same store is asked in the same way. `small`: objects of these names are read at once.
+    `store` is equal for equal stores and settings. `small`: objects of these names are read in one request.
     """
 
     def __init__(
@@ -49,8 +50,7 @@ class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
         super().__init__(location, dict(settings), dict.fromkeys(self._small, WHOLE))
 
     def whole(self, path: str, table: DeltaTable | None = None) -> bytes:
-        """All of an object, in one request where its name is among the small ones, or where the table that it belongs
-        to is open; raises FileNotFoundError."""
+        """All bytes of an object, in one request if it is small or its `table` is open. Raises FileNotFoundError."""
         handler = self._handler
         if table is not None:
             handler = DeltaStorageHandler.from_table(table._table, None, {path: WHOLE})._handler
@@ -59,7 +59,7 @@ class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
         return self._recording_answer(lambda: bytes(handler.open_input_file(path).read()))
 
     def probe(self) -> None:
-        """Returns where the store answers, or did just now; before any request under Python's lock."""
+        """Returns where the store answers, or has just answered. Called before any request under Python's lock."""
         if time.monotonic() - _answered.get(self._store, -ANSWERED_SECONDS) >= ANSWERED_SECONDS:
             with suppress(FileNotFoundError):
                 self.whole(ABSENT_OBJECT)
@@ -88,7 +88,7 @@ class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
         return pa.PythonFile(_BytesSink(stream), mode="w")
 
     def _recording_answer(self, request: Callable[[], T]) -> T:
-        """What was answered; that there is no such object is an answer, too."""
+        """Runs the request and records the time of its answer; "no such object" is an answer, too."""
         try:
             answer = request()
         except FileNotFoundError:
@@ -98,18 +98,18 @@ class ObjectFileSystem(DeltaStorageHandler):  # type: ignore[misc]
         return answer
 
     def _note(self) -> None:
-        if len(_answered) >= _STORES_MOST:  # credentials that have gone
+        if len(_answered) >= _STORES_MOST:  # entries of earlier credentials
             _answered.clear()
         _answered[self._store] = time.monotonic()
 
 
 def open_known(location: str, settings: Mapping[str, str], path: str, size: int) -> Any:
-    """An object of known size, to read any part of it."""
+    """Opens an object of known size for reading at any position."""
     return DeltaStorageHandler(location, dict(settings), {path: size}).open_input_file(path)
 
 
 class _BytesSink:
-    """Arrow hands over buffers; delta-rs's stream takes bytes and nothing else."""
+    """Passes Arrow's buffers to delta-rs's stream as bytes."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""Where a shard's files are: one small interface over a local folder and an object store.
+"""The files of a location: one interface over a local folder and an object store.
 
-Local folders go through Arrow's own file system; everything else through delta-rs's object store, so that one
-set of settings (and one set of credentials) serves the log and the data alike: see object_store.py and objects.py.
+Local folders use Arrow's file system, object stores delta-rs's, so that one set of settings and credentials serves log
+and data (object_store.py, objects.py).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _READS = 5
 
 @dataclass(frozen=True)
 class FileStat:
-    """What a listing tells of a file; `path` is relative to the location."""
+    """A file in a listing; `path` is relative to the location."""
 
     path: str
     size: int
@@ -56,8 +56,8 @@ class Storage:
 
     @classmethod
     def at(cls, location: str, options: Mapping[str, str] | None = None) -> Storage:
-        """The storage at a location as users write it: local paths become absolute, so that they can
-        travel."""
+        """The storage at a location as users write it. Local paths become absolute, so that other processes can use
+        them."""
         object_store.check_location(location)
         storage = cls(location.rstrip("/") or "/", options)
         local = storage.local_path
@@ -72,14 +72,14 @@ class Storage:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What delta-rs opens the location with; raises StorageError where that is to be in files, and is not."""
+        """The settings for delta-rs. Raises StorageError where mounted credentials are missing."""
         if self.local_path is not None:
             return dict(self.options or {})
         return object_store.settings(self._effective_options.settings)
 
     @property
     def version(self) -> str:
-        """Another one where what was opened before must be opened anew, with other settings."""
+        """Changes where what was opened must be opened again with other settings."""
         return "" if self.local_path is not None else self._effective_options.version
 
     @property
@@ -98,17 +98,17 @@ class Storage:
 
     @cached_property
     def _opened(self) -> dict[str, Any]:
-        """The one file system, by the version of its settings."""
+        """The file system, by the version of its settings."""
         return {}
 
     def _store(self, version: str) -> tuple[str, str, int]:
-        """The same for all locations of a bucket that is reached in the same way."""
+        """Equal for all locations of a bucket with the same settings."""
         return urlparse(self.location).netloc, version, hash(frozenset((self.options or {}).items()))
 
     @contextmanager
     def errors(self, doing: str, *, writing: bool = False) -> Iterator[None]:
-        """Failures of the store as `StorageError`. That something is not there is no failure of the store, but where an
-        object is being written: then it is the bucket."""
+        """Raises failures of the store as StorageError. A missing file is no failure of the store, except while an
+        object is written: then the bucket is missing."""
         try:
             yield
         except (FileNotFoundError, TableNotFoundError) as error:
@@ -116,12 +116,16 @@ class Storage:
                 raise
             raise self._failed(doing, error) from None
         except (OSError, DeltaError) as error:
-            # an object store's error would tell, in a traceback, what `redacted` leaves out
+            # the traceback of an object store's error would show what `redacted` leaves out
             raise self._failed(doing, error) from (error if self.local_path is not None else None)
         except BaseException as error:
             if not is_panic(error):
                 raise
-            guess = "" if self.local_path is not None else " (with settings that hold what no address or header may?)"
+            guess = (
+                ""
+                if self.local_path is not None
+                else " (does a setting have a character that no URL or header may have?)"
+            )
             raise self._failed(f"{doing}{guess}", error) from None
 
     def _failed(self, doing: str, error: BaseException) -> StorageError:
@@ -131,7 +135,7 @@ class Storage:
         return StorageError(f"{self.location}: {doing} failed: {text}{advice}", problem)
 
     def redacted(self, error: BaseException) -> str:
-        """The error, as it may be told."""
+        """The error's text without secrets."""
         try:
             given = self._effective_options.settings
         except StorageError:
@@ -140,18 +144,19 @@ class Storage:
 
     @property
     def _effective_options(self) -> MountedSettings:
-        """The options, or else what is in files now."""
+        """The options, or else the mounted settings."""
         return read_mounted() if self.options is None else MountedSettings(settings=self.options)
 
     def probe(self) -> None:
-        """Before a request of delta-rs under Python's lock: raises StorageError where the store does not answer."""
+        """Called before a request of delta-rs under Python's lock. Raises StorageError where the store does not
+        answer."""
         if self.local_path is None:
             with self.errors("asking the store"):
                 self.fs.handler.probe()
 
     def read(self, path: str, table: DeltaTable | None = None) -> bytes | None:
-        """The file's bytes, or None if there is none. `table`: the one here, if it is open, by whose connection an
-        object store is asked once instead of twice."""
+        """The file's bytes; None if there is no file. `table`: the open table at the location, whose connection needs
+        one request less."""
         try:
             with self.errors(f"reading {path}"):
                 if self.local_path is not None:
@@ -161,8 +166,8 @@ class Storage:
             return None
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace the file as a whole: a reader sees the old bytes or the new ones. On a disk raises ShardDeleted where
-        the location itself is gone: nothing is left where a shard was."""
+        """Replaces the file as a whole: readers see the old bytes or the new ones. On a disk, raises ShardDeleted where
+        the location does not exist: nothing is left where a shard was."""
         with self.errors(f"writing {path}", writing=True):
             self._write(path, data)
 
@@ -182,10 +187,10 @@ class Storage:
             raise self._gone(path) from error
 
     def read_json(self, path: str) -> Any:
-        """The parsed file, or None if there is none; raises StorageError where it is not JSON.
+        """The parsed file; None if there is no file. Raises StorageError where it is not JSON.
 
-        An object store is asked for the size, if the name is not one of the small ones', and then for so many bytes: of
-        an object that is replaced by a longer one in between, the beginning comes. That is no JSON: it is read again.
+        An object that is replaced by a longer one during the read may be returned in part. That is not JSON, and is
+        read again.
         """
         for _ in range(_READS):
             data = self.read(path)
@@ -193,16 +198,14 @@ class Storage:
                 return None
             with suppress(ValueError):
                 return json.loads(data)
-        raise StorageError(
-            f"{path} of shard {self.location} is not JSON: it was written by something else, or is damaged"
-        )
+        raise StorageError(f"{path} of shard {self.location} is not JSON: another program wrote it, or it is damaged")
 
     def write_json(self, path: str, value: Any) -> None:
         """Replace the file by this value."""
         self.write(path, json.dumps(value).encode())
 
     def stat(self, path: str) -> FileStat | None:
-        """Size and age of one file, or None if there is none."""
+        """Size and age of a file; None if there is none."""
         with self.errors(f"looking at {path}"):
             info = self.fs.get_file_info(path)
         return _stat(path, info) if info.type == pa_fs.FileType.File else None
@@ -215,19 +218,19 @@ class Storage:
         return [_stat(prefix + info.base_name, info) for info in found if info.type == pa_fs.FileType.File]
 
     def has_folders(self) -> bool:
-        """Whether something is further below."""
+        """Whether the location has folders."""
         with self.errors("listing it"):
             found = self.fs.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
         return any(info.type == pa_fs.FileType.Directory for info in found)
 
     def remove(self, path: str) -> None:
-        """Delete a file; fine if it is gone already."""
+        """Deletes a file; does nothing if there is none."""
         with suppress(FileNotFoundError), self.errors(f"deleting {path}"):
             self.fs.delete_file(path)
 
     def remove_empty_folders(self) -> None:
-        """Take away what deleting every file leaves on a local disk (object stores have no folders). What is not empty
-        stays: somebody has begun anew there."""
+        """Removes empty folders of a local disk (object stores have none). Others stay: somebody has begun a new shard
+        there."""
         if self.local_path is None:
             return
         for folder in [*sorted((p for p in self.local_path.rglob("*") if p.is_dir()), reverse=True), self.local_path]:
@@ -235,13 +238,13 @@ class Storage:
                 _remove_if_empty(folder)
 
     def open_input(self, path: str, size: int | None = None) -> Any:
-        """A seekable file for Parquet; an object store is not asked for its size where that is known."""
+        """A seekable file. An object store needs one request less where the size is known."""
         if self.local_path is not None:
             return pa.OSFile(f"{self.local_path}/{path}", "rb")
         return self.fs.open_input_file(path) if size is None else open_known(self.location, self.settings, path, size)
 
     def open_output(self, path: str) -> Any:
-        """A stream to write a data file to. On a disk raises ShardDeleted where the location is gone."""
+        """A stream to write a data file to. On a disk, raises ShardDeleted where the location does not exist."""
         try:
             return self.fs.open_output_stream(path)
         except FileNotFoundError as error:
@@ -250,11 +253,11 @@ class Storage:
             raise self._gone(path) from error
 
     def _gone(self, path: str) -> ShardDeleted:
-        return ShardDeleted(f"{path} is not written: there is no folder {self.location}; its shard was deleted")
+        return ShardDeleted(f"{path} cannot be written: the folder {self.location} is gone, its shard was deleted")
 
 
 def check_store(location: str) -> None:
-    """Asks the store for what is never there; raises StorageError, InvalidLocation."""
+    """Asks the store for an object that never exists. Raises StorageError, InvalidLocation."""
     Storage.at(location).stat(ABSENT_OBJECT)
 
 

@@ -1,9 +1,11 @@
 """Ingestion: outside data into shards, exactly once, as a function of recorded bindings.
 
-    source ──discover──► remap shard: tick -> what of the source belongs to it     (1) mint the binding
+    source ──discover──► remap shard: tick -> the outside data that belong to it    (1) mint the binding
                               │
-                              └──stage──► table shards: exactly that, at that tick (2) append, idempotent by upper
+                              └──stage──► table shards: exactly those data, at that tick (2) append, idempotent by upper
 
-A table's upper says which bindings it holds, so nothing else has to be recorded: after a crash anywhere, the bindings
-between a table's upper and the remap's are staged and appended again, and an append that landed is never repeated.
+A table's upper says which bindings it holds, so nothing else needs to be recorded. After a crash the bindings between a
+table's upper and the remap's are staged and appended again; an append that landed is never repeated.
+
+Read `ingester.py` first, then `source.py` (the interface of sources), `manager.py` (threads), `files/` and `tpch/`.
 """

@@ -1,8 +1,8 @@
-"""Ticks: the times at which a source's data becomes visible.
+"""Ticks: the times at which a source's data become visible.
 
-Every source ticks at multiples of its `tick_ms`, the same multiples everywhere, so that joined inputs move together.
-The clock that mints is this machine's; the controller's, as last told and moved on by the monotonic clock, bounds it,
-so that a replica with a wrong clock cannot drag the frontiers of others into the future.
+Every source ticks at the multiples of its `tick_ms`, so that joined inputs move together. This machine's clock mints
+ticks. The controller's clock, as last received and advanced by the monotonic clock, bounds them: a replica with a wrong
+clock cannot move frontiers into the future.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tidemark_protocol.ids import Time
 
 @dataclass(frozen=True)
 class ControllerClock:
-    """The controller's clock as of a command, and how far beyond it a tick may lie."""
+    """The controller's clock as of a command, in milliseconds, and how far beyond it a tick may lie."""
 
     controller_now: Time
     max_ahead_ms: int
     received: float = field(default_factory=time.monotonic)
 
     def bound(self) -> Time:
-        """The largest time that may be minted now."""
+        """The largest tick that may be minted now."""
         passed_ms = int((time.monotonic() - self.received) * 1000)
         return Time(self.controller_now + passed_ms + self.max_ahead_ms)
 
@@ -33,4 +33,5 @@ def tick_at(now_ms: int, tick_ms: int) -> Time:
 
 
 def wall_clock_ms() -> int:
+    """This machine's clock: milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -1,9 +1,9 @@
-"""What can go wrong while ingesting.
+"""Errors of ingestion.
 
 IngestionError
-├── SourceUnusable      the source, as described, cannot be ingested until someone changes it or its data
-├── SourceNotReady      nothing wrong, but not there yet (no file to infer a schema from): tried again
-└── NotDefinite         what made the earlier data is not what is installed now; going on would change history
+├── SourceUnusable      the source cannot be ingested until its description or its data change
+├── SourceNotReady      the source has no data yet (no file to infer a schema from); it is retried
+└── NotDefinite         another generator than the installed one made the earlier data; going on would change history
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class IngestionError(Exception):
 
 
 class SourceUnusable(IngestionError):
-    """The description or the data must change; the message says which and how."""
+    """The description or the data must change. The message says which and how."""
 
 
 class SourceNotReady(IngestionError):
-    """Not there yet; the message says what is waited for."""
+    """The source has no data yet. The message says what is missing."""
 
 
 class NotDefinite(IngestionError):
-    """The remap shard pins another generator than the one at hand."""
+    """The remap shard names another generator than the installed one."""

@@ -1,11 +1,12 @@
-"""One source, tick by tick: recover what was bound, then mint a binding and append it, again and again.
+"""Ingests one source tick by tick: recovers the bindings so far, then mints a binding and appends its data, again and
+again.
 
            remap upper ─────────────┐
     ... ──●────────●────────●───────┤  bindings          recover: bindings a table lacks are staged and appended
     table a ───────────────────────►|                    tick:    mint at T, append to every table, all uppers T + 1
     table b ───────►|  (died here)
 
-No thread, no clock: the caller says when. Every write carries the term, and every step may be repeated.
+No thread and no clock: the caller gives the time. Every write carries the term, and every step may be repeated.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.source import Source
 from tidemark_replica.values.arrow_types import arrow_schema
 
-# How far a table that changes no more runs ahead, so that it needs a commit only this often.
 AHEAD_MS = 10_000
-# After this much idling the remap is compacted, so that resuming costs by what is bound and not by how long it took.
+"""A static table's upper runs this far ahead, so that it needs a commit only this often."""
 REMAP_SINCE_LAG_MS = 60_000
+"""The remap's since trails by this much, so that the cost of recovery does not grow with the age of the source."""
 
 
 class LostRace(IngestionError):
-    """Another writer of the same term moved a shard: start over from what is there."""
+    """Another writer of the same term moved a shard; the ingestion starts again from the shard's state."""
 
 
 class Ingester:
-    """Drives one ingestion under one term."""
+    """Ingests one source under one writer term."""
 
     def __init__(
         self, description: IngestionDescription, term: WriterTerm, source: Source, persist: PersistClientCache
@@ -56,7 +57,7 @@ class Ingester:
             self._apply_bound(upper)
 
     def tick(self, time: Time) -> bool:
-        """Mints and appends the binding at `time`; False when the shards are at or past it already."""
+        """Mints and appends the binding at `time`; False where the remap is at or past that time."""
         lower = self._remap.state().upper
         if time < lower:
             return False
@@ -68,7 +69,7 @@ class Ingester:
         return True
 
     def run_ahead(self, bound: Time) -> None:
-        """Moves tables that change no more up to AHEAD_MS past the remap, as far as `bound` allows."""
+        """Moves the uppers of static tables up to AHEAD_MS past the remap, as far as `bound` allows."""
         upper = Time(self._remap.state().upper)
         ahead = Time(min(upper + AHEAD_MS, bound))
         for table, shard in self._tables:
@@ -77,7 +78,7 @@ class Ingester:
                 self._append(shard, None, own, ahead)
 
     def compact_remap(self) -> None:
-        """Gives up telling old bindings apart once every table holds them."""
+        """Moves the remap's since up to the bindings that every table holds."""
         held = min([self._remap.state().upper, *(s.state().upper for _, s in self._tables)])
         if held - 1 > self._remap.state().since + REMAP_SINCE_LAG_MS:
             self._remap.downgrade_since(held - 1)
@@ -89,7 +90,7 @@ class Ingester:
         return self._tables
 
     def _apply_bound(self, upper: Time) -> None:
-        """Appends the bindings that some table lacks, in order of time."""
+        """Appends the bindings that a table lacks, in order of time."""
         behind = [s.state().upper for _, s in self._tables if s.state().upper < upper]
         if not behind:
             return

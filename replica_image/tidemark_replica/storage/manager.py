@@ -1,8 +1,8 @@
-"""The ingestions of a replica: one thread each, told what to do and asked what there is to tell.
+"""The ingestions of a replica, one thread each.
 
     run(RunIngestion) ──► thread: recover, tick, tick, ... ──► poll() -> ShardFrontiers, IngestionStatus
 
-A thread ends when it is fenced or dropped; everything else that goes wrong is told and tried again, ever less often.
+A thread ends when it is fenced or dropped. All other failures are reported and retried with growing pauses.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class IngestionManager:
-    """Runs ingestions in threads of their own. All methods may be called from the command loop: none blocks."""
+    """Starts and stops ingestions. No method that the command loop calls blocks."""
 
     def __init__(self, session: SparkSession, persist: PersistClientCache, cache: Path) -> None:
         self._session, self._persist, self._cache = session, persist, cache
@@ -44,8 +44,8 @@ class IngestionManager:
         self._ending: list[_Ingestion] = []
 
     def run(self, command: RunIngestion, clock: ControllerClock) -> None:
-        """Starts the ingestion, or replaces the one of the same id unless it is the same already. `clock`: the
-        controller's, from when the command came."""
+        """Starts the ingestion, or replaces the one of the same id where it differs. `clock`: the controller's, as of
+        the command."""
         running = self._running.get(command.ingestion.id)
         if running is not None and running.is_same(command):
             running.clock = clock
@@ -62,27 +62,27 @@ class IngestionManager:
             self._ending = [*filter(_Ingestion.is_alive, self._ending), running]
 
     def is_ending(self, location: str) -> bool:
-        """Whether an ingestion that was dropped may still write there."""
+        """Whether a dropped ingestion may still write at the location."""
         return any(ending.writes(location) and ending.is_alive() for ending in self._ending)
 
     def poll(self) -> list[StorageResponse]:
-        """What has changed since the last call."""
+        """The statuses and frontiers that have changed since the last call."""
         return [response for ingestion in self._running.values() for response in ingestion.changes()]
 
     def report_again(self) -> None:
-        """A new controller listens: the next poll tells everything."""
+        """The next poll returns everything, for a new client."""
         for ingestion in self._running.values():
             ingestion.report_again()
 
     def inspect(self, spec: SourceSpec) -> tuple[SourceTable, ...]:
-        """The tables that the source offers (slow: not for the command loop). Raises IngestionError."""
+        """The tables that the source offers; slow, so not for the command loop. Raises IngestionError."""
         if isinstance(spec, FilesSource):
             return tables_of(self._session, spec)
         check_scale_factor(spec.scale_factor)
         return tuple(TABLES.values())
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Stops every ingestion and waits for the threads, so long for all of them: a store may not answer them."""
+        """Stops all ingestions and waits at most `timeout_s` seconds for their threads."""
         for ingestion in self._running.values():
             ingestion.stop()
         deadline = monotonic() + timeout_s
@@ -102,7 +102,7 @@ class IngestionManager:
 
 
 class _Ingestion(threading.Thread):
-    """One ingestion's thread."""
+    """The thread of one ingestion."""
 
     def __init__(
         self, manager: IngestionManager, command: RunIngestion, clock: ControllerClock, after: _Ingestion | None
@@ -141,7 +141,7 @@ class _Ingestion(threading.Thread):
 
     def run(self) -> None:
         if self._after is not None:
-            self._after.join()  # two ingesters of one term in one process would only race each other
+            self._after.join()  # two ingesters of one term would race
             self._after = None
         failures = 0
         while not self._halt.is_set():
@@ -153,14 +153,14 @@ class _Ingestion(threading.Thread):
                 return
             except LostRace as error:
                 self._set_status("waiting", str(error))
-            except BaseException as error:  # a panic of Rust's is no Exception: whatever it was, it is tried again
+            except BaseException as error:  # a Rust panic is no Exception; it is retried, too
                 LOG.warning("source %s: %s", self._command.ingestion.name, log_text(error))
                 self._set_status("failed", public_text_with_type(error)[:MESSAGE_LENGTH_MAX])
                 failures = 1 if self._ticked else failures + 1
             self._halt.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.1)
 
     def _ingest(self) -> None:
-        """Recovers, then ticks until stopped; whatever goes wrong is raised."""
+        """Recovers, then ticks until stopped. Raises every failure."""
         description = self._command.ingestion
         source = self._manager.source_for(description)
         ingester = Ingester(description, self._command.term, source, self._manager.persist)
@@ -171,7 +171,8 @@ class _Ingestion(threading.Thread):
             bound = self.clock.bound()
             if time > bound:
                 self._set_status(
-                    "waiting", f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}"
+                    "waiting",
+                    f"ClockSkew: this replica's tick {time} is past the controller's bound {bound}; set the clock",
                 )
             elif ingester.tick(time):
                 self._ticked = True

@@ -1,8 +1,8 @@
-"""What the ingester asks of a kind of source.
+"""The interface between the ingester and a kind of source.
 
-A source is stateless but for what `resume` gave it: the bindings so far. `discover` says what belongs to the next
-tick, `stage` turns a binding into data files. `stage` may be called again for the same binding, by another process,
-years later: it must give the same rows, or error rows that say why it cannot.
+A source's only state is the bindings that `resume` gave it. `discover` binds data to the next tick; `stage` turns a
+binding into data files. `stage` may be called again for the same binding, by another process and much later. It must
+give the same rows, or error rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tidemark_protocol.plan.ingestion import IngestedTable
 
 
 class Source(Protocol):
-    """One kind of DataSource. `remap_schema` is what a binding's rows look like."""
+    """One kind of DataSource. `remap_schema` has the columns of a binding."""
 
     remap_schema: pa.Schema
 
     def resume(self, bound: pa.Table, upper: Time) -> None:
-        """Start after the bindings so far: `bound` are the remap's rows, consolidated, as of `upper` - 1."""
+        """Continues after the bindings so far: `bound` has the remap's consolidated rows as of `upper` - 1."""
 
     def discover(self, time: Time) -> pa.Table:
-        """The rows (with `__diff`) that bind what belongs to the tick `time`; none when nothing is new."""
+        """The rows (with `__diff`) that bind new data to the tick `time`; none where there are no new data."""
 
     def confirm(self, binding: pa.Table) -> None:
         """The binding that `discover` gave was minted."""
@@ -37,10 +37,10 @@ class Source(Protocol):
         """Data files of the binding for each of the tables, all rows at `time`."""
 
     def is_static(self, table: IngestedTable) -> bool:
-        """Whether the table changes no more, so that its upper may run ahead of the clock."""
+        """Whether the table never changes again, so that its upper may run ahead of the clock."""
 
     def counters(self) -> Mapping[str, int]:
-        """What has been seen, for people."""
+        """Numbers for people, by name."""
 
     def warning(self) -> str:
-        """What people should know, empty when all is well."""
+        """A warning for people; empty if there is none."""

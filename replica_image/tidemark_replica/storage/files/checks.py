@@ -1,11 +1,11 @@
-"""What can be wrong with a file as a whole, found before a row of it is read.
+"""Checks of a file as a whole, before a row of it is read.
 
-    FILE_MISSING       it was bound and is gone
-    FILE_CHANGED       it was bound and is another now
-    FILE_UNREADABLE    it cannot be opened, or is not what its format says
-    SCHEMA_MISMATCH    its header, or its parquet schema, lacks a column or has another type
+    FILE_MISSING       the bound file does not exist any more
+    FILE_CHANGED       the bound file has another size or age now
+    FILE_UNREADABLE    the file cannot be opened, or does not have its format
+    SCHEMA_MISMATCH    its header or its Parquet schema lacks a column or has another type
 
-Such a file gives one error row, whatever `onBadRecord` says: how many records are missing is not known.
+Such a file gives one error row, whatever `onBadRecord` says, since the number of its records is unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEADER_BYTES = 1 << 20
 
 
 def has_changed(table: FilesTable, bound: FileVersion) -> str | None:
-    """FILE_MISSING or FILE_CHANGED where the file is not the one that was bound."""
+    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None."""
     now = version_of(table.path, bound.name)
     if now is None:
         return "FILE_MISSING"
@@ -34,7 +34,7 @@ def has_changed(table: FilesTable, bound: FileVersion) -> str | None:
 
 
 def file_problem(table: FilesTable, columns: Sequence[Column], bound: FileVersion) -> str | None:
-    """The code of what is wrong with the file, None if its records can be read."""
+    """The code of the problem; None if the file's records can be read."""
     if changed := has_changed(table, bound):
         return changed
     path = os.path.join(table.path, bound.name)

@@ -1,4 +1,4 @@
-"""The tables of a `files:` source: schemas as given, or inferred from the first file that is there."""
+"""The tables of a `files:` source: schemas as given, or inferred from the first complete file."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ..
 
 
 def _inferred(session: SparkSession, table: FilesTable) -> tuple[Column, ...]:
-    """The schema of the first file by name. Spark's inference for text, the footer for parquet."""
+    """The schema of the first file by name: Spark's inference for text, the footer for Parquet."""
     names = sorted(f.name for f in list_files(table.path, table.pattern).files if f.size)
     whole = next((n for n in names if is_complete(os.path.join(table.path, n), table.format)), None)
     if whole is None:
         raise SourceNotReady(
             f"table {table.name}: no complete file in {table.path} matches {table.pattern!r} to infer a schema from;"
-            " put one there or give the schema"
+            " add one or give the schema"
         )
     path = os.path.join(table.path, whole)
     try:

@@ -1,15 +1,14 @@
-"""What lies in a directory, and which of it is new, settled and complete.
+"""Lists a directory, and decides which files are new, settled and complete.
 
-    listed ──► hidden or temporary?      left out, for good
-           ──► a name that is no UTF-8?  left out, and told: neither a binding nor Spark can name it
-           ──► a link out of here?       left out, and told: who writes files must not say what else is read
-           ──► known, same size and age? read already
-           ──► known, but changed?       not read again; counted and told (`changed`)
-           ──► changed since last look?  waits: someone is still writing
-           ──► incomplete?               waits: a text file must end with a newline, a parquet file with its footer
+    listed ──► hidden or temporary?         skipped
+           ──► a link out of the directory? skipped and reported: a writer of files must not choose what else is read
+           ──► known, same size and age?    read already
+           ──► known, but changed?          not read again; counted and reported (`changed`)
+           ──► changed since the last tick? waits: somebody is still writing it
+           ──► incomplete?                  waits: a text file must end with a newline, a Parquet file with its footer
            ──► new
 
-A million files cost 16 bytes each: paths and versions are kept as sorted 64-bit hashes.
+A file costs 16 bytes of memory: names and versions are kept as sorted 64-bit hashes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tidemark_protocol.forbidden_source_folders import forbidden_folder
 from tidemark_replica.storage.errors import SourceUnusable
 
 Hashes = npt.NDArray[np.uint64]
-# What other programs leave while they write, and what Spark and Hadoop leave beside their output.
+# names of unfinished files, and of files that Spark and Hadoop write beside their output
 _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".inprogress", "._COPYING_")
 _PARQUET_MAGIC = b"PAR1"
@@ -35,7 +34,7 @@ _PARQUET_MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class FileVersion:
-    """A file as it was when it was listed."""
+    """A file as it was listed."""
 
     name: str
     size: int
@@ -46,13 +45,13 @@ class FileVersion:
 class Listing:
     files: list[FileVersion] = field(default_factory=list)
     outside_links: list[str] = field(default_factory=list)
-    """Names of symbolic links that lead out of the directory."""
+    """Names of symbolic links that point outside the directory."""
     undecodable_names: list[str] = field(default_factory=list)
     """Names that are not UTF-8, with each byte that is none as `\\xff`."""
 
 
 def list_files(directory: str, pattern: str) -> Listing:
-    """The files of the directory that match the pattern, but for hidden and unfinished ones. Raises SourceUnusable."""
+    """The files of the directory that match the pattern, without hidden and unfinished ones. Raises SourceUnusable."""
     root, listing = _root_of(directory), Listing()
     try:
         with os.scandir(directory) as entries:
@@ -70,7 +69,7 @@ def list_files(directory: str, pattern: str) -> Listing:
                         continue
                     stat = entry.stat()
                 except FileNotFoundError:
-                    continue  # removed while we looked
+                    continue  # removed during the listing
                 listing.files.append(FileVersion(entry.name, stat.st_size, stat.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise SourceUnusable(f"cannot list {directory}: {error.strerror}") from None
@@ -83,7 +82,7 @@ def shown_name(name: str) -> str:
 
 
 def version_of(directory: str, name: str) -> FileVersion | None:
-    """The file as it is now; None when it is gone, also where a link out of the directory took its place."""
+    """The present version of the file; None where it is gone, or replaced by a link out of the directory."""
     path = os.path.join(directory, name)
     try:
         stat = os.stat(path)
@@ -95,7 +94,8 @@ def version_of(directory: str, name: str) -> FileVersion | None:
 
 
 def _root_of(directory: str) -> str:
-    """Where it really is; it may be a link itself, but not to the pod's own files. Raises SourceUnusable."""
+    """The real path of the directory. The directory may be a link, but not to the pod's own files. Raises
+    SourceUnusable."""
     root = os.path.realpath(directory)
     if folder := forbidden_folder(root):
         raise SourceUnusable(f"cannot list {directory}: it leads into {folder}, whose files are the pod's own")
@@ -107,7 +107,7 @@ def _points_outside(root: str, link: str) -> bool:
 
 
 def is_complete(path: str, format: str) -> bool:
-    """Whether the file looks finished: an empty file does, there is nothing in it that could be partial."""
+    """Whether the file looks finished. An empty text file does."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -127,7 +127,7 @@ def _is_candidate(name: str, pattern: str) -> bool:
 
 
 class KnownFiles:
-    """The files of one table that were bound: a set of hashes, and for each the hash of its version."""
+    """The bound files of one table: the hashes of their names and of their versions."""
 
     def __init__(self) -> None:
         self._names: Hashes = np.empty(0, np.uint64)
@@ -146,7 +146,7 @@ class KnownFiles:
         self._names, self._versions = names[order], versions[order]
 
     def split(self, listed: list[FileVersion]) -> tuple[list[FileVersion], int]:
-        """The files that were never bound, and how many were bound in another version."""
+        """The files that were never bound, and the number of files that were bound in another version."""
         if not listed or not len(self._names):
             return listed, 0
         names, versions = _hashes(f.name for f in listed), _hashes(_version(f) for f in listed)

@@ -1,10 +1,10 @@
-"""Bound files into data files of a shard: one Spark job reads them all, its Python workers write.
+"""Reads bound files into data files of a shard: one Spark job reads all of them, and its Python workers write.
 
-    files ──Spark's reader, schema given, PERMISSIVE──► rows + the text of records that do not fit
+    files ──Spark's reader, schema given, PERMISSIVE──► rows + the text of malformed records
           ──mapInArrow(StageRows)──► good rows   ──► staged file of the table
                                  └─► bad records ──► error rows of the table, or rows of its dead-letter table
 
-A record is good or bad as a whole. Spark raises for no record, and what a whole file does wrong was found before.
+A record is good or bad as a whole. Spark raises for no record; problems of whole files are found before (`checks.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OPTIONS = {
 
 
 def check_options(table: FilesTable) -> None:
-    """Raises SourceUnusable for a format or an option that is not known."""
+    """Raises SourceUnusable for an unknown format or option."""
     allowed = _OPTIONS.get(table.format)
     if allowed is None:
         raise SourceUnusable(f"table {table.name}: format {table.format!r} is none of csv, json, parquet")
@@ -51,7 +51,7 @@ def check_options(table: FilesTable) -> None:
 
 
 def literal_path(path: str) -> str:
-    """The path with what Spark would take for a pattern escaped: a file may well be called `[a]*.csv`."""
+    """The path with Spark's pattern characters escaped: a file may have the name `[a]*.csv`."""
     return _GLOB.sub(r"\\\g<0>", path)
 
 
@@ -72,9 +72,9 @@ def reader(session: SparkSession, table: FilesTable, columns: Sequence[Column], 
 
 @dataclass(frozen=True)
 class StageRows:
-    """The function of the Python workers: batches of rows in, names of staged files out.
+    """Runs in Spark's Python workers: batches of rows in, names of staged files out.
 
-    `location` or `dead_letter` None: that shard has its rows already, or is not there. Bad records become error rows
+    `location` or `dead_letter` None: that shard has its rows already, or does not exist. Bad records become error rows
     of the table unless `set_aside`.
     """
 
@@ -102,7 +102,7 @@ class StageRows:
         )
 
     def _rows(self, batches: Iterable[pa.RecordBatch], bad: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The table's rows; bad records are among them as error rows, or set aside in `bad` for the dead letters."""
+        """The table's rows. Bad records are error rows among them, or are added to `bad` for the dead-letter table."""
         for batch in batches:
             is_bad = pc.is_valid(batch.column(CORRUPT))
             yield self._stamped(batch.filter(pc.invert(is_bad)).select([c.name for c in self.columns]), None)
@@ -113,13 +113,13 @@ class StageRows:
                 yield self._malformed(broken.column(FILE))
 
     def error_rows(self, texts: pa.Array, diffs: pa.Array | None = None) -> pa.RecordBatch:
-        """Rows of errs: user columns NULL."""
+        """Error rows: user columns NULL."""
         schema = arrow_schema(self.columns)
         rows = pa.RecordBatch.from_arrays([pa.nulls(len(texts), field.type) for field in schema], schema=schema)
         return self._stamped(rows, texts, diffs)
 
     def _malformed(self, files: pa.Array) -> pa.RecordBatch:
-        """One error row per file, as often as it has bad records."""
+        """One error row per file, with the number of its bad records as diff."""
         counts = pc.value_counts(files)
         texts = [error_text("MALFORMED_RECORD", name) for name in counts.field("values").to_pylist()]
         return self.error_rows(pa.array(texts, pa.string()), counts.field("counts"))

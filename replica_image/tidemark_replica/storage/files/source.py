@@ -1,9 +1,9 @@
-"""Directories of files as a source: a binding is a list of files, as they were when they were found.
+"""Directories of files as a source: a binding is a list of file versions.
 
     remap rows  (table, file, size, modified_ns)      one per file, never retracted
 
-A file is bound once it has stopped changing (two looks, a tick apart, saw the same) and is complete. What is read is
-the file that was bound: if it is another by then, its rows are an error row instead, never a part of either version.
+A file is bound once it is complete and two listings, a tick apart, saw the same version. Only the bound version is
+read: a file that has changed by then gives an error row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidemark_replica.storage.files.reading import StageRows, stage, stage_error
 from tidemark_replica.values.error_text import error_text
 
 DEAD_LETTER = "_dead_letter"
-# How often a job is repeated because a file changed under it, before that counts as this file's outcome.
+# how often a job is repeated because a file changed meanwhile
 _READS_MAX = 3
 
 
@@ -129,7 +129,7 @@ class FilesIngestion:
             if len(settled) == table.max_files_per_tick:
                 break
             if before.get(file.name) != file:
-                continue  # new, or still growing: seen again at the next tick
+                continue  # new, or still growing: checked again at the next tick
             if is_complete(os.path.join(table.path, file.name), table.format):
                 settled.append(file)
             else:
@@ -140,7 +140,7 @@ class FilesIngestion:
     def _stage_table(
         self, spec: FilesTable, function: StageRows, files: list[FileVersion]
     ) -> tuple[list[StagedFile], list[StagedFile]]:
-        """Reads until what was read is what was bound; files that are not get an error row."""
+        """Reads until the files did not change during the job; changed files give an error row."""
         bad: dict[str, str] = {}
         for _ in range(_READS_MAX):
             for file in files:
@@ -154,7 +154,7 @@ class FilesIngestion:
                 return good + stage_errors(function, [error_text(c, n) for n, c in sorted(bad.items())]), letters
             bad |= moved
         raise SourceUnusable(
-            f"table {spec.name}: files change faster than they can be read; move them in when they are complete"
+            f"table {spec.name}: files change while they are read; write them elsewhere and move them in when complete"
         )
 
 

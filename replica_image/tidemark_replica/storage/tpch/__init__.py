@@ -1,1 +1,2 @@
-"""TPC-H as a source: tpchgen-cli's data at the start, then a definite stream of order transactions."""
+"""TPC-H as a source: tpchgen-cli's data first (`initial.py`), then a definite stream of order transactions
+(`transactions.py`)."""

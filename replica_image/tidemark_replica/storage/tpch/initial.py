@@ -1,6 +1,6 @@
-"""The initial data: what tpchgen-cli writes for a scale factor, kept beside the replica's scratch.
+"""The initial data: tpchgen-cli's tables of a scale factor, kept in scratch.
 
-tpchgen-cli is a program in a Python package; the same version and scale factor give the same rows everywhere.
+tpchgen-cli is a program in a Python package. The same version and scale factor give the same rows everywhere.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _program() -> str:
 
 
 def generator_version() -> str:
-    """What makes the data, and its version."""
+    """The name and version of the generator."""
     output = subprocess.run([_program(), "--version"], capture_output=True, text=True, check=True, timeout=60)
     return output.stdout.strip()
 
@@ -56,7 +56,7 @@ def check_scale_factor(text: str) -> str:
 
 
 class InitialData:
-    """The eight tables as Parquet files in a folder of `cache`, made on first use, in the catalogue's types."""
+    """The eight tables as Parquet files in a folder of `cache`, generated at first use, with the catalogue's types."""
 
     def __init__(self, cache: Path, scale_factor: str) -> None:
         self._scale_factor = check_scale_factor(scale_factor)
@@ -77,7 +77,7 @@ class InitialData:
         return Population(len(self._order_keys), counts["customer"], counts["part"], counts["supplier"], last_key + 1)
 
     def orders_at(self, positions: range) -> tuple[pa.Table, pa.Table]:
-        """The orders at these positions, by order key, and their lines."""
+        """The orders at these positions in order of their key, and their lines."""
         keys = self._order_keys[positions.start : positions.stop]
         first, last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, -1)
         return self._among("orders", "o_orderkey", first, last), self._among("lineitem", "l_orderkey", first, last)
@@ -88,11 +88,11 @@ class InitialData:
         return np.sort(keys.to_numpy())
 
     def _among(self, table: str, key: str, first: int, last: int) -> pa.Table:
-        """Rows whose key lies in first..last; row groups that hold none are not read."""
+        """Rows whose key is in [first, last]; row groups without such keys are not read."""
         return pq.read_table(self.path(table), filters=[(key, ">=", first), (key, "<=", last)])
 
     def _make(self) -> None:
-        """Writes the files, all or none: a folder with its final name is complete."""
+        """Writes all files or none: a folder with its final name is complete."""
         if self._folder.exists():
             return
         self._folder.parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +113,7 @@ class InitialData:
 
 
 def _convert(made: Path, ours: Path, table: str) -> None:
-    """The table in the catalogue's types: tpchgen-cli writes string views, which few functions of Arrow know."""
+    """Casts the table to the catalogue's types: tpchgen-cli writes string views, which few Arrow functions support."""
     schema = arrow_schema(TABLES[table].columns)
     with pq.ParquetFile(made) as file, pq.ParquetWriter(ours, schema, compression="zstd") as writer:
         for batch in file.iter_batches(_ROWS):

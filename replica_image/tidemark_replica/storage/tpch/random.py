@@ -1,8 +1,8 @@
-"""Random numbers without a state: each is a hash of where it is used.
+"""Random numbers without state: each is a hash of its use.
 
-    draw(seed, order, line, "quantity", 50)      the same for ever, in any order, on any machine
+    draw(seed, order, line, "quantity", 50)      the same in any order, on any machine
 
-So a transaction's rows are a function of its number, also when they are asked for again to be retracted.
+So the rows of a transaction are a function of its number, and can be computed again to be retracted.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     remap row  (generator, scale_factor, seed, transactions)     one live row; it counts the transactions so far
 
-The first binding holds the initial data (0 transactions). The row also pins what makes the data definite.
+The first binding has the initial data (0 transactions). The row also names the generator, so that the data stay
+definite.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from tidemark_replica.storage.tpch.tables import CHANGING
 from tidemark_replica.storage.tpch.transactions import Changes, changes
 from tidemark_replica.values.arrow_types import arrow_schema
 
-# After a pause not everything that was missed is caught up at once: this much at most per tick.
 CATCH_UP_MS = 10_000
+"""After a pause, a tick catches up at most this much of the missed time."""
 _COUNT = "transactions"
 
 
@@ -94,7 +95,7 @@ class TpchIngestion:
         return ""
 
     def _due(self, time: Time) -> int:
-        """How many transactions the time since the last tick holds; whole numbers that add up over any ticks."""
+        """The number of transactions since the last tick: whole numbers that add up over all ticks."""
         since = max(self._last, time - CATCH_UP_MS)
         rate = self._spec.transactions_per_second
         self._last = time

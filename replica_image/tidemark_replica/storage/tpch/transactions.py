@@ -1,11 +1,11 @@
-"""The stream of transactions: number n is always the same changes.
+"""The stream of transactions: transaction n always makes the same changes.
 
     n inserts   order n (version 0) and its 1 to 7 lines
     n amends    order n - AMEND_AFTER: version 0 out, version 1 in (other quantities)
     n deletes   the n-th oldest order: first those of the initial data, then order n - initial (version 1)
 
-So the number of orders stays what it was, every kind of change occurs at every moment, and what is retracted can be
-computed again from n alone. Value ranges follow the TPC-H specification, clause 4.2.3.
+The number of orders stays constant, every kind of change occurs at all times, and retracted rows are computed again
+from n. Value ranges follow the TPC-H specification, clause 4.2.3.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VERBS = ("sleep", "haggle", "nag", "wake", "cajole", "detect", "integrate")
 
 @dataclass(frozen=True)
 class Population:
-    """What the initial data offer: how many of each, and where new order keys begin."""
+    """The sizes of the initial data, and the first new order key."""
 
     orders: int
     customers: int
@@ -52,7 +52,8 @@ class Population:
 
 @dataclass(frozen=True)
 class Changes:
-    """What transactions do: rows of orders and lineitem with `__diff`, and initial orders (by position) that go."""
+    """The changes of transactions: rows of orders and lineitem with `__diff`, and positions of initial orders that are
+    deleted."""
 
     orders: pa.Table
     lineitem: pa.Table
