@@ -18,8 +18,8 @@ REFUSED_LOCATIONS = {
     "another store": ("gs://bucket/x", "gs:// is not supported"),
     "Hadoop's name": ("s3a://bucket/x", "s3a:// is not supported"),
     "no bucket": ("s3:///x", "names no bucket"),
-    "credentials": (f"s3://AKIA:{SECRET}@bucket/x", "nothing more"),
-    "options": (f"s3://bucket/x?secret={SECRET}", "nothing more"),
+    "credentials": (f"s3://AKIA:{SECRET}@bucket/x", "credentials or options"),
+    "options": (f"s3://bucket/x?secret={SECRET}", "credentials or options"),
 }
 
 

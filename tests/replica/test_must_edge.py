@@ -132,7 +132,7 @@ def test_must_leave_settings_as_they_are_that_a_newer_operator_knows(
 
     assert levels == [LogLevel.ERROR] * 2
     assert [r.getMessage() for r in caplog.records if said in r.getMessage()] == [
-        f"left as it is, the operator may be newer than this replica: {said}"
+        f"a setting is ignored (the operator may be newer than this replica): {said}"
     ]
 
 

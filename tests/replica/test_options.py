@@ -23,8 +23,8 @@ def test_spark_is_told_of_executors() -> None:
     [
         ("spark.a", "is not spark.NAME=VALUE"),
         ("java.a=1", "is not spark.NAME=VALUE"),
-        ("spark.sql.ansi.enabled=false", "is not to be changed"),
-        ("spark.driver.memory=1g", "is not to be changed"),
+        ("spark.sql.ansi.enabled=false", "cannot be set"),
+        ("spark.driver.memory=1g", "cannot be set"),
     ],
 )
 def test_what_answers_depend_on_stays(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

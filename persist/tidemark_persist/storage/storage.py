@@ -124,7 +124,7 @@ class Storage:
             guess = (
                 ""
                 if self.local_path is not None
-                else " (does a setting have a character that no URL or header may have?)"
+                else " (do the settings have characters that no URL or header may have?)"
             )
             raise self._failed(f"{doing}{guess}", error) from None
 

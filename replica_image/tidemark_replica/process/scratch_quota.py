@@ -23,7 +23,7 @@ from pathlib import Path
 from tidemark_replica.peek.result_stash import STASH_BYTES
 
 LOG = logging.getLogger(__name__)
-POLL_SECONDS = 1.0
+MEASURE_SECONDS_MIN = 1.0
 MEASURE_SECONDS_BELOW_HALF = 5.0
 """Seconds between measurements while at most half of the volume is used."""
 PAUSE_FACTOR, PAUSE_SECONDS_MAX = 30, 2.0
@@ -81,7 +81,11 @@ class ScratchQuota:
 
 def pause_after(took: float, *, below_half: bool) -> float:
     """Seconds until the next measurement, after one that took `took` seconds."""
-    return MEASURE_SECONDS_BELOW_HALF if below_half else max(POLL_SECONDS, min(PAUSE_FACTOR * took, PAUSE_SECONDS_MAX))
+    return (
+        MEASURE_SECONDS_BELOW_HALF
+        if below_half
+        else max(MEASURE_SECONDS_MIN, min(PAUSE_FACTOR * took, PAUSE_SECONDS_MAX))
+    )
 
 
 def _report_unknown(report: Callable[[bool, bool], None], error: OSError) -> None:
