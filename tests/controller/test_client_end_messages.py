@@ -11,7 +11,7 @@ from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
-from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.answers.copies import CopyAnswer
 from tidemark_operator.controller.answers.subscribes import Position, SubscribeAdvanced
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -80,12 +80,12 @@ def test_the_end_of_a_copy_says_whether_to_copy_again() -> None:
 )
 def test_where_to_go_on(told: Position, since: Frontier, expected: str) -> None:
     """Where what was told whole and what can be read overlap; else, from when on it can be read."""
-    assert expected in Ending("c", since).of_subscribe(told)
+    assert expected in EndMessage("c", since).of_subscribe(told)
 
 
 def test_where_nothing_takes_its_place_nothing_is_advised() -> None:
     """A deleted Dataflow has no other revision."""
-    assert Ending("Dataflow d was deleted").of_subscribe((at(350), 0)) == (
+    assert EndMessage("Dataflow d was deleted").of_subscribe((at(350), 0)) == (
         "Dataflow d was deleted. All changes before 350 (1970-01-01T00:00:00.350Z) had been told"
     )
 

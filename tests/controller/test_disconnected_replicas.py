@@ -186,7 +186,7 @@ def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:
 def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known() -> None:
     """An operator has just begun. What is dropped meanwhile is waited for by nobody."""
     world = World(upper=900)
-    world.instance.absences.expect(R1, world.now)
+    world.instance.disconnected.expect(R1, world.now)
     world.install(as_of=300)
     world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known()
     world.maintain()
     assert holds(world) == {at(700), at(799)}
 
-    world.instance.absences.expect(R1, world.now)
+    world.instance.disconnected.expect(R1, world.now)
     assert holds(world) == {at(0)}
     world.instance.drop("ns/d")
     assert world.instance.dataflows.owners() == []

@@ -223,5 +223,5 @@ def test_what_a_replica_still_says_of_what_it_is_not_told_of_is_no_lie() -> None
     world.report(R1, EMPTY, VIEW)
 
     on = collection(world).replicas[R1]
-    assert on.left_out
+    assert on.excluded
     assert on.refused_reports == 0

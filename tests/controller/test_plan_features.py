@@ -96,7 +96,7 @@ def test_must_not_tell_a_replica_of_what_it_does_not_understand(words: tuple[str
     world.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
     assert told(world, R1) == []
     (on,) = collection(world).replicas.values()
-    assert (on.lacks, on.left_out, on.hydrated, on.reads_from) == ({"refresh"}, True, False, EMPTY.encode())
+    assert (on.missing_features, on.excluded, on.hydrated, on.reads_from) == ({"refresh"}, True, False, EMPTY.encode())
     assert (collection(world).hydrated, collection(world).computing) == (False, [])
     assert collection(world).lacking == [(R1, {"refresh"})]
     assert held(world) == at(300)

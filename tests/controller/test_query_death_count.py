@@ -20,7 +20,7 @@ from tests.waiting import BOUND
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import SubscribeEnded
-from tidemark_operator.fleet.query_death_count import MOST, At, Deaths
+from tidemark_operator.fleet.query_death_count import MOST, ClientWork, QueryDeathCount
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages import commands as c
@@ -270,10 +270,10 @@ def test_a_subscribe_that_was_told_its_beginning_is_not_the_cause(play: Callable
 
 def test_deaths_are_remembered_for_as_long_as_somebody_asks() -> None:
     """Of replicas that never come back, too."""
-    deaths, asked = Deaths(), {"a", "b"}
-    deaths.lost(ReplicaId("r1"), At(["a"], True))
-    deaths.lost(ReplicaId("r2"), At(["a", "b"], True))
-    deaths.lost(ReplicaId("r3"), At(["b"], False))
+    deaths, asked = QueryDeathCount(), {"a", "b"}
+    deaths.lost(ReplicaId("r1"), ClientWork(["a"], True))
+    deaths.lost(ReplicaId("r2"), ClientWork(["a", "b"], True))
+    deaths.lost(ReplicaId("r3"), ClientWork(["b"], False))
     assert deaths.died(ReplicaId("r1"), asked.__contains__).failed == []
     assert deaths.died(ReplicaId("r2"), asked.__contains__).failed == ["a"]
     assert (set(deaths._left), dict(deaths._deaths)) == ({"r3"}, {"a": 2, "b": 1})

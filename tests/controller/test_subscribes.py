@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.controller.answers.copies import CopyAnswer, CopyBook
-from tidemark_operator.controller.answers.subscribes import ProtocolViolation, SubscribeBook
+from tidemark_operator.controller.answers.copies import Copies, CopyAnswer
+from tidemark_operator.controller.answers.subscribes import ProtocolViolation, Subscribes
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import (
@@ -27,7 +27,7 @@ class Scene:
     """What the client has been told, as bounds."""
 
     def __init__(self, target: ReplicaId | None = None) -> None:
-        self.book = SubscribeBook()
+        self.book = Subscribes()
         self.book.add(S, target)
         self.told: list[tuple[str, str]] = []
         self.error: str | None = None
@@ -183,7 +183,7 @@ def test_must_have_one_winner_among_the_copies_of_replicas(
     said: list[tuple[ReplicaId, CopyToDone | CopyToFailed | CopyToDropped]], answers: list[object]
 ) -> None:
     """The first that completes it; else, once all have failed, the first failure."""
-    book = CopyBook()
+    book = Copies()
     book.add(S)
     found = [a for replica, result in said for a in book.hear(replica, CopyToResponse(S, result), lambda _: BOTH)]
 
@@ -192,7 +192,7 @@ def test_must_have_one_winner_among_the_copies_of_replicas(
 
 def test_a_failed_copy_is_told_when_the_others_are_gone() -> None:
     """And one that comes back tries anew."""
-    book = CopyBook()
+    book = Copies()
     book.add(S)
     book.hear(R1, CopyToResponse(S, FULL), lambda _: BOTH)
     assert book.forget(R1, lambda _: (R2,)) == []

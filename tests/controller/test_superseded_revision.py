@@ -53,12 +53,12 @@ def test_must_not_take_the_end_of_the_revision_before_for_its_own(until: int) ->
     world = follower(view(until))
     world.report(R1, EMPTY, VIEW)
     world.maintain()
-    assert world.shards.asks_whose_end
-    assert (VIEW_SHARD, "file:///data/d") in world.shards.addresses(untold=True)
+    assert world.shards.needs_end_term_now
+    assert (VIEW_SHARD, "file:///data/d") in world.shards.addresses(pending=True)
 
     assert CHANGED in is_described(world, BEFORE)
     assert CHANGED not in world.maintain()
-    assert not world.shards.asks_whose_end
+    assert not world.shards.needs_end_term_now
     assert (collection(world).write, held(world)) == (at(350), at(349))
 
     connect(world, R2, EMPTY)
@@ -88,7 +88,7 @@ def test_the_first_revision_of_a_table_is_asked_nothing() -> None:
     world.report(R1, EMPTY, VIEW)
 
     assert collection(world).write == EMPTY
-    assert not world.shards.asks_whose_end
+    assert not world.shards.needs_end_term_now
 
 
 @pytest.mark.parametrize(("until", "ended"), [(400, True), (LATER, False)])
@@ -123,15 +123,15 @@ def test_who_does_not_see_the_table_takes_nothing_back() -> None:
     shard = world.shards.get(VIEW_SHARD)
 
     assert shard is not None
-    assert shard.ended_under == BEFORE
+    assert shard.end_term == BEFORE
 
 
 def test_one_that_says_that_it_is_finished_is_contradicted_and_not_asked_for_again_at_once() -> None:
     """It is asked with all else, now and then, as it may be finished a moment later."""
     world = follower(view(LATER))
     world.report(R1, EMPTY, VIEW)
-    assert world.shards.asks_whose_end
+    assert world.shards.needs_end_term_now
     for _ in range(3):
         is_described(world, TERM, at(350))
-        assert not world.shards.asks_whose_end
-        assert (VIEW_SHARD, "file:///data/d") in world.shards.addresses(untold=True)
+        assert not world.shards.needs_end_term_now
+        assert (VIEW_SHARD, "file:///data/d") in world.shards.addresses(pending=True)

@@ -21,7 +21,7 @@ from tests.replica.process import wait_until
 from tests.waiting import BOUND
 from tidemark_operator import metrics
 from tidemark_operator.controller.controller_events import DataflowGone, IngestionReported
-from tidemark_operator.controller.frontiers.collection import OnReplica
+from tidemark_operator.controller.frontiers.collection import ExportOnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.frontiers.succession import Succession
@@ -154,7 +154,7 @@ class Fleet:
         collection = self._do(lambda: self.instance.core.dataflows.collection(id))
         return -1 if collection is None or collection.write is None else collection.write.encode()
 
-    def on(self, id: GlobalId, name: str) -> OnReplica | None:
+    def on(self, id: GlobalId, name: str) -> ExportOnReplica | None:
         collection = self._do(lambda: self.instance.core.dataflows.collection(id))
         return None if collection is None else collection.replicas.get(ReplicaId(name))
 

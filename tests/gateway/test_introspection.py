@@ -14,7 +14,7 @@ from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.lag_histogram import BUCKETS, Lags, bucket_of
+from tidemark_operator.fleet.lag_histogram import BUCKETS, LagHistogram, bucket_of
 from tidemark_operator.gateway.query.one_shot import must_fit, named, prepare
 from tidemark_operator.gateway.query.read_time import When
 from tidemark_operator.handlers.reconcile_context import World
@@ -141,7 +141,7 @@ def test_a_lag_is_counted_below_the_next_power_of_two(lag_ms: int, up_to: int) -
 
 def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
     """Neither of what is hydrating nor of what is finished; the total stays."""
-    lags, a, b = Lags(), GlobalId("a"), GlobalId("b")
+    lags, a, b = LagHistogram(), GlobalId("a"), GlobalId("b")
     lags.sample([(a, at(9_500)), (b, None)], 10_000)
     lags.sample([(a, at(7_000)), (b, EMPTY)], 10_000)
     assert dict(lags.histograms()) == {a: {1: 1, 4: 1}, b: {}}

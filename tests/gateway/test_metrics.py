@@ -18,7 +18,7 @@ from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.messages.commands import InstanceConfig
 from tidemark_protocol.messages.responses import Frontiers
@@ -41,7 +41,7 @@ class Deaf:
 def fleet() -> Fleet:
     """One instance, with a dataflow of two exports on one replica: one is behind, the other hydrates."""
     made = Fleet(cast(Leadership, None))
-    made.listener = cast(Listener, Deaf())
+    made.listener = cast(InstanceListener, Deaf())
     instance = made.ensure("ns", InstanceConfig("default", "/data"))
     instance.core.shards.register(INPUT, SHARD.location, LAG)
     instance.core.shards.observe(INPUT, at(500), at(0))

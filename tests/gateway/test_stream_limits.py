@@ -17,7 +17,7 @@ from tests.gateway.test_rights import LISTS, Caller
 from tests.waiting import BOUND
 from tidemark_operator.errors import QueryRefused, TooMany
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
@@ -53,7 +53,7 @@ class Client:
 def instances() -> Fleet:
     """One whose replica is away, and one whose replica answers."""
     fleet = Fleet(cast(Leadership, SimpleNamespace(term=WriterTerm(7))))
-    fleet.listener = cast(Listener, Deaf())
+    fleet.listener = cast(InstanceListener, Deaf())
     for name in ("away", "there"):
         state = ReplicaState(cast(Any, None), cast(Any, None), asyncio.Event(), silent_since_ms=1)
         state.online = name == "there"

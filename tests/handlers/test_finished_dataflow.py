@@ -151,7 +151,7 @@ def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
     world.instance.drop("ns/d")
     world.shards.forget(INPUT)
 
-    world.instance.absences.expect(R1, world.now)
+    world.instance.disconnected.expect(R1, world.now)
     world.maintain()
     world.connects(R1, EMPTY)
     world.connects(R2, EMPTY)

@@ -13,7 +13,7 @@ from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import SlotOccupants, Standing
-from tidemark_operator.fleet.query_death_count import At
+from tidemark_operator.fleet.query_death_count import ClientWork
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import Record
 from tidemark_operator.handlers.hydration.hydration_slots import Process, Slots
@@ -65,8 +65,8 @@ class Occupying:
     def died(self, replica: ReplicaId) -> bool:
         return self.asked
 
-    def at(self, replica: ReplicaId) -> At:
-        return At(["p"] if self.asked else [], self.asked)
+    def at(self, replica: ReplicaId) -> ClientWork:
+        return ClientWork(["p"] if self.asked else [], self.asked)
 
     def unrecorded(self, replica: ReplicaId) -> SlotOccupants | None:
         owners = self.owners.get(replica, ())

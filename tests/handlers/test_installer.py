@@ -97,7 +97,7 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
     assert "spec.until is 400" in refused.message
 
     found = DescribedShard(table, True, EMPTY, at(0), WriterTerm(2))
-    world.shards.heard_end(found)
+    world.shards.record_end_term(found)
     world.shards.described(found)
     install(running, Registry(), one)  # type: ignore[arg-type]
     assert world.instance.dataflows.get(one.installation(coming)) is not None

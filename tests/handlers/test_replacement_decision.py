@@ -10,7 +10,7 @@ from tests.handlers.revisions import ask, dataflow, ended, mark, rev, superseded
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, Together
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.replacement_closure import as_replaced, closure, dependants, is_stale, joins
-from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.succession import LATELY_MS, Succession
 from tidemark_operator.handlers.revisions.replacement_decision import (
@@ -230,7 +230,10 @@ def test_a_table_that_may_be_finished_meanwhile_holds_the_edit_back(upper: Front
     description = rev("a", 2, view=1).revision.description
     (sink,) = (e.id for e in description.sink_exports)
     export = Collection(sink, "a", description.as_of, (), 0, ShardId("a/v/v1"))
-    export.replicas = {ReplicaId("r1"): OnReplica(export.since, write=upper), ReplicaId("r2"): OnReplica(export.since)}
+    export.replicas = {
+        ReplicaId("r1"): ExportOnReplica(export.since, write=upper),
+        ReplicaId("r2"): ExportOnReplica(export.since),
+    }
     beside = Dataflow("a", description, 0, Succession(read_only=frozenset({sink})))
 
     assert bool(_may_be_finished(beside, [export])) is held

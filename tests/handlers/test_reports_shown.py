@@ -6,7 +6,7 @@ import pytest
 
 from tests.protocol.samples import DATAFLOW
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
-from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.handlers.publish.status_documents import FileCounters, Now
 from tidemark_operator.handlers.status.statuses import _files, _first_error, _remembered
 from tidemark_operator.kube.cache import Key
@@ -56,7 +56,7 @@ def test_errors_of_what_nobody_computes_any_more_are_those_that_were_told_last()
     )
     condition = {"type": "Erroring", "status": "True", "message": "v: DIVIDE_BY_ZERO"}
     finished = Collection(GlobalId("u/v"), "d", Time(3), (), 0, ShardId("v"), write=Frontier.empty())
-    finished.replicas[ReplicaId("r1")] = OnReplica.done(Frontier.at(3))
+    finished.replicas[ReplicaId("r1")] = ExportOnReplica.done(Frontier.at(3))
 
     def shown(stored: str, status: str = "True") -> tuple[str, ...]:
         old = {"revision": {"name": stored}, "conditions": [{**condition, "status": status}]}
@@ -67,7 +67,7 @@ def test_errors_of_what_nobody_computes_any_more_are_those_that_were_told_last()
     there = finished.replicas.pop(ReplicaId("r1"))
     assert shown("d-r2") == ("v: DIVIDE_BY_ZERO",), "the replica is away for a moment"
     finished.replicas[ReplicaId("r1")] = there
-    finished.replicas[ReplicaId("r2")] = OnReplica(Frontier.at(3), statuses={"erroring": {"errors": "0"}})
+    finished.replicas[ReplicaId("r2")] = ExportOnReplica(Frontier.at(3), statuses={"erroring": {"errors": "0"}})
     assert shown("d-r2") == ()
 
 

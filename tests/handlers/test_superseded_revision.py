@@ -138,13 +138,13 @@ def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:
     world.reconcile(known(world, one))
     (export,) = world.instance.dataflows.collections_of(one.owner)
     assert not one.has_ended
-    assert world.shards.asks_whose_end
+    assert world.shards.needs_end_term_now
     assert export.write != EMPTY
     assert export.holder in source.holds
 
     tell(world, 2)
     assert known(world, one).has_ended
-    assert not world.shards.asks_whose_end
+    assert not world.shards.needs_end_term_now
 
 
 @pytest.mark.parametrize(("until", "outrun"), [(400, False), (None, True), (2**62, True)])

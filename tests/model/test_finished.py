@@ -76,7 +76,7 @@ class Ending(Model):
             is_finished = self.world.shards[table].upper == EMPTY_SENTINEL
             assert is_finished or collection.write is None or not collection.write.is_empty, "it goes on"
             for name, on in collection.replicas.items():
-                assert not on.left_out or (is_finished and on.hydrated and on.is_gone), f"{name}: it goes on"
+                assert not on.excluded or (is_finished and on.hydrated and on.is_gone), f"{name}: it goes on"
 
     def _until(self, table: ShardId, after: int | None) -> Time:
         upper = self.world.shards[table].upper

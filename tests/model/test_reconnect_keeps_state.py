@@ -156,6 +156,6 @@ def test_what_was_compacted_all_the_same_ends_the_connection_and_it_begins_anew(
 
     for name in (R1, R2):
         world.connect(name)
-    assert not world.instance.absences.out_of_reach(R2)
+    assert not world.instance.disconnected.out_of_reach(R2)
     world.deliver(R2, 1_000)
     assert not installed(world, R2) & there

@@ -58,8 +58,8 @@ class Images(Model):
                 continue
             for name in self.world.connections:
                 on, told = collection.replicas[name], self.world.questions.is_told(name, collection.owner)
-                assert told is not bool(on.lacks), f"{name} and {collection.id}"
-                assert told or (on.left_out and not on.hydrated and on.is_gone), "it has nothing of it"
+                assert told is not bool(on.missing_features), f"{name} and {collection.id}"
+                assert told or (on.excluded and not on.hydrated and on.is_gone), "it has nothing of it"
             told = any(self.world.questions.is_told(name, collection.owner) for name in self.world.connections)
             assert told or not collection.hydrated, f"nobody computes {collection.id}"
 

@@ -73,7 +73,7 @@ class World:
         hydration_policy = HydrationPolicy(concurrency=2, standing=self._standing)
         self.instance, self.clients = Instance(self.book, hydration_policy), Clients(self)
         for name in REPLICAS:
-            self.instance.absences.expect(name, self.now)
+            self.instance.disconnected.expect(name, self.now)
         for id in TABLES:
             self.book.register(id, str(id), LAG, owned=True)
         for owner, stored in self.stored.items():

@@ -18,7 +18,7 @@ from tidemark_protocol.messages.responses import IngestionStatus
 from tidemark_protocol.plan.ingestion import IngestionDescription
 
 
-class Ingestions:
+class IngestionRegistry:
     """`send`: to one replica, if it is connected."""
 
     def __init__(self, shards: ShardBook, send: Callable[[ReplicaId, Command], bool]) -> None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidemark_operator.controller.answers.client_dataflows import Transients
-from tidemark_operator.controller.answers.client_end_messages import Ending
-from tidemark_operator.controller.answers.peeks import PeekAnswer, PeekBook
+from tidemark_operator.controller.answers.client_dataflows import ClientDataflows
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
+from tidemark_operator.controller.answers.peeks import PeekAnswer, PendingPeeks
 from tidemark_operator.controller.answers.subscribes import ProtocolViolation
 from tidemark_operator.controller.controller_events import (
     QUIET,
@@ -26,10 +26,10 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.hydration_gate import HydrationGate
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
-from tidemark_operator.controller.ingestion_registry import Ingestions
+from tidemark_operator.controller.ingestion_registry import IngestionRegistry
 from tidemark_operator.controller.peek_validation import hold, why_too_old, why_unreadable
-from tidemark_operator.controller.replicas.disconnected_replicas import Absences, Has
-from tidemark_operator.controller.replicas.excluded_dataflows import LeftOut
+from tidemark_operator.controller.replicas.disconnected_replicas import DisconnectedReplicas, Has
+from tidemark_operator.controller.replicas.excluded_dataflows import ExcludedDataflows
 from tidemark_operator.controller.replicas.replica_link import Link
 from tidemark_operator.controller.replicas.shard_reports import ShardReports
 from tidemark_operator.controller.reports.replica_problems import ReplicaProblems
@@ -56,13 +56,16 @@ class Instance:
         """`storage`: what its replicas reach; the shards are those of a namespace."""
         self.shards, self.hydration_policy, self._storage = shards, hydration_policy or HydrationPolicy(), storage
         self.dataflows = Dataflows(shards)
-        self.absences, self.left_out = Absences(self.dataflows, shards), LeftOut(self.dataflows)
+        self.disconnected, self.excluded = (
+            DisconnectedReplicas(self.dataflows, shards),
+            ExcludedDataflows(self.dataflows),
+        )
         self.shard_reports = ShardReports(self.dataflows, shards)
         self._history = History()
         self._links: dict[ReplicaId, Link] = {}
-        self.ingestions = Ingestions(shards, self.send_to)
-        self.peeks, self.replica_problems = PeekBook(), ReplicaProblems()
-        self._transients, self._initialized = Transients(), False
+        self.ingestions = IngestionRegistry(shards, self.send_to)
+        self.peeks, self.replica_problems = PendingPeeks(), ReplicaProblems()
+        self._transients, self._initialized = ClientDataflows(), False
 
     @property
     def replicas(self) -> list[ReplicaId]:
@@ -96,25 +99,25 @@ class Instance:
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
         """Installs a dataflow; its inputs' since must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)
-        self.absences.created(dataflow.owner)
+        self.disconnected.created(dataflow.owner)
         self._transients.add(dataflow.description, dataflow.target)
         for replica, link in self._links.items():
-            link.leave_out(self.left_out.ids(replica, [dataflow.owner]))
+            link.exclude(self.excluded.ids(replica, [dataflow.owner]))
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> list[Notice]:
         """Drops the dataflow, and first what is there for a client and imports an index of it: a replica that comes
         later could not make that any more. `over`: tables of it that nobody will write again; `cause`: why it goes."""
-        news = self._end(self.dataflows.visitors(owner, over), Ending(cause, self.dataflows.successor_since(owner)))
+        news = self._end(self.dataflows.visitors(owner, over), EndMessage(cause, self.dataflows.successor_since(owner)))
         self._broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]
 
-    def end_readers(self, over: Iterable[ShardId], ending: Ending) -> list[Notice]:
+    def end_readers(self, over: Iterable[ShardId], ending: EndMessage) -> list[Notice]:
         """Drops what is there for a client and would wait for more of these tables, which nobody will write again."""
         return [*news, *self._reap()] if (news := self._end(self.dataflows.visitors(None, over), ending)) else []
 
-    def _end(self, visitors: Iterable[Dataflow], ending: Ending) -> list[Notice]:
+    def _end(self, visitors: Iterable[Dataflow], ending: EndMessage) -> list[Notice]:
         news: list[Notice] = []
         for visitor in visitors:
             news += self._transients.fail(visitor.description, ending)
@@ -142,15 +145,15 @@ class Instance:
         ingestions' ticks. `hydrating`: whose dataflows its process was told to hydrate before; `has`: what is there."""
         self.initialized()
         notices = self.disconnect(replica)
-        compacted, begins = self.absences.described(has, now_ms)
+        compacted, begins = self.disconnected.described(has, now_ms)
         self._broadcast(compacted)
         gate = HydrationGate(self.hydration_policy, self.dataflows.owner_of, hydrating, self._is_resource)
         link = self._links[replica] = Link(connection, gate)
-        self.absences.connected(replica, begins)
-        self.left_out.described(replica, has, now_ms)
-        link.leave_out(self.left_out.ids(replica, self.dataflows.owners()))
+        self.disconnected.connected(replica, begins)
+        self.excluded.described(replica, has, now_ms)
+        link.exclude(self.excluded.ids(replica, self.dataflows.owners()))
         *commands, complete = self._history.replay(begins)
-        self.peeks.connected(replica, (c for c in commands if not link.leaves_out(c)))
+        self.peeks.connected(replica, (c for c in commands if not link.excludes(c)))
         link.send([*commands, *self.ingestions.replay(replica, now_ms), complete])
         return notices
 
@@ -167,8 +170,8 @@ class Instance:
         """`lost_ms`: when it was lost, where it may come back and go on."""
         self._links.pop(replica, None)
         self.replica_problems.forget(replica)
-        self.left_out.left(replica)
-        self.absences.left(replica) if lost_ms is None else self.absences.lost(replica, lost_ms)
+        self.excluded.left(replica)
+        self.disconnected.left(replica) if lost_ms is None else self.disconnected.lost(replica, lost_ms)
         self.peeks.disconnected(replica)
         return [*self._transients.disconnected(replica, self._told), *self._reap()]
 
@@ -214,7 +217,7 @@ class Instance:
         if why := why_unreadable(peek, self.dataflows) or why_too_old(peek, self.dataflows, target):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         hold(peek, Frontier.at(peek.timestamp), self.dataflows, self.shards)
-        asked = [replica for replica, link in self._links.items() if not link.leaves_out(peek)]
+        asked = [replica for replica, link in self._links.items() if not link.excludes(peek)]
         self.peeks.add(peek, asked if target is None else {target} & {*asked}, target)
         if target is None:
             self._broadcast([peek])
@@ -247,14 +250,14 @@ class Instance:
         for finished in self.dataflows.concluded(now_ms):
             if finished.shard is not None:
                 news += self.shard_reports.view_advanced(finished.shard, finished.write)
-        news += [DataflowChanged(owner) for owner in self.dataflows.whose_end.outrun()]
+        news += [DataflowChanged(owner) for owner in self.dataflows.end_attribution.outrun()]
         self.dataflows.compare(now_ms)  # where nothing moves, no report tells that it still is level
         self._broadcast(self.dataflows.schedule())
-        self.absences.maintain(now_ms)
+        self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
             link.admit(now_ms)
             news += link.news(replica)
-            if why := self.absences.out_of_reach(replica):
+            if why := self.disconnected.out_of_reach(replica):
                 link.refuse(why)
         self._broadcast(self.dataflows.compact(now_ms))
         self.ingestions.maintain()
@@ -285,7 +288,7 @@ class Instance:
 
     def _told(self, id: GlobalId) -> list[ReplicaId]:
         """Those connected that were told of the export."""
-        return [replica for replica, link in self._links.items() if link.tells_of(id)]
+        return [replica for replica, link in self._links.items() if link.includes(id)]
 
     def _is_resource(self, id: GlobalId) -> bool:
         dataflow = self.dataflows.get(self.dataflows.owner_of(id))
@@ -322,7 +325,7 @@ class Instance:
             return []
         collection = self.dataflows.collection(id)
         state = collection.replicas.get(replica) if collection else None
-        if collection is None or state is None or state.lacks or state.statuses.get(kind) == fields:
+        if collection is None or state is None or state.missing_features or state.statuses.get(kind) == fields:
             return []
         state.statuses[kind] = dict(fields)
         return [] if kind in QUIET else [DataflowChanged(collection.owner)]

@@ -1,11 +1,20 @@
-"""Instances at run time: the pure controller, its replicas' connections, and who waits for what.
+"""Instances at run time: the pure controller, the connections to its replicas, and the callers that wait for answers.
 
-fleet          every instance of every namespace; the clock that maintains them
-running        one instance: hosts the connections, turns notices into wake-ups
-replica_state  what it knows of a replica           listener      whom it tells, and asks
-answers        who waits for a peek                 clients       who waits for a subscribe or a copy
-subscription   what one has still to be sent        stashes       large answers, a piece at a time
-questions      what any replica answers           deaths        what clients ask, and replicas die of
-resting        what they wait for in vain           too_old       what no replica that answers can be told of
-said, counts   what statuses mean; what went to and fro
+fleet                 all instances of all namespaces, and the clock that maintains them
+instance_facade       what the rest of the operator may ask of an instance's controller
+running_instance      one instance: hosts the connections, passes events on
+instance_listener     the interface of the operator's handlers that events go to
+replica_state         what is known of one replica's connection
+any_replica           asks any replica that answers
+pending_queries       callers that wait for the answer of a peek or a query
+pending_streams       clients that wait for a subscribe or a copy
+subscription          batches that one subscribe has still to receive, in bounded memory
+result_stash_reader   reads a large answer from its replica, a piece at a time
+query_death_count     fails queries that replicas die of
+quarantined_readers   fails queries that read an index of a quarantined Dataflow
+incompatible_readers  fails queries that no replica's image can compute
+status_meaning        what statuses mean to a caller that waits
+instance_counters     messages and durations, for metrics
+lag_histogram         how far exports are behind the clock, for metrics
+clock                 the time in milliseconds
 """

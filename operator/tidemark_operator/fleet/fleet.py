@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.fleet import quarantined_readers
-from tidemark_operator.fleet.instance_listener import Listener
+from tidemark_operator.fleet.instance_listener import InstanceListener
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
@@ -23,7 +23,7 @@ class Fleet:
     """Shards are shared by a namespace: one instance may read what another writes. `listener` is set once, before
     anything runs."""
 
-    listener: Listener
+    listener: InstanceListener
 
     def __init__(self, leadership: Leadership) -> None:
         self._leadership, self._backlog = leadership, Backlog()
@@ -64,7 +64,7 @@ class Fleet:
         """Of all namespaces."""
         return list(self._instances.values())
 
-    def end_readers(self, namespace: str, over: Iterable[ShardId], ending: Ending) -> None:
+    def end_readers(self, namespace: str, over: Iterable[ShardId], ending: EndMessage) -> None:
         """Clients, on whatever instance of the namespace, that would wait for ever for more of tables which nobody will
         write again."""
         tables = frozenset(over)

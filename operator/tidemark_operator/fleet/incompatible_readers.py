@@ -15,55 +15,55 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark_operator.controller.frontiers.collection import Collection
-from tidemark_operator.controller.replicas.excluded_dataflows import Lacking, lacking
+from tidemark_operator.controller.replicas.excluded_dataflows import MissingFeatures, lacking
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
 from tidemark_protocol.messages.commands import IndexTarget
 
 
 @dataclass(frozen=True)
-class InVain:
+class UnanswerableRead:
     """Why who waits does so in vain; `settled`: nobody who may understand it is on the way."""
 
     why: str
     settled: bool
 
 
-def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, InVain]:
+def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, UnanswerableRead]:
     """Peeks by uuid, subscribes and copies by owner."""
-    core, found = instance.core, dict[str, InVain]()
+    core, found = instance.core, dict[str, UnanswerableRead]()
     for peek in core.peeks.pending():
         index = core.dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
         if index is not None and (lacks := lacking([index], core.connected)):
-            found[peek.uuid] = InVain(told(lacks), not _may_come(instance, lacks, now_ms))
+            found[peek.uuid] = UnanswerableRead(told(lacks), not _may_come(instance, lacks, now_ms))
     for owner in instance.clients.asked():
         dataflow, exports = core.dataflows.get(owner), core.dataflows.collections_of(owner)
         if dataflow is None:
             continue
         if dataflow.target is not None:
             if lacks := lacking(exports, [dataflow.target]):
-                found[owner] = InVain(lacks.of_target, settled=True)
+                found[owner] = UnanswerableRead(lacks.of_target, settled=True)
         elif lacks := lacking(exports, core.connected):
-            found[owner] = InVain(told(lacks), not _may_come(instance, lacks, now_ms))
+            found[owner] = UnanswerableRead(told(lacks), not _may_come(instance, lacks, now_ms))
     return found
 
 
-def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: int) -> Lacking | None:
+def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: int) -> MissingFeatures | None:
     """What all that answer lack for them, where none that may understand it is waited for."""
     lacks = lacking(exports, instance.core.connected)
     return None if lacks is None or _may_come(instance, lacks, now_ms) else lacks
 
 
-def told(lacks: Lacking) -> str:
+def told(lacks: MissingFeatures) -> str:
     """To whoever waits."""
     return f"{lacks}, so that none that answers can compute it: upgrade replicas"
 
 
-def _may_come(instance: RunningInstance, lacks: Lacking, now_ms: int) -> bool:
+def _may_come(instance: RunningInstance, lacks: MissingFeatures, now_ms: int) -> bool:
     """Whether one is away, and waited for, that has not said that it does not understand it."""
     away = (state for state in instance.replicas.values() if not state.online)
     return any(now_ms - s.silent_since_ms < 1000 * SILENT_SECONDS and _may_understand(s, lacks) for s in away)
 
 
-def _may_understand(state: ReplicaState, lacks: Lacking) -> bool:
+def _may_understand(state: ReplicaState, lacks: MissingFeatures) -> bool:
     return state.description is None or lacks.words.issubset(state.description.plan_features)

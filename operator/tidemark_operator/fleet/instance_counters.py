@@ -10,7 +10,7 @@ from contextlib import contextmanager
 SECONDS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
-class Counts:
+class InstanceCounters:
     """Of one instance. Cheap enough for every frame: whole frames are counted at once."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidemark_operator.fleet.running_instance import RunningInstance
 
 
-class Listener(Protocol):
+class InstanceListener(Protocol):
     """Who is told what happens on an instance."""
 
     def standing(self, instance: RunningInstance, owner: str) -> Standing:

@@ -16,7 +16,7 @@ BUCKETS = 16
 """Up to 1, 2, 4, ... 16,384 seconds, and everything beyond."""
 
 
-class Lags:
+class LagHistogram:
     """Of the exports of one instance; what is gone is forgotten."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from tidemark_operator.controller.controller_events import DataflowChanged, Data
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.errors import NobodyAnswers
-from tidemark_operator.fleet.instance_counters import Counts
+from tidemark_operator.fleet.instance_counters import InstanceCounters
 from tidemark_operator.fleet.status_meaning import failure
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.commands import Peek
@@ -29,7 +29,7 @@ class Host(Protocol):
     """The instance that is asked."""
 
     core: Instance
-    counts: Counts
+    counts: InstanceCounters
 
     def notify(self, notices: list[Notice]) -> None: ...
 
@@ -40,7 +40,7 @@ class Host(Protocol):
     def drop(self, owner: str) -> None: ...
 
 
-class Answers:
+class PendingQueries:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._answers: dict[str, asyncio.Future[Answer]] = {}

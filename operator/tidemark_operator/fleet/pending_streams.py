@@ -36,7 +36,7 @@ class Host(Protocol):
     def drop(self, owner: str) -> None: ...
 
 
-class Clients:
+class PendingStreams:
     def __init__(self, host: Host, backlog: Backlog) -> None:
         self._host, self._backlog = host, backlog
         self._owners: set[str] = set()

@@ -83,7 +83,7 @@ def _has_told(core: Instance, replica: ReplicaId) -> bool:
         c for c in core.dataflows.collections() if core.hydration_policy.standing(c.owner) is Standing.QUARANTINED
     )
     there = (export.replicas.get(replica) for export in resting)
-    return all(on is None or on.lacks or on.input is not None for on in there)
+    return all(on is None or on.missing_features or on.input is not None for on in there)
 
 
 def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ MOST = 2
 
 
 @dataclass(frozen=True)
-class At:
+class ClientWork:
     """What a replica is at for clients, by name; `computed`: more than lookups."""
 
     names: Collection[str]
@@ -29,7 +29,7 @@ class At:
 
 
 @dataclass(frozen=True)
-class Died:
+class ReplicaDeath:
     """What is not to be tried any more of what a process was at when it died; `computed`: whether it was computing
     something for a client. Lookups are few operations on what is there, and always under way somewhere: they may be
     the cause, but who is hydrating is more likely."""
@@ -46,23 +46,23 @@ class Died:
         )
 
 
-class Deaths:
+class QueryDeathCount:
     """By name: a peek's uuid, or the owner of a subscribe's or copy's dataflow."""
 
     def __init__(self) -> None:
-        self._left: dict[ReplicaId, At] = {}
+        self._left: dict[ReplicaId, ClientWork] = {}
         self._deaths: Counter[str] = Counter()
 
-    def lost(self, replica: ReplicaId, at: At) -> None:
+    def lost(self, replica: ReplicaId, at: ClientWork) -> None:
         """Its connection ended, for whatever reason."""
         self._left.pop(replica, None)
         if at.names:
             self._left[replica] = at
 
-    def died(self, replica: ReplicaId, is_asked: Callable[[str], bool]) -> Died:
+    def died(self, replica: ReplicaId, is_asked: Callable[[str], bool]) -> ReplicaDeath:
         """The process that was lost there had died. What is not asked any more is forgotten."""
-        at = self._left.pop(replica, At((), False))
+        at = self._left.pop(replica, ClientWork((), False))
         self._left = {r: left for r, left in self._left.items() if any(map(is_asked, left.names))}
         self._deaths = Counter({name: count for name, count in self._deaths.items() if is_asked(name)})
         self._deaths.update(filter(is_asked, at.names))
-        return Died([name for name in sorted(at.names) if self._deaths[name] >= MOST], at.computed)
+        return ReplicaDeath([name for name in sorted(at.names) if self._deaths[name] >= MOST], at.computed)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
-from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.controller_events import Notice, ShardAppeared
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
@@ -22,17 +22,17 @@ from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, SlotOccupants
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.replicas.replica_connection import ReplicaConnection
-from tidemark_operator.controller.replicas.rpc_counters import Traffic
+from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.any_replica import ask_any
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.fleet.instance_counters import Counts
+from tidemark_operator.fleet.instance_counters import InstanceCounters
 from tidemark_operator.fleet.instance_facade import InstanceFacade
-from tidemark_operator.fleet.instance_listener import Listener
-from tidemark_operator.fleet.lag_histogram import Lags
-from tidemark_operator.fleet.pending_queries import Answers
-from tidemark_operator.fleet.pending_streams import Clients
-from tidemark_operator.fleet.query_death_count import At, Deaths
+from tidemark_operator.fleet.instance_listener import InstanceListener
+from tidemark_operator.fleet.lag_histogram import LagHistogram
+from tidemark_operator.fleet.pending_queries import PendingQueries
+from tidemark_operator.fleet.pending_streams import PendingStreams
+from tidemark_operator.fleet.query_death_count import ClientWork, QueryDeathCount
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.status_meaning import is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
@@ -61,9 +61,9 @@ class RunningInstance(InstanceFacade):
         config: InstanceConfig,
         shards: ShardBook,
         leadership: Leadership,
-        listener: Listener,
+        listener: InstanceListener,
         backlog: Backlog | None = None,
-        end_readers: Callable[[frozenset[ShardId], Ending], None] | None = None,
+        end_readers: Callable[[frozenset[ShardId], EndMessage], None] | None = None,
     ) -> None:
         """`backlog`: of all instances' subscribes; `end_readers`: on all instances of the namespace. `lag_ms`: the
         instance's read policy, as it was read last."""
@@ -79,9 +79,14 @@ class RunningInstance(InstanceFacade):
         self._end_readers = end_readers or self.end_readers
         self._settings: dict[str, str] = {}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
-        self.lags, self.counts, self.traffic, self._deaths = Lags(), Counts(), Traffic(), Deaths()
+        self.lags, self.counts, self.traffic, self._deaths = (
+            LagHistogram(),
+            InstanceCounters(),
+            RpcCounters(),
+            QueryDeathCount(),
+        )
         self._leadership, self._listener, self._connections = leadership, listener, 0
-        self.clients, self.answers = Clients(self, backlog or Backlog()), Answers(self)
+        self.clients, self.answers = PendingStreams(self, backlog or Backlog()), PendingQueries(self)
         self._answered_at = time.monotonic()
         self.in_vain: dict[str, int] = {}
         """Who waits for what no replica has, or can be told of (quarantined_readers.py, incompatible_readers.py), and
@@ -112,7 +117,7 @@ class RunningInstance(InstanceFacade):
         if state is not None and state.connection.reaches(address, dialer) and not state.task.done():
             return
         if state is None:
-            self.core.absences.expect(replica, now_ms())
+            self.core.disconnected.expect(replica, now_ms())
         self.detach(replica, lost_ms=now_ms())  # what it has may be the same, wherever it listens now
         connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
@@ -136,7 +141,7 @@ class RunningInstance(InstanceFacade):
     def maintain(self) -> None:
         now = now_ms()
         self.notify(self.core.maintain(now))
-        if self.core.shards.asks_whose_end:
+        if self.core.shards.needs_end_term_now:
             for replica in self.online:
                 self.replicas[replica].connection.probe_now.set()
         self._give_up()
@@ -206,14 +211,14 @@ class RunningInstance(InstanceFacade):
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
         """`over`: tables of it that nobody will write again, which other instances read too; `cause`: what clients are
         told who read it."""
-        tables, ending = frozenset(over), Ending(cause, self.core.dataflows.successor_since(owner))
+        tables, ending = frozenset(over), EndMessage(cause, self.core.dataflows.successor_since(owner))
         self.notify(self.core.drop(owner, tables, cause))
         self.flush()
         if tables:
             self._end_readers(tables, ending)
 
-    def end_readers(self, over: Iterable[ShardId], ending: Ending) -> None:
-        """Clients here that would wait for ever for more of tables which nobody will write again."""
+    def end_readers(self, over: Iterable[ShardId], ending: EndMessage) -> None:
+        """PendingStreams here that would wait for ever for more of tables which nobody will write again."""
         self.notify(self.core.end_readers(over, ending))
         self.flush()
 
@@ -229,8 +234,8 @@ class RunningInstance(InstanceFacade):
 
     # The connections' side.
 
-    def shards_to_describe(self, untold: bool = False) -> list[tuple[ShardId, str]]:
-        return self.core.shards.addresses(untold)
+    def shards_to_describe(self, pending: bool = False) -> list[tuple[ShardId, str]]:
+        return self.core.shards.addresses(pending)
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
         if served is not None and served.leader_term > self._leadership.term:
@@ -322,11 +327,11 @@ class RunningInstance(InstanceFacade):
             state.last_error = why
             self._listener.replica_changed(self, replica)
 
-    def at(self, replica: ReplicaId) -> At:
+    def at(self, replica: ReplicaId) -> ClientWork:
         """Not what waits for an index to be hydrated there."""
         peeks, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
         asked = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
-        return At([*asked, *begun], bool(begun) or self.answers.compute(asked))
+        return ClientWork([*asked, *begun], bool(begun) or self.answers.compute(asked))
 
     def _disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
         if replica in self.core.connected:

@@ -17,7 +17,7 @@ def is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
 def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | None = None) -> str | None:
     """Why nothing will come of a dataflow, where each replica says so, or the target; None where one may go on."""
     there = [on for export in exports for name, on in export.replicas.items() if target in (None, name)]
-    of_each = (on.statuses for on in sorted(there, key=lambda on: on.left_out))  # first those that compute it
+    of_each = (on.statuses for on in sorted(there, key=lambda on: on.excluded))  # first those that compute it
     failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in of_each]
     first = failures[0] if failures and all(failures) else None
     return None if first is None else first.get("message") or first.get("reason") or "it failed"

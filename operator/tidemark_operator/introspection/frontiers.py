@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
@@ -71,7 +71,7 @@ def _replicas(collection: Collection) -> list[ReplicaFrontiers]:
     return [_replica(name, on) for name, on in collection.computing]
 
 
-def _replica(name: ReplicaId, on: OnReplica) -> ReplicaFrontiers:
+def _replica(name: ReplicaId, on: ExportOnReplica) -> ReplicaFrontiers:
     hydrating = on.hydrating
     operators = hydrating.operators if hydrating else ()
     return ReplicaFrontiers(

@@ -1,7 +1,7 @@
 """Dataflows that are there for one client: what their responses come to.
 
-    SubscribeResponse ─► SubscribeBook ─┬─► how far that replica is, as Frontiers would say of any other export
-    CopyToResponse    ─► CopyBook      ─┴─► what the client is told
+    SubscribeResponse ─► Subscribes ─┬─► how far that replica is, as Frontiers would say of any other export
+    CopyToResponse    ─► Copies      ─┴─► what the client is told
 
 So holds, compaction and the end of a dropped dataflow are those of every collection.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tidemark_operator.controller.answers.client_end_messages import Ending
-from tidemark_operator.controller.answers.copies import CopyAnswer, CopyBook
-from tidemark_operator.controller.answers.subscribes import ProtocolViolation, SubscribeAdvanced, SubscribeBook, Told
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
+from tidemark_operator.controller.answers.copies import Copies, CopyAnswer
+from tidemark_operator.controller.answers.subscribes import ProtocolViolation, SubscribeAdvanced, Subscribes, Told
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import CopyToDropped, CopyToResponse, Frontiers, SubscribeResponse
@@ -25,16 +25,16 @@ LAG_MS = 1
 
 
 @dataclass(frozen=True)
-class Heard:
+class ClientReport:
     """`report`: how far the replica is; `news`: for the client."""
 
     report: Frontiers
     news: Sequence[News]
 
 
-class Transients:
+class ClientDataflows:
     def __init__(self) -> None:
-        self._subscribes, self._copies = SubscribeBook(), CopyBook()
+        self._subscribes, self._copies = Subscribes(), Copies()
 
     def add(self, description: DataflowDescription, target: ReplicaId | None = None) -> None:
         for export in description.sink_exports:
@@ -43,7 +43,7 @@ class Transients:
             elif isinstance(export.sink, CopyToSink):
                 self._copies.add(export.id)
 
-    def fail(self, description: DataflowDescription, ending: Ending) -> Sequence[News]:
+    def fail(self, description: DataflowDescription, ending: EndMessage) -> Sequence[News]:
         """It cannot go on."""
         ids = description.export_ids
         subscribes = self._subscribes.fail(filter(self._subscribes.has, ids), ending.of_subscribe)
@@ -62,7 +62,7 @@ class Transients:
 
     def hear(
         self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, *, dropped: bool
-    ) -> Heard | None:
+    ) -> ClientReport | None:
         """None for what is gone, or never was; raises ProtocolViolation."""
         id = response.id
         if isinstance(response, CopyToResponse):
@@ -70,11 +70,11 @@ class Transients:
                 return None
             if isinstance(response.result, CopyToDropped) and not dropped:
                 raise ProtocolViolation(f"replica {replica} dropped copy {id} without being told to")
-            return Heard(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, told))
+            return ClientReport(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, told))
         if not self._subscribes.has(id):
             return None
         reached, news = self._subscribes.hear(replica, response, told, dropped=dropped)
-        return Heard(_all_at(id, reached), news)
+        return ClientReport(_all_at(id, reached), news)
 
 
 def _all_at(id: GlobalId, frontier: Frontier) -> Frontiers:

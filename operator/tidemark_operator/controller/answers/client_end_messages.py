@@ -18,7 +18,7 @@ from tidemark_protocol.frontier import Frontier
 
 
 @dataclass(frozen=True)
-class Ending:
+class EndMessage:
     """`since`: of what takes the place of what is read; None where nothing does."""
 
     cause: str

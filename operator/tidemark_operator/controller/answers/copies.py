@@ -29,7 +29,7 @@ class _Copy:
     failed: dict[ReplicaId, CopyToFailed] = field(default_factory=dict)
 
 
-class CopyBook:
+class Copies:
     def __init__(self) -> None:
         self._copies: dict[GlobalId, _Copy] = {}
 

@@ -37,31 +37,31 @@ class PeekAnswer:
 
 
 @dataclass(frozen=True)
-class Failed:
+class ReplicaFailure:
     error: PeekError
     at_ms: int
 
 
 @dataclass
-class Asked:
+class PendingPeek:
     """A peek, and the replicas that it was said to and that may still answer. `target`: the one that is to; `failed`:
     those connected that could not, and why."""
 
     peek: Peek
     replicas: set[ReplicaId]
     target: ReplicaId | None = None
-    failed: dict[ReplicaId, Failed] = field(default_factory=dict)
+    failed: dict[ReplicaId, ReplicaFailure] = field(default_factory=dict)
 
 
-class PeekBook:
+class PendingPeeks:
     """What was asked and not answered, and who keeps what was stashed."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, Asked] = {}
+        self._pending: dict[str, PendingPeek] = {}
         self._kept: dict[str, ReplicaId] = {}
 
     def add(self, peek: Peek, asked: Iterable[ReplicaId], target: ReplicaId | None = None) -> None:
-        self._pending[peek.uuid] = Asked(peek, set(asked), target)
+        self._pending[peek.uuid] = PendingPeek(peek, set(asked), target)
 
     def pending(self) -> list[Peek]:
         return [asked.peek for asked in self._pending.values()]
@@ -70,7 +70,7 @@ class PeekBook:
         """What the replica has been asked and has not answered."""
         return [asked.peek for asked in self._pending.values() if replica in asked.replicas]
 
-    def remove(self, uuid: str) -> Asked | None:
+    def remove(self, uuid: str) -> PendingPeek | None:
         return self._pending.pop(uuid, None)
 
     def keeper(self, uuid: str) -> ReplicaId | None:
@@ -114,14 +114,14 @@ class PeekBook:
             return None
         asked.replicas.discard(replica)  # it has nothing more to do for it, unless it keeps the answer
         if isinstance(result, PeekError) and not result.is_deterministic:
-            asked.failed[replica] = Failed(result, now_ms)
+            asked.failed[replica] = ReplicaFailure(result, now_ms)
             return None if asked.replicas else PeekAnswer(response.uuid, _why(asked))
         if isinstance(result, PeekStashed):
             self._kept[response.uuid] = replica
         return PeekAnswer(response.uuid, result)
 
 
-def _why(lost: Asked) -> PeekError:
+def _why(lost: PendingPeek) -> PeekError:
     if lost.failed:
         return next(iter(lost.failed.values())).error
     if lost.target is not None:

@@ -48,7 +48,7 @@ class _Subscribe:
     failed: dict[ReplicaId, str] = field(default_factory=dict)
 
 
-class SubscribeBook:
+class Subscribes:
     def __init__(self) -> None:
         self._subscribes: dict[GlobalId, _Subscribe] = {}
 

@@ -28,7 +28,7 @@ _KINDS = ("write", "input", "output")
 
 
 @dataclass
-class OnReplica:
+class ExportOnReplica:
     """The export on one replica; `as_of`: where that replica was told to begin; `earlier`: before where all others do,
     for it was there already; `left_out`: it is not told of it, as it is finished, or as it `lacks` words
     (replicas/excluded_dataflows.py).
@@ -39,22 +39,22 @@ class OnReplica:
     input: Frontier | None = None
     output: Frontier | None = None
     earlier: bool = False
-    left_out: bool = False
-    lacks: frozenset[str] = frozenset()
+    excluded: bool = False
+    missing_features: frozenset[str] = frozenset()
     refused_reports: int = 0
     statuses: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     @staticmethod
-    def done(as_of: Frontier) -> OnReplica:
+    def done(as_of: Frontier) -> ExportOnReplica:
         """Where the replica has nothing of it, and nothing to do for it."""
         end = Frontier.empty()
-        return OnReplica(as_of, end, end, end, left_out=True)
+        return ExportOnReplica(as_of, end, end, end, excluded=True)
 
     @staticmethod
-    def not_understood(as_of: Frontier, lacks: frozenset[str]) -> OnReplica:
+    def not_understood(as_of: Frontier, lacks: frozenset[str]) -> ExportOnReplica:
         """Where the replica cannot be told of it: it has nothing of it, and computes nothing."""
         why = f"its image does not know {', '.join(sorted(lacks))}"
-        return OnReplica(as_of, left_out=True, lacks=lacks, statuses={"refused": {"reason": why}})
+        return ExportOnReplica(as_of, excluded=True, missing_features=lacks, statuses={"refused": {"reason": why}})
 
     @property
     def hydrated(self) -> bool:
@@ -68,7 +68,9 @@ class OnReplica:
     @property
     def is_gone(self) -> bool:
         """All kinds have been reported empty: the replica is done with it. Or it never had it."""
-        return bool(self.lacks) or all((f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS)
+        return bool(self.missing_features) or all(
+            (f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS
+        )
 
     @property
     def reads_from(self) -> int:
@@ -76,7 +78,7 @@ class OnReplica:
         replica, every second."""
         least = self.as_of.encode()
         if self.input is None:
-            return EMPTY_SENTINEL if self.lacks else least
+            return EMPTY_SENTINEL if self.missing_features else least
         return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
     def take(self, report: Frontiers) -> bool:
@@ -134,7 +136,7 @@ class Collection:
     write: Frontier | None = None
     dropped: bool = False
     claimed_end: bool = False
-    replicas: dict[ReplicaId, OnReplica] = field(default_factory=dict)
+    replicas: dict[ReplicaId, ExportOnReplica] = field(default_factory=dict)
     holds: dict[str, Frontier] = field(default_factory=dict)
     away: dict[ReplicaId, int] = field(default_factory=dict)
 
@@ -163,14 +165,14 @@ class Collection:
         return max(known, default=None) if not self.hydrated else None
 
     @property
-    def computing(self) -> list[tuple[ReplicaId, OnReplica]]:
+    def computing(self) -> list[tuple[ReplicaId, ExportOnReplica]]:
         """Replicas that have it, in order of name."""
-        return sorted((name, on) for name, on in self.replicas.items() if not on.left_out)
+        return sorted((name, on) for name, on in self.replicas.items() if not on.excluded)
 
     @property
     def lacking(self) -> list[tuple[ReplicaId, frozenset[str]]]:
         """Replicas that cannot be told of it, in order of name, and what they do not know."""
-        return sorted((name, on.lacks) for name, on in self.replicas.items() if on.lacks)
+        return sorted((name, on.missing_features) for name, on in self.replicas.items() if on.missing_features)
 
     @property
     def input(self) -> Frontier | None:
@@ -191,10 +193,10 @@ class Collection:
         """Takes a replica's report. Whether anything advanced. One that is left out may go on until it has dropped what
         it had from before."""
         state = self.replicas.get(replica)
-        if state is not None and state.lacks:
+        if state is not None and state.missing_features:
             state.refused_reports += 1
             return False
-        if state is None or state.left_out or not state.take(report):
+        if state is None or state.excluded or not state.take(report):
             return False
         write = state.write
         if write is None or self.dropped or (self.write is not None and write <= self.write):
@@ -242,7 +244,7 @@ class Collection:
         return join(known) if known else None
 
 
-def failures(on: OnReplica) -> list[str]:
+def failures(on: ExportOnReplica) -> list[str]:
     """What keeps the export from going on there, in the replica's words."""
     said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
     if "fenced" in on.statuses:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.controller.frontiers.dataflow_end import end_of, has_passed
-from tidemark_operator.controller.frontiers.end_attribution import WhoseEnd
+from tidemark_operator.controller.frontiers.end_attribution import EndAttribution
 from tidemark_operator.controller.frontiers.read_policy import before
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.frontiers.succession import Succession, is_level
@@ -86,7 +86,7 @@ class Dataflows:
         self._by_owner: dict[str, Dataflow] = {}
         self._collections: dict[GlobalId, Collection] = {}
         self._successors: set[str] = set()
-        self.whose_end = WhoseEnd(shards)
+        self.end_attribution = EndAttribution(shards)
 
     def get(self, owner: str) -> Dataflow | None:
         return self._by_owner.get(owner)
@@ -137,7 +137,7 @@ class Dataflows:
                 dataflow.reads_own,
                 description.until,
             )
-            collection.replicas = {r: OnReplica(collection.since) for r in replicas}
+            collection.replicas = {r: ExportOnReplica(collection.since) for r in replicas}
             collection.write = Frontier.empty() if dataflow.finished else None
             self._collections[id] = collection
             for source in description.source_imports:
@@ -210,11 +210,11 @@ class Dataflows:
         """A replica says that the collection is finished. Whether it is, by what is known; else it is asked again. One
         whose table another revision has finished is not: it holds what that one made."""
         dataflow = self._by_owner[collection.owner]
-        return self.whose_end.conclude(dataflow, collection, may_end=self.may_end(dataflow.description, now_ms))
+        return self.end_attribution.conclude(dataflow, collection, may_end=self.may_end(dataflow.description, now_ms))
 
     def concluded(self, now_ms: int) -> list[Collection]:
         """Those that are finished, by what is known now."""
-        found = (self._collections.get(id) for id in self.whose_end.claimed())
+        found = (self._collections.get(id) for id in self.end_attribution.claimed())
         return [collection for collection in found if collection is not None and self.conclude(collection, now_ms)]
 
     def _is_transient(self, collection: Collection) -> bool:
@@ -255,7 +255,7 @@ class Dataflows:
         if not all(self.is_hydrated(id, replica) for id in dataflow.imports):
             return False
         found = [collection.replicas.get(replica) for collection in self.collections_of(owner)]
-        return any(on is not None and not on.left_out and not on.hydrated for on in found)
+        return any(on is not None and not on.excluded and not on.hydrated for on in found)
 
     def is_answered(self, peek: Peek, replica: ReplicaId) -> bool:
         """Whether the replica is at the peek, or at what is there for it: where the index is not hydrated, it waits."""

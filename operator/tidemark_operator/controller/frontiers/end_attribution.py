@@ -30,7 +30,7 @@ class Inheriting(Protocol):
     outrun: bool
 
 
-class WhoseEnd:
+class EndAttribution:
     def __init__(self, shards: ShardBook) -> None:
         self._shards = shards
         self._claimed: set[GlobalId] = set()
@@ -59,10 +59,10 @@ class WhoseEnd:
         if collection.shard is None or collection.shard not in dataflow.inherited or (is_task and may_end):
             return True
         shard = self._shards.get(collection.shard)
-        term = shard.ended_under if shard is not None else None
+        term = shard.end_term if shard is not None else None
         is_own = term is not None and term >= dataflow.term and not is_task
         if term is None:
-            self._shards.ask_whose_end(collection.shard)
+            self._shards.request_end_term(collection.shard)
         elif not is_own and not dataflow.outrun:
             dataflow.outrun = True
             self._outrun.append(dataflow.owner)

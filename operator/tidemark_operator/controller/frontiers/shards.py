@@ -47,8 +47,8 @@ class Shard:
     a replica has seen it there, and said from when on it can be read. `readers`: dataflows that import it, also where
     they hold nothing now: a replica that comes may have to compute one anew. `ownerless`: nobody has said that he owns
     it, or who did is gone: it goes with the last who reads it. `term`: the highest under which it was written, as far
-    as that was told; `ended_under`: that of the table when it was told to be finished: nobody writes after that.
-    `asks_whose`: somebody wants to know it; `asks_now`: and has not been told anything yet."""
+    as that was told; `end_term`: that of the table when it was told to be finished: nobody writes after that.
+    `end_term_wanted`: somebody wants to know it; `end_term_urgent`: and has not been told anything yet."""
 
     id: ShardId
     location: str
@@ -63,14 +63,14 @@ class Shard:
     asked_at_ms: int | None = None
     asks: int = 0
     found: bool = False
-    ended_under: WriterTerm | None = None
-    asks_whose: bool = False
-    asks_now: bool = False
+    end_term: WriterTerm | None = None
+    end_term_wanted: bool = False
+    end_term_urgent: bool = False
 
     @property
-    def is_untold(self) -> bool:
+    def needs_description(self) -> bool:
         """Whether a replica has to say something about it that none has yet; the last one may not have been able to."""
-        return self.frontiers is None or self.error is not None or self.asks_whose
+        return self.frontiers is None or self.error is not None or self.end_term_wanted
 
     @property
     def readable(self) -> FrontierPair | None:
@@ -131,32 +131,32 @@ class ShardBook:
     def all(self) -> list[Shard]:
         return list(self._shards.values())
 
-    def addresses(self, untold: bool = False) -> list[tuple[ShardId, str]]:
+    def addresses(self, pending: bool = False) -> list[tuple[ShardId, str]]:
         """Of all, or of those alone of which something is to be told yet."""
-        wanted = (s for s in self._shards.values() if not untold or s.is_untold)
+        wanted = (s for s in self._shards.values() if not pending or s.needs_description)
         return [(shard.id, shard.location) for shard in wanted]
 
-    def heard_end(self, shard: DescribedShard) -> None:
+    def record_end_term(self, shard: DescribedShard) -> None:
         """Record whether the shard is finished, and under which term it was written last. A replica that does not see
         the shard, or cannot read it, tells nothing of that."""
         own = self._shards.get(shard.id)
         if own is None or shard.error is not None or not shard.exists:
             return
         own.term = max(own.term, shard.term)
-        own.ended_under = shard.term if shard.upper.is_empty else None
-        own.asks_now, own.asks_whose = False, own.asks_whose and own.ended_under is None
+        own.end_term = shard.term if shard.upper.is_empty else None
+        own.end_term_urgent, own.end_term_wanted = False, own.end_term_wanted and own.end_term is None
 
-    def ask_whose_end(self, id: ShardId) -> None:
+    def request_end_term(self, id: ShardId) -> None:
         """A replica is to say under which term it was finished: at once, and where that is not so yet, with all else
         that is asked now and then."""
         shard = self._shards.get(id)
-        if shard is not None and not shard.asks_whose:
-            shard.asks_whose = shard.asks_now = True
+        if shard is not None and not shard.end_term_wanted:
+            shard.end_term_wanted = shard.end_term_urgent = True
 
     @property
-    def asks_whose_end(self) -> bool:
+    def needs_end_term_now(self) -> bool:
         """Whether it is to be told now who has finished a shard."""
-        return any(shard.asks_now for shard in self._shards.values())
+        return any(shard.end_term_urgent for shard in self._shards.values())
 
     def observe(self, id: ShardId, upper: Frontier, since: Frontier) -> bool:
         """Record reported frontiers; return whether the shard was unknown, or empty, before."""

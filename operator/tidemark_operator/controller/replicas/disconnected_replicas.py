@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tidemark_operator.controller.frontiers.collection import OnReplica
+from tidemark_operator.controller.frontiers.collection import ExportOnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_protocol.frontier import Frontier, meet
@@ -25,7 +25,7 @@ Has = Description | None
 Begins = dict[GlobalId, Frontier]
 
 
-class Absences:
+class DisconnectedReplicas:
     """Of the replicas of an instance: who is away, until when that is waited for, and what each reads."""
 
     def __init__(self, dataflows: Dataflows, shards: ShardBook) -> None:
@@ -81,7 +81,7 @@ class Absences:
                 collection.away.pop(replica, None)
                 if not collection.dropped:
                     earlier = begins.get(collection.id)
-                    collection.replicas[replica] = OnReplica(earlier or as_of, earlier=earlier is not None)
+                    collection.replicas[replica] = ExportOnReplica(earlier or as_of, earlier=earlier is not None)
                     self._dataflows.hold_inputs(collection)
 
     def lost(self, replica: ReplicaId, now_ms: int) -> None:

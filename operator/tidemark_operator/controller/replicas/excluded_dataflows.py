@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidemark_operator.controller.frontiers.collection import Collection, OnReplica
+from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow, Dataflows
 from tidemark_operator.controller.replicas.shard_reports import conclude
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
@@ -39,7 +39,7 @@ def tables_of(description: DataflowDescription) -> list[ShardId]:
 
 
 @dataclass(frozen=True)
-class Lacking:
+class MissingFeatures:
     """Replicas none of which can be told of an export, and the words that they lack."""
 
     replicas: tuple[ReplicaId, ...]
@@ -54,16 +54,20 @@ class Lacking:
         return f"{self}: upgrade it, or ask another one"
 
 
-def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> Lacking | None:
+def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> MissingFeatures | None:
     """What these replicas lack for one of the exports; None where one of them lacks nothing, or there is none."""
     exports, found = list(exports), dict[ReplicaId, frozenset[str]]()
     for replica in replicas:
         there = (export.replicas.get(replica) for export in exports)
-        found[replica] = frozenset().union(*(on.lacks for on in there if on is not None))
-    return Lacking(tuple(sorted(found)), frozenset().union(*found.values())) if found and all(found.values()) else None
+        found[replica] = frozenset().union(*(on.missing_features for on in there if on is not None))
+    return (
+        MissingFeatures(tuple(sorted(found)), frozenset().union(*found.values()))
+        if found and all(found.values())
+        else None
+    )
 
 
-class LeftOut:
+class ExcludedDataflows:
     """What each connected replica understands, and what it is not told of."""
 
     def __init__(self, dataflows: Dataflows) -> None:
@@ -94,7 +98,7 @@ class LeftOut:
                 continue
             for collection in collections:
                 since = collection.since
-                on = OnReplica.done(since) if is_sealed else OnReplica.not_understood(since, lacks)
+                on = ExportOnReplica.done(since) if is_sealed else ExportOnReplica.not_understood(since, lacks)
                 collection.replicas[replica] = on
                 self._dataflows.hold_inputs(collection)
                 left_out.add(collection.id)
@@ -105,7 +109,7 @@ class LeftOut:
         lacks = dataflow.description.required_features - self._understands.get(replica, frozenset())
         exporters = (self._dataflows.index(id) for id in dataflow.imports)
         there = (exporter.replicas.get(replica) for exporter in exporters if exporter is not None)
-        return lacks.union(*(on.lacks for on in there if on is not None))
+        return lacks.union(*(on.missing_features for on in there if on is not None))
 
 
 def _is_sealed(dataflow: Dataflow, collections: Iterable[Collection]) -> bool:

@@ -20,7 +20,7 @@ from typing import Protocol
 import grpc
 
 from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
-from tidemark_operator.controller.replicas.rpc_counters import Traffic
+from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_protocol.errors import ProtocolError
 from tidemark_protocol.ids import Epoch, ReplicaId, ShardId
@@ -48,9 +48,9 @@ class Host(Protocol):
     """What the connection belongs to."""
 
     config: InstanceConfig
-    traffic: Traffic
+    traffic: RpcCounters
 
-    def shards_to_describe(self, untold: bool = False) -> Iterable[tuple[ShardId, str]]:
+    def shards_to_describe(self, pending: bool = False) -> Iterable[tuple[ShardId, str]]:
         """Shards whose frontiers somebody needs; or those of them that nobody could tell yet."""
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
@@ -197,7 +197,7 @@ class ReplicaConnection:
                 async with asyncio.timeout(PROBE_SECONDS):
                     await self.probe_now.wait()
             self.probe_now.clear()
-            description = await self._describe(stub, self._host.shards_to_describe(untold=True))
+            description = await self._describe(stub, self._host.shards_to_describe(pending=True))
             self._host.probed(self.replica, connection, description)
 
     async def _describe(

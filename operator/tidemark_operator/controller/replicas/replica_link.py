@@ -26,7 +26,7 @@ MAX_OUTBOX = 100_000
 class Link:
     def __init__(self, connection: int, gate: HydrationGate | None = None) -> None:
         self.connection = connection
-        self._left_out: set[GlobalId] = set()
+        self._excluded: set[GlobalId] = set()
         self._gate = gate or HydrationGate()
         self._outbox: list[Command] = []
         self.refused: str | None = None
@@ -35,23 +35,23 @@ class Link:
         """The replica has said what cannot be: nothing more is believed on this connection, which is to end."""
         self.refused = why
 
-    def leave_out(self, ids: Iterable[GlobalId]) -> None:
+    def exclude(self, ids: Iterable[GlobalId]) -> None:
         """The replica is told nothing of these exports, to the end of them."""
-        self._left_out |= set(ids)
+        self._excluded |= set(ids)
 
-    def tells_of(self, id: GlobalId) -> bool:
+    def includes(self, id: GlobalId) -> bool:
         """Whether the replica is told of the export, if there is one."""
-        return id not in self._left_out
+        return id not in self._excluded
 
-    def leaves_out(self, command: Command) -> bool:
+    def excludes(self, command: Command) -> bool:
         """Whether it is about one of those."""
-        return bool(self._left_out) and export_of(command) in self._left_out
+        return bool(self._excluded) and export_of(command) in self._excluded
 
     def send(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            if self.leaves_out(command):
+            if self.excludes(command):
                 if isinstance(command, AllowCompaction) and command.frontier.is_empty:
-                    self._left_out.discard(command.id)
+                    self._excluded.discard(command.id)
                 continue
             self._outbox += self._gate.absorb(command)
 

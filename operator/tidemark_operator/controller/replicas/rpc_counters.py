@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Traffic:
+class RpcCounters:
     """Bytes are those of frames, as they are encoded. `connect_seconds`: from dialing, or from the loss of the one
     before, to the replica's description of itself; all together."""
 

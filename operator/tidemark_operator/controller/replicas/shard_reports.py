@@ -32,7 +32,7 @@ class ShardReports:
     def described(self, described: Sequence[DescribedShard], now_ms: int) -> list[ShardId]:
         """Record the shards of a Describe answer; return those that were unknown, or empty, before."""
         for shard in described:
-            self._shards.heard_end(shard)
+            self._shards.record_end_term(shard)
         conclude(self._dataflows, described, now_ms)
         return [shard.id for shard in described if self._shards.described(shard)]
 

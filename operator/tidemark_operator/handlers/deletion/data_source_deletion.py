@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter, waited_ms
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
@@ -45,7 +45,7 @@ class DataSourceDeletion:
         if running is not None:
             running.drop_ingestion(GlobalId(state.uid))
         tables = [table.shard.shard_id for table in state.pinned.tables] if state.pinned else []
-        ending = Ending(f"DataSource {state.key.name} was deleted")
+        ending = EndMessage(f"DataSource {state.key.name} was deleted")
         self._world.fleet.end_readers(state.key.namespace, tables, ending)
 
     def forget(self, state: SourceState) -> None:

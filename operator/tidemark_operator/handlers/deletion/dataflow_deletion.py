@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
-from tidemark_operator.controller.answers.client_end_messages import Ending
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TIMEOUT_MS, TableDeleter, waited_ms
@@ -59,7 +59,7 @@ class DataflowDeletion:
         running, cause = self._running(state), f"Dataflow {state.key.name} was deleted"
         if running is not None:
             drop_revisions(running, state, cause)
-        self._world.fleet.end_readers(state.key.namespace, list(_tables(state)), Ending(cause))
+        self._world.fleet.end_readers(state.key.namespace, list(_tables(state)), EndMessage(cause))
 
     def forget(self, state: DataflowState) -> None:
         """The object is gone, and so is what is remembered of it. Tables that no tombstone lists stay."""

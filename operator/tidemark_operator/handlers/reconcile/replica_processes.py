@@ -101,7 +101,7 @@ def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId, settled: 
     before, after = collection.replicas.get(old), collection.replicas.get(new)
     if collection.dropped:
         return True
-    if before is not None and before.lacks:
+    if before is not None and before.missing_features:
         return True
     if before is None or before.input is None:  # the first report says where it is, hydrated or not
         return settled

@@ -54,7 +54,7 @@ def is_superseded(running: RunningInstance, state: DataflowState, mark: ActiveRe
         return any(map(_is_reported_finished, known)) and not _may_have_ended(running, description)
     beside = None if state.active is None or mark is state.active else state.active.revision.description
     others = frozenset() if beside is None else {shard.shard_id for shard in view_shards(beside)}
-    terms = (shard.ended_under for shard in known if shard.id in inherited(state, mark))
+    terms = (shard.end_term for shard in known if shard.id in inherited(state, mark))
     before = any(term is not None and term < mark.revision.writer_term for term in terms)
     return before or any(shard.id in others and _is_finished(shard) for shard in known)
 
@@ -66,9 +66,9 @@ def is_in_question(running: RunningInstance, state: DataflowState, mark: ActiveR
     if mark.revision.description.continual_task is not None:
         return False
     known = (shard for shard in _written(running, mark) if shard.id in inherited(state, mark))
-    unknown = [shard for shard in known if _is_finished(shard) and shard.ended_under is None]
+    unknown = [shard for shard in known if _is_finished(shard) and shard.end_term is None]
     for shard in unknown:
-        running.shards.ask_whose_end(shard.id)
+        running.shards.request_end_term(shard.id)
     return bool(unknown)
 
 
@@ -128,7 +128,7 @@ def _written(running: RunningInstance, mark: ActiveRevision) -> list[Shard]:
 
 
 def _is_reported_finished(shard: Shard) -> bool:
-    return shard.ended_under is not None or _is_finished(shard)
+    return shard.end_term is not None or _is_finished(shard)
 
 
 def _is_finished(shard: Shard) -> bool:

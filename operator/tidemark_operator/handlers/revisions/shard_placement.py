@@ -38,7 +38,7 @@ def shard_lookup(running: RunningInstance) -> ShardLookup:
     async def look_up(shards: Sequence[tuple[ShardId, str]]) -> Sequence[DescribedShard]:
         found = (await running.describe(shards))[1].shards
         for shard in found:
-            running.shards.heard_end(shard)
+            running.shards.record_end_term(shard)
         return found
 
     return look_up

@@ -140,7 +140,9 @@ def _may_be_finished(installed: Dataflow | None, collections: Sequence[Collectio
 def _failure(collections: Sequence[Collection]) -> str:
     """The error of an export that fails on every replica that has it; empty if there is none."""
     for collection in collections:
-        on_replicas = sorted((name, failures(on)) for name, on in collection.replicas.items() if not on.lacks)
+        on_replicas = sorted(
+            (name, failures(on)) for name, on in collection.replicas.items() if not on.missing_features
+        )
         if on_replicas and all(failed for _, failed in on_replicas):
             replica, (first, *_) = on_replicas[0]
             return f"{first} (on replica {replica})"

@@ -73,7 +73,7 @@ def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[in
 def _is_there(collection: Collection, replica: ReplicaId) -> bool:
     """Or should be, and is not, as its image is too old."""
     on = collection.replicas.get(replica)
-    return on is not None and (not on.left_out or bool(on.lacks)) and not collection.dropped
+    return on is not None and (not on.excluded or bool(on.missing_features)) and not collection.dropped
 
 
 def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
@@ -83,8 +83,8 @@ def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
     found = dict[str, frozenset[str]]()
     for collection in running.collections():
         on, dataflow = collection.replicas.get(replica), running.dataflow(collection.owner)
-        if on is not None and on.lacks and dataflow is not None and not dataflow.dropped:
-            found[dataflow.description.name] = on.lacks
+        if on is not None and on.missing_features and dataflow is not None and not dataflow.dropped:
+            found[dataflow.description.name] = on.missing_features
     if not found:
         return ""
     names, words = sorted(found), sorted(frozenset().union(*found.values()))
