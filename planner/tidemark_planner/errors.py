@@ -1,9 +1,9 @@
-"""What can go wrong while planning.
+"""The planner's errors.
 
 PlannerError
 ├── Refusal             the SQL is refused; carries the diagnostics that the user sees
-│   └── NeedsOperators  as a peek; it may be a dataflow
-└── CatalystFailed      the JVM failed in a way that is no answer about the SQL
+│   └── NeedsOperators  the query is no peek; it can still be planned as a dataflow
+└── CatalystFailed      Catalyst failed in a way that says nothing about the SQL
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ class PlannerError(Exception):
 
 
 class Refusal(PlannerError):
-    """The SQL is refused, for these reasons."""
+    """The SQL is refused for the reasons in `diagnostics`."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         super().__init__("; ".join(d.message for d in diagnostics))
         self.diagnostics = diagnostics
 
     def in_view(self, view: str) -> Refusal:
+        """The same refusal, with each diagnostic naming the view."""
         return Refusal(*(replace(d, view=view) for d in self.diagnostics))
 
 
@@ -34,14 +35,19 @@ class NeedsOperators(Refusal):
 
 
 class CatalystFailed(PlannerError):
-    """Catalyst raised something that is not about the SQL; the process should be replaced."""
+    """Catalyst raised an error that is not about the SQL; the worker process should be replaced."""
 
 
 def refuse(code: str, message: str, line: int = 0, column: int = 0, word: str = "") -> NoReturn:
-    """Raise a Refusal with one diagnostic."""
+    """Raise a Refusal with one diagnostic. `line` and `column` count from 1; 0: unknown. `word`: the offending word of
+    the SQL.
+    """
     raise Refusal(Diagnostic(code, message, line=line, column=column, word=word))
 
 
-def unsupported(construct: str, hint: str = "") -> NoReturn:
-    """Refuse a construct that has no lowering (yet), in the user's words."""
-    refuse("UNSUPPORTED", f"{construct} is not supported" + (f": {hint}" if hint else ""), word=construct)
+def unsupported(construct: str, hint: str = "", word: str = "") -> NoReturn:
+    """Refuse a construct without a lowering. `construct`: the words of SQL users; `hint`: what to write instead.
+
+    `word`: a word of the SQL by which the construct is found in the text (default: the construct itself).
+    """
+    refuse("UNSUPPORTED", f"{construct} is not supported" + (f": {hint}" if hint else ""), word=word or construct)

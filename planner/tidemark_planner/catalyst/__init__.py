@@ -1,1 +1,4 @@
-"""Spark's parser and analyser, and what they print: trees, types, errors."""
+"""Spark's parser and analyser, and the JSON that they print: trees, types, errors.
+
+Reading order: `analyser` (the session), `json_tree` (trees as nodes), `spark_types`, `spark_errors`, `lru`.
+"""

@@ -1,4 +1,4 @@
-"""Spark's parser and analyser, and nothing else of Spark: no job ever runs on data.
+"""Spark's parser and analyser. Nothing else of Spark is used: no job ever reads data.
 
     text ──parsePlan──► unresolved plan ──analyser──► analysed plan ──rules──► JSON, also of subqueries in expressions
 
@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark_planner.catalyst.json_tree import Node, parse_tree
 from tidemark_planner.catalyst.lru import LruSet
 from tidemark_planner.catalyst.spark_errors import diagnose
-from tidemark_planner.catalyst.spark_types import as_text, spark_field, type_of
+from tidemark_planner.catalyst.spark_types import spark_field, text_type, type_of
 from tidemark_planner.errors import CatalystFailed, Refusal, refuse
 from tidemark_protocol.types import Column, SqlType
 
@@ -39,7 +39,7 @@ _JVM = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.catalogImplementation": "in-memory",
-    # ${env:...} in a text is text. Of the whole JVM: Spark's parser asks the session that is active, or none.
+    # ${env:...} in a text stays text. The setting is the JVM's, since Spark's parser may run without an active session.
     "spark.sql.variable.substitute": "false",
     "spark.log.level": "OFF",
 }
@@ -55,7 +55,7 @@ _RULES = (
     "optimizer.EliminateDistinct",
     "optimizer.ReplaceDistinctWithAggregate",
 )
-# What makes joins of correlated scalar subqueries and of LATERAL, and has others say by which condition they correlate.
+# These rules turn correlated scalar subqueries and LATERAL into joins, and pull up the conditions of other subqueries.
 _DECORRELATION = (
     "optimizer.OptimizeOneRowRelationSubquery",
     "optimizer.PullupCorrelatedPredicates",
@@ -75,7 +75,9 @@ def _jvm_in(scratch: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class AnalysedQuery:
-    """The tree, those of the subqueries left in its expressions (by id), and the plans that they were read from."""
+    """`tree`: the analysed tree. `subqueries`: the trees of the subqueries in its expressions, by id. `plans`: the JVM
+    plans of all these trees.
+    """
 
     tree: Node
     subqueries: Mapping[int, Node]
@@ -83,7 +85,7 @@ class AnalysedQuery:
 
 
 class Catalyst:
-    """One session; one plan at a time."""
+    """One Spark session, which plans one query at a time. `proven_expressions`: see expressions/round_trip.py."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -91,7 +93,7 @@ class Catalyst:
         self._jvm = spark._jvm
         self._state = self._session.sessionState()
         self._parser = self._state.sqlParser()
-        # Each name on the way to a class is a call to the JVM, so classes are looked up once.
+        # Each part of a class name costs a call to the JVM, so classes are looked up once.
         sql = self._jvm.org.apache.spark.sql
         self._rules = self._named(_RULES)
         self._decorrelation = self._named(_DECORRELATION)
@@ -105,9 +107,12 @@ class Catalyst:
 
     @staticmethod
     def start(scratch: Path | None = None) -> Catalyst:
-        """Start the JVM (seconds) and plan once, so that the first request finds everything loaded. `scratch`: for what
-        Spark makes in temporary folders, and a JVM that is killed leaves there; None: where there is a JVM already."""
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # read before any setting is
+        """Start the JVM (seconds) and analyse a query once, so that later requests find all classes loaded.
+
+        `scratch`: the folder for Spark's temporary files, which a killed JVM leaves behind. None: a JVM is already
+        running.
+        """
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # Spark reads it before any other setting
         builder = SparkSession.builder
         for key, value in (_JVM if scratch is None else _jvm_in(scratch)).items():
             builder = builder.config(key, value)
@@ -131,7 +136,7 @@ class Catalyst:
         return self._guarded(lambda: self._parser.parsePlan(sql))
 
     def parse_columns(self, text: str) -> tuple[Column, ...]:
-        """Columns as CREATE TABLE writes them: names, types."""
+        """The columns of a list as in CREATE TABLE (`a int, b string NOT NULL`); raises Refusal."""
         schema = json.loads(self._guarded(lambda: self._parser.parseTableSchema(text)).json())
         return tuple(Column(f["name"], type_of(f["type"]), f["nullable"]) for f in schema["fields"])
 
@@ -148,14 +153,14 @@ class Catalyst:
             catalogue.dropTempView(self._leaves.pop())
 
     def _frame(self, name: str, columns: tuple[Column, ...]) -> Any:
-        """A relation without rows; each name has its own, so that no two share identities of columns."""
+        """A relation without rows. Each name has its own, since two relations must not share column ids."""
         schema = json.dumps({"type": "struct", "fields": [spark_field(c.name, c.type, c.nullable) for c in columns]})
         rows = self._spark.sparkContext._jsc.emptyRDD()
         return self._guarded(lambda: self._session.createDataFrame(rows, self._data_type.fromJson(schema)))
 
     def analyse(self, sql: str) -> AnalysedQuery:
-        """The analysed plan, after the rules; raises Refusal where the text does not resolve or type."""
-        # Literals print in the zone of the thread's active session.
+        """The analysed query after the rules; raises Refusal where the text does not resolve or type."""
+        # Spark prints literals in the time zone of the thread's active session.
         self._sessions.setActiveSession(self._session)
         plan = self._guarded(lambda: self._rewritten(self._execution(sql).analyzed()))
         plans, trees = [plan], {}
@@ -169,7 +174,7 @@ class Catalyst:
         return [getattr(getattr(catalyst, r.split(".")[0]), r.split(".")[1]) for r in rules]
 
     def _rewritten(self, plan: Any) -> Any:
-        """The plan after the rules, until they change nothing."""
+        """The plan after the rules, applied until they change nothing."""
         for _ in range(_MAX_PASSES):
             before = plan
             for rule in self._rules:
@@ -185,7 +190,7 @@ class Catalyst:
         return bool(tree.containsPattern(self._has_plan))
 
     def _only_generates(self, plan: Any) -> bool:
-        """Whether all subqueries are LATERAL over table functions alone, which need no decorrelation."""
+        """Whether all subqueries are LATERAL over table functions alone: these need no decorrelation."""
         if not self._has_subquery(plan):
             return True
         if plan.getClass().getSimpleName() == "LateralJoin":
@@ -197,7 +202,7 @@ class Catalyst:
         return all(map(self._only_generates, _each(plan.children())))
 
     def _subqueries(self, plan: Any) -> Iterator[tuple[int, Any]]:
-        """The subqueries in the plan's expressions, and in theirs: (id, plan after the rules)."""
+        """The subqueries in the plan's expressions, recursively: (id, plan after the rules)."""
         if not self._has_subquery(plan):
             return
         for child in _each(plan.children()):
@@ -217,7 +222,7 @@ class Catalyst:
             yield from self._within(child)
 
     def _correlated(self, outer: Any, subquery: Any) -> Any:
-        """The subquery's plan; where it needs the outer query's rows to be computed, with them in it."""
+        """The subquery's plan. Where it needs rows of the outer query, they become an input of it."""
         plan = subquery.plan()
         if subquery.children().isEmpty() or outer.children().size() != 1:
             return plan
@@ -226,12 +231,14 @@ class Catalyst:
     def inline_rows(
         self, analysed: AnalysedQuery, first_attribute: int, types: Sequence[SqlType]
     ) -> list[tuple[Any, ...]]:
-        """The rows of the inline table whose first attribute is this one, each value as Spark casts it to text, binary
-        in hex; arrays and structs as lists of such texts."""
+        """The rows of the inline table (VALUES) whose first attribute has this id.
+
+        Each value is the text that Spark casts it to: binary in hex, arrays and structs as lists of texts.
+        """
         leaf = self._inline_table(analysed.plans, first_attribute)
         dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session, leaf)
         frame = DataFrame(dataset, self._spark).toDF(*(f"v{i}" for i in range(len(types))))
-        texts = (f"hex(v{i})" if t.name == "binary" else f"CAST(v{i} AS {as_text(t)})" for i, t in enumerate(types))
+        texts = (f"hex(v{i})" if t.name == "binary" else f"CAST(v{i} AS {text_type(t)})" for i, t in enumerate(types))
         return [tuple(row) for row in frame.selectExpr(*texts).collect()]
 
     def constant(self, text: str) -> str | None:
@@ -261,13 +268,16 @@ class Catalyst:
         try:
             return act()
         except PySparkException as error:
-            if "Unsupported natural join type" in str(error):  # a bare exception of Spark's parser
-                refuse("UNSUPPORTED", "NATURAL SEMI and NATURAL ANTI JOIN are not supported: write USING, or ON")
+            if "Unsupported natural join type" in str(error):  # Spark's parser raises a bare exception here
+                refuse(
+                    "UNSUPPORTED",
+                    "NATURAL SEMI JOIN and NATURAL ANTI JOIN are not supported: name the columns with USING or ON",
+                )
             raise Refusal(diagnose(error)) from None
         except Py4JJavaError as error:
             thrown = error.java_exception.toString()
             if "StackOverflowError" in thrown:
-                refuse("TOO_LARGE", "the query is nested too deeply to be analysed")
+                refuse("TOO_LARGE", "the query is nested too deeply to be analysed: split it into several views")
             raise CatalystFailed(thrown) from error
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from tidemark_planner.errors import CatalystFailed
 
-# What stands between the steps of `FROM t |> WHERE x |> LIMIT 3`, and says nothing.
+# A node between the steps of `FROM t |> WHERE x |> LIMIT 3` that carries no information.
 _PASSED_OVER = "PipeOperator"
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node: the short name of its class, its fields and what is below it."""
+    """A node: the short name of its Scala class, its fields, and its children in order."""
 
     kind: str
     fields: dict[str, Any]
@@ -29,7 +29,7 @@ class Node:
         return tuple(e if isinstance(e, Node) else parse_tree(e) for e in self.fields.get(field, ()))
 
     def expression(self, field: str) -> Node | None:
-        """The tree in a field that holds one expression, or none."""
+        """The tree in a field that holds one expression; None where the field is empty."""
         raw = self.fields.get(field)
         if isinstance(raw, Node):
             return raw
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def expr_id(self) -> int:
-        """The identity of an attribute or alias."""
+        """Catalyst's id of an attribute or alias."""
         return int(self.fields["exprId"]["id"])
 
     @property
@@ -46,7 +46,7 @@ class Node:
 
 
 def parse_tree(nodes: list[dict[str, Any]]) -> Node:
-    """The tree that the list of nodes spells, parents first."""
+    """The tree that a list of nodes spells, parents first; raises CatalystFailed."""
     rest = iter(nodes)
     built = _next(rest)
     if next(rest, None) is not None:

@@ -1,4 +1,4 @@
-"""A bounded memory of what was seen: the least recently used is forgotten first."""
+"""A bounded set that forgets the least recently used value first."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Hashable, Iterable
 
 
 class LruSet:
-    """Up to `most` values."""
+    """A set of at most `size` values."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._seen: OrderedDict[Hashable, None] = OrderedDict()
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[Hashable, None] = OrderedDict()
 
     def has(self, value: Hashable) -> bool:
-        """Whether the value is remembered; it then counts as used."""
-        if value not in self._seen:
+        """Whether the value is in the set; the value then counts as used."""
+        if value not in self._values:
             return False
-        self._seen.move_to_end(value)
+        self._values.move_to_end(value)
         return True
 
     def add(self, values: Iterable[Hashable]) -> None:
-        """Remember these too."""
+        """Add the values; the least recently used ones beyond the size are forgotten."""
         for value in values:
-            self._seen[value] = None
-            self._seen.move_to_end(value)
-        while len(self._seen) > self._most:
-            self._seen.popitem(last=False)
+            self._values[value] = None
+            self._values.move_to_end(value)
+        while len(self._values) > self._size:
+            self._values.popitem(last=False)

@@ -1,4 +1,4 @@
-"""Spark's exceptions as diagnostics: which of our codes, where, and what to do.
+"""Spark's exceptions as diagnostics: our code, the position and Spark's message.
 
 The line and column are Spark's (counted from 1 here); the first paragraph of its message is kept, the dump of the
 plan is not.
@@ -11,7 +11,7 @@ from typing import Any
 
 from tidemark_protocol.messages.planning import Diagnostic
 
-# The first prefix that matches the error's condition decides.
+# The first prefix that matches the condition of the error gives the code.
 _CODES = (
     ("PARSE", "SYNTAX"),
     ("INVALID_IDENTIFIER", "SYNTAX"),
@@ -31,7 +31,7 @@ _FIRST_PARAGRAPH = re.compile(r"\s*(?:\[[A-Z0-9_.]+\]\s*)?(.*?)(?:\s*SQLSTATE:|;
 
 
 def diagnose(error: Any) -> Diagnostic:
-    """The diagnostic of a PySparkException raised while parsing or analysing."""
+    """The diagnostic of a PySparkException that was raised while parsing or analysing."""
     condition = error.getCondition() or ""
     code = next((ours for prefix, ours in _CODES if condition.startswith(prefix)), _by_kind(error, condition))
     line, column = _position(error)
@@ -49,7 +49,7 @@ def _message(error: Any, condition: str, parameters: dict[str, str]) -> str:
     found = _FIRST_PARAGRAPH.match(str(error))
     text = " ".join((found[1] if found else str(error)).split())
     if condition == "INVALID_IDENTIFIER":
-        return f"{text} (names with dashes need back quotes: `{parameters.get('ident', '')}`)"
+        return f"{text} (a name with a dash needs back quotes: `{parameters.get('ident', '')}`)"
     return text or condition
 
 
@@ -58,7 +58,7 @@ def _position(error: Any) -> tuple[int, int]:
     try:
         line, start = origin.line(), origin.startPosition()
         return (int(line.get()), int(start.get()) + 1) if line.isDefined() and start.isDefined() else (0, 0)
-    except Exception:  # an exception of the JVM without a position
+    except Exception:  # some exceptions of the JVM have no position
         return (0, 0)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_protocol.types import STRING, SqlType, TypeNotSupported
 
-# NULL without a type; it only lives until a cast, or the place where it stands, gives it one.
+# The type of a NULL without a type; a cast or the context replaces it.
 VOID = "void"
 _NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 _SPARK_NAMES = {ours: theirs for theirs, ours in _NAMES.items()}
 
 
 def type_of(described: object) -> SqlType:
-    """The type that Spark's JSON describes; raises Refusal for types that columns cannot have."""
+    """The type that Spark's JSON describes; raises Refusal for a type that columns cannot have."""
     try:
         return _type_of(described)
     except TypeNotSupported as error:
@@ -25,7 +25,7 @@ def type_of(described: object) -> SqlType:
 
 
 def spark_json(of: SqlType) -> Any:
-    """The type as Spark reads it; whatever is inside may be NULL."""
+    """The type in Spark's JSON; elements and fields may be NULL."""
     if of.is_array:
         return {"type": "array", "elementType": spark_json(of.element), "containsNull": True}
     if of.is_struct:
@@ -34,18 +34,20 @@ def spark_json(of: SqlType) -> Any:
 
 
 def spark_field(name: str, of: SqlType, nullable: bool) -> dict[str, Any]:
-    """A field of a struct, or a column of a relation."""
+    """A field of a struct, or a column of a relation, in Spark's JSON."""
     return {"name": name, "type": spark_json(of), "nullable": nullable, "metadata": {}}
 
 
-def as_text(of: SqlType) -> SqlType:
-    """The type of the same shape whose values are texts; raises Refusal where Spark has no text of them."""
+def text_type(of: SqlType) -> SqlType:
+    """The type of the same shape whose leaves are strings; raises Refusal for nested binary."""
     if of.is_array:
-        return SqlType.array(as_text(of.element))
+        return SqlType.array(text_type(of.element))
     if of.is_struct:
-        return SqlType.struct((name, as_text(t)) for name, t in of.fields)
+        return SqlType.struct((name, text_type(t)) for name, t in of.fields)
     if of.name == "binary":
-        unsupported("a binary value inside an array or struct of VALUES")
+        unsupported(
+            "a binary value inside an array or struct of VALUES", "build the array or struct in the SELECT list"
+        )
     return STRING
 
 
@@ -57,7 +59,7 @@ def _type_of(described: Any) -> SqlType:
         months = name.startswith(("interval year", "interval month"))
         return SqlType("interval year to month" if months else "interval day to second")
     if name == VOID:
-        raise TypeNotSupported("NULL without a type is not supported: cast it to one")
+        raise TypeNotSupported("NULL without a type is not supported: write CAST(NULL AS ...)")
     return SqlType.parse(_NAMES.get(name, name))
 
 
@@ -67,4 +69,4 @@ def _nested(described: dict[str, Any]) -> SqlType:
         return SqlType.array(_type_of(described["elementType"]))
     if kind == "struct":
         return SqlType.struct((f["name"], _type_of(f["type"])) for f in described["fields"])
-    raise TypeNotSupported(f"type {kind} is not supported")
+    raise TypeNotSupported(f"type {kind} is not supported: use an array of structs")

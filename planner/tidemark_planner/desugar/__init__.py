@@ -1,9 +1,9 @@
-"""Joins of other kinds, and set operations that count, as plans of inner joins, groups, unions and differences.
+"""Match and Intersection rewritten as inner joins, aggregates, unions and differences.
 
     Match, Intersection   ->   Join, Aggregate, Union, Negate, Threshold over inputs that are read twice
 
-An input that is read more than once is computed once (Let) if it keeps state or can fail; else it is written twice,
-for reading a source again costs nothing.
+An input that is read more than once is bound by a Let if it keeps state or can fail; else it is repeated, since reading
+a source again is free. Reading order: `match`, `sharing`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,6 @@ def _expand(node: Hir, names: NameSupply) -> Hir:
 
 
 def _intersection(left: Hir, right: Hir) -> Hir:
-    """Of n rows and m equal ones, n less what n has more than m."""
+    """Of n rows and m equal ones: n minus the excess of n over m."""
     more = Threshold(Union((left, Negate(right))))
     return Union((left, Negate(more)))

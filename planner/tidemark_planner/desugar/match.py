@@ -1,19 +1,17 @@
-"""Match as plans of inner joins. What decides is a table of keys, which says how many right rows each key has.
+"""Match as inner joins with a table of keys, which counts the right rows of each key.
 
     keys = (SELECT left key, false ... UNION ALL SELECT right key, true ...) grouped by key, counting the right ones
 
-    semi     left JOIN the right keys, each once
-    anti     left JOIN the keys with count 0
-    mark     left JOIN the keys, with count > 0 beside
-    left     left JOIN (right rows, and NULLs for each key with count 0)
-    single   as left; a key with count > 1, which a left row has, is an error
-    full     (left rows, and NULLs for each key that only the right has) JOIN (right rows, and NULLs likewise)
+    semi     left JOIN the right keys, each once anti     left JOIN the keys with count 0 mark     left JOIN the keys,
+    with count > 0 beside left     left JOIN (right rows, and NULLs for each key with count 0) single   as left; a key
+    with count > 1, which a left row has, is an error full     (left rows, and NULLs for each key of the right alone)
+    JOIN (right rows, and NULLs for each key of the left)
 
-So an outer join is one join and one group by, whatever matches. NULL is a key here like any other; right rows whose
-key is NULL in a part that must be equal match nothing and stay out of the table (a full join adds them at the end).
+So an outer join is one join and one group by, however many rows match. NULL is a key like any other. Right rows whose
+key is NULL in a part that is compared with `=` match nothing: they are left out (a full join adds them at the end).
 
-What cannot be looked up by key is tested first: the left columns that the condition reads are joined with the right
-rows, and these columns, each combination once, then are the key.
+A condition that is not an equality of keys is tested first: the left columns that it reads, each combination once, are
+joined with the right rows. These columns are then the key.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ _ZERO, _ONE = Literal("0", BIGINT), Literal("1", BIGINT)
 
 
 def desugar_match(node: Match, names: NameSupply) -> Hir:
-    """The same rows without the Match; its inputs have been expanded."""
+    """The same rows without the Match; its inputs are desugared already."""
     condition = condition_of(node.predicates, len(node.left.schema))
     if not condition.residual and node.kind is MatchKind.SEMI:
         return _by_key(node.kind, node.left, node.right, condition.key, names)
@@ -61,7 +59,7 @@ def desugar_match(node: Match, names: NameSupply) -> Hir:
 
 
 def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
-    """The Match of inputs that may be read often; `right` is read once or shared here."""
+    """The Match of inputs that may be read several times; `right` is read once, or bound here."""
     nulls = [call("is_null", (p.right,), BOOLEAN) for p in key if not p.null_safe and is_nullable(p.right)]
     there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
     if kind is MatchKind.SEMI:
@@ -76,7 +74,7 @@ def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], na
 
 
 def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExpr, ...], names: NameSupply) -> Hir:
-    """The Match by those left columns that the condition reads, from the pairs that meet it."""
+    """The Match with the left columns that the condition reads as its key, from the pairs that meet the condition."""
     width = len(left.schema)
     read = sorted({c for p in predicates for c in columns_of(p) if c < width})
     row = columns(left)
@@ -97,7 +95,7 @@ _BESIDE_RIGHT = (MatchKind.LEFT, MatchKind.SINGLE)
 
 
 def _full_by_rows(node: Match, names: NameSupply) -> Hir:
-    """A left join, and the right rows that match nothing beside NULLs."""
+    """A left join, and the right rows without a match beside NULLs."""
     width, other = len(node.left.schema), len(node.right.schema)
     turned = tuple(map_columns(p, lambda c: c + other if c < width else c - width) for p in node.predicates)
 
@@ -110,7 +108,8 @@ def _full_by_rows(node: Match, names: NameSupply) -> Hir:
 
 
 def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], beside: Sequence[ScalarExpr]) -> Hir:
-    """Anti, mark, left and single, of inputs that may be read twice; `beside` is shown of the right row.
+    """Anti, mark, left or single join of inputs that may be read twice; `beside`: the columns of the right row that are
+    shown.
 
     NULL matches NULL in every part of the key.
     """
@@ -149,7 +148,7 @@ def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) ->
 
 
 def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
-    """A key that one side alone has; a table without a key has its row also when neither side has any."""
+    """The condition for keys of one side alone. A table without a key has one row even if neither side has rows."""
     nobody = call("=", (other, _ZERO), BOOLEAN)
     return (nobody,) if key else (nobody, call(">", (own, _ZERO), BOOLEAN))
 
@@ -162,9 +161,9 @@ def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Seq
 
 
 def _key_table(left: Hir, right: Hir, key: tuple[KeyPart, ...], *, with_left: bool) -> Hir:
-    """key, the number of right rows that have it, and perhaps that of left rows.
+    """One row per key: the key, the number of right rows and, with `with_left`, the number of left rows.
 
-    Without a key there is one row whatever the inputs, so that left rows need not be counted to have it.
+    Without a key there is always one row, so left rows need not be counted.
     """
     rights = Project(right, (*(p.right for p in key), TRUE))
     lefts = Project(left, (*(p.left for p in key), FALSE))
@@ -179,13 +178,13 @@ def _key_table(left: Hir, right: Hir, key: tuple[KeyPart, ...], *, with_left: bo
 
 
 def _with_nulls(rows: Hir, key: Sequence[ScalarExpr], beside: Sequence[ScalarExpr], keys: Hir) -> Hir:
-    """`key` and `beside` of the rows, and for each of `keys` NULLs beside it."""
+    """`key` and `beside` of the rows, and for each row of `keys` NULLs beside the key."""
     nulls = tuple(Literal(None, e.type) for e in beside)
     return Union((Project(rows, (*key, *beside)), Project(keys, columns(keys) + nulls)))
 
 
 def _at_most_one(rows: Hir) -> Hir:
-    """The one row there is, or NULLs; an error if there are more."""
+    """The one row, or NULLs if there is none; an error if there are several."""
     counted = Aggregate(rows, (), (), (AggregateCall("count", None, _COUNT),))
     (count,) = columns(counted)
     empty = _unless(call(">", (count, _ONE), BOOLEAN), call("=", (count, _ZERO), BOOLEAN))
@@ -197,7 +196,7 @@ def _unless(wrong: ScalarExpr, value: ScalarExpr) -> ScalarExpr:
 
 
 def _joined(left: Hir, right: Hir, key: tuple[KeyPart, ...], shown: Sequence[int], *, null_safe: bool = True) -> Hir:
-    """The left rows beside the columns `shown` of right rows, whose first columns are the key."""
+    """The left rows beside the columns `shown` of the right rows, whose first columns are the key."""
     width = len(left.schema)
     both = Join((left, right))
     row = columns(both)
@@ -211,12 +210,12 @@ def _joined(left: Hir, right: Hir, key: tuple[KeyPart, ...], shown: Sequence[int
 
 
 def _after(key: tuple[KeyPart, ...], rows: Hir) -> range:
-    """The columns behind the key."""
+    """The positions of the columns behind the key."""
     return range(len(key), len(rows.schema))
 
 
 def _is_one_row(node: Hir) -> bool:
-    """The row without columns, beside which a scalar subquery stands."""
+    """Whether the node is the row without columns, beside which a scalar subquery stands."""
     return isinstance(node, Values) and node.rows == ((),)
 
 

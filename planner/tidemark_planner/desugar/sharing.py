@@ -1,4 +1,4 @@
-"""What is read more than once: computed once and bound to a name, unless reading it again is free."""
+"""Inputs that are read more than once: bound to a name by a Let, unless recomputing them is free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidemark_protocol.ids import LocalId
 
 
 class NameSupply:
-    """Names that are new within one object."""
+    """Names that are unique within one object."""
 
     def __init__(self) -> None:
         self._numbers = count()
@@ -22,7 +22,7 @@ class NameSupply:
 
 
 def bind_once(value: Hir, names: NameSupply, body: Callable[[Hir], Hir]) -> Hir:
-    """`body` over something that gives the rows of `value` and may be read often."""
+    """`body` over a node with the rows of `value` that may be read several times."""
     if is_free_to_recompute(value):
         return body(value)
     local = Local(names.fresh(), value.schema, unique_keys(value))
@@ -30,7 +30,9 @@ def bind_once(value: Hir, names: NameSupply, body: Callable[[Hir], Hir]) -> Hir:
 
 
 def is_free_to_recompute(node: Hir) -> bool:
-    """Whether computing it twice keeps no state twice (the clock's filters do) and evaluates nothing that can fail."""
+    """Whether computing the node twice keeps no state twice (filters by the clock keep some) and evaluates nothing that
+    can fail.
+    """
     if not isinstance(node, Scan | Values | Local | Filter | Project | Union):
         return False
     if any(is_fallible(e) or reads_clock(e) for e in expressions_of(node)):

@@ -1,4 +1,4 @@
-"""Classes of Spark's expressions that are plain calls of the allow-list: the same arguments, a type that is known.
+"""Spark's expression classes that are plain calls of the allow-list: the same arguments, and a fixed result type.
 
 Year(date)  ->  year: int          Sqrt(double)  ->  sqrt: double          Abs(x)  ->  abs: the type of x
 """
@@ -11,12 +11,12 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, 
 
 
 def _by_type(result: SqlType | None, classes: str) -> dict[str, tuple[str, SqlType | None]]:
-    """`Class:name` pairs; a class alone is named as in SQL, in lower case."""
+    """Entries of the form `Class:name`; a class without a name has its own name in lower case."""
     pairs = (entry.partition(":") for entry in classes.split())
     return {kind: (name or kind.lower(), result) for kind, _, name in pairs}
 
 
-# The class, the name in the allow-list, and the result's type (None: that of the first argument).
+# By class: the name in the allow-list, and the type of the result (None: the type of the first argument).
 CLASSES: dict[str, tuple[str, SqlType | None]] = {
     **_by_type(
         BOOLEAN,
@@ -74,7 +74,7 @@ CLASSES: dict[str, tuple[str, SqlType | None]] = {
     **_by_type(STRINGS, "RegExpExtractAll:regexp_extract_all"),
     **_by_type(SqlType("decimal", 8, 6), "SecondWithFraction:second_with_fraction"),
 }
-# The names by which users call them, beyond those that have always been on the list (planning/allowed_sql.py).
+# The SQL names of these functions, beside those in planning/allowed_sql.py.
 NAMES = frozenset(
     "sqrt cbrt exp expm1 sign signum rint sin cos tan cot sec csc asin acos atan sinh cosh tanh asinh acosh "
     "atanh degrees radians ln log log10 log2 log1p pow power atan2 hypot bround nanvl pmod factorial bit_count "

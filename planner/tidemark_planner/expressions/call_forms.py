@@ -1,8 +1,8 @@
-"""Calls made of their arguments: the type of the result, literals folded, what is allowed only of literals.
+"""Calls whose form follows from their arguments: the result type, folded literals, arguments that must be literals.
 
     Divide(a, b)  ->  a / b of their type       DateAdd(DATE '2020-01-31', 1)  ->  DATE '2020-02-01'
 
-`expression.py` walks the tree; here each form of call is made.
+`expression.py` walks the tree and calls these functions.
 """
 
 from __future__ import annotations
@@ -29,18 +29,22 @@ ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Rema
 
 _HINTS = {
     **dict.fromkeys(
-        ("lpad", "rpad"), f": the length is a literal of at most {MAX_CHARACTERS}, and the text is not padded"
+        ("lpad", "rpad"), f": write a literal length of at most {MAX_CHARACTERS}; the text must not be padded already"
     ),
-    **dict.fromkeys(("from_utc_timestamp", "to_utc_timestamp"), ": the zone is a literal, such as 'Europe/Berlin'"),
-    "next_day": ": the day is a name, such as 'Monday'",
-    **dict.fromkeys(("trunc", "date_trunc"), ": the unit is a literal name, such as 'MONTH'"),
-    "repeat": f": the number is a literal of at most {MAX_REPEATS}, and the text is not repeated itself",
-    **dict.fromkeys(("date_format", "to_timestamp"), ": the pattern is a literal of y M d H h m s S a E D"),
+    **dict.fromkeys(
+        ("from_utc_timestamp", "to_utc_timestamp"), ": write the zone as a literal, such as 'Europe/Berlin'"
+    ),
+    "next_day": ": write the day as a name, such as 'Monday'",
+    **dict.fromkeys(("trunc", "date_trunc"), ": write the unit as a literal, such as 'MONTH'"),
+    "repeat": f": write a literal number of at most {MAX_REPEATS}; the text must not be repeated already",
+    **dict.fromkeys(
+        ("date_format", "to_timestamp"), ": write the pattern as a literal of the letters y M d H h m s S a E D"
+    ),
 }
 
 
 def plain_call(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    """A call of call_classes.py; refused where the allow-list takes no such arguments."""
+    """The call of a class in call_classes.py. Raises Refusal where the allow-list has no function of such arguments."""
     function, result = CLASSES[kind]
     if result == BOOLEAN:
         arguments = with_first_type(arguments)
@@ -51,14 +55,14 @@ def plain_call(kind: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
 
 
 def try_variant(made: ScalarExpr, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    """The variant that gives NULL where the operation raises; what cannot raise needs none."""
+    """The variant of the call that gives NULL where the call raises; the call itself where it cannot raise."""
     if not isinstance(made, Call) or made.arguments != arguments or not entry(made.function).errors(made):
         return made
     return call(TRY_VARIANTS[made.function], arguments, made.type)
 
 
 def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    """Of numbers of one type; decimals have a type of their own for each operator."""
+    """Arithmetic of two numbers of one type. Decimals have their own result type for each operator."""
     left, right = (a.type for a in arguments)
     if left.is_decimal and right.is_decimal:
         of = "%" if operator == "pmod" else operator
@@ -73,6 +77,7 @@ def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
 
 
 def conditional(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """IF or CASE: the result has the type of the first value."""
     return call(function, arguments, arguments[1].type)
 
 
@@ -93,7 +98,7 @@ def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -
 
 
 def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
-    """A field of an interval; the days of a literal one are a number."""
+    """A field of an interval. The days of a literal interval are folded to a number."""
     function, _, of, result = PARTS[kind]
 
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -101,7 +106,7 @@ def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
         if function == "interval_days" and isinstance(interval, Literal) and interval.value is not None:
             return Literal(str(fold.quotient(int(interval.value), WHOLE[of]["DAY"])), INT)
         if interval.type != of:
-            unsupported(f"{function} of {interval.type}")
+            unsupported(f"{function} of {interval.type}", f"it takes an {of}", function.removeprefix("interval_"))
         return call(function, arguments, result)
 
     return lowered
@@ -110,18 +115,18 @@ def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
 def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     of, digits = arguments
     if not isinstance(digits, Literal) or digits.value is None:
-        unsupported("round to a number of digits that is not a literal")
+        unsupported("round to a number of digits that is not a literal", "write the number", "round")
     of_decimal = of.type.is_decimal
     return call("round", arguments, call_types.rounded_type(of.type, int(digits.value))[0] if of_decimal else of.type)
 
 
 def _to_digits(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
-    """ceil and floor to so many digits: of decimals, as which Spark takes all numbers."""
+    """ceil and floor to a number of digits: Spark casts every number to a decimal for them."""
 
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-        of, digits = arguments
+        (of, digits), name = arguments, function.removesuffix("_to")
         if not of.type.is_decimal or not isinstance(digits, Literal) or digits.value is None:
-            unsupported(f"{function.removesuffix('_to')} to a number of digits that is not a literal")
+            unsupported(f"{name} to a number of digits that is not a literal", "write the number", name)
         return call(function, arguments, call_types.rounded_type(of.type, int(digits.value))[0])
 
     return lowered

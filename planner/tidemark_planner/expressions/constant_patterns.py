@@ -1,8 +1,8 @@
-"""Constant patterns that are none, found while planning.
+"""Checks of constant patterns, week days and time zones while planning.
 
 Spark compiles a constant pattern of LIKE and RLIKE, and reads a constant day of next_day, when it compiles the
-expression, for no row at all: what is wrong with one is no error of some row, it is one of the text. So it is refused.
-A pattern that comes from the rows may fail in some of them.
+expression, even if there are no rows. An invalid constant is therefore an error of the SQL, and refused. A pattern that
+comes from rows is an error of the rows where it is invalid.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark_protocol.types import STRING
 
 
 def check_constant_patterns(catalyst: Catalyst, exprs: Iterable[ScalarExpr]) -> None:
-    """Raise Refusal for the first one."""
+    """Raise Refusal for the first constant that is not valid."""
     calls = dict.fromkeys(n for expr in exprs for n in walk(expr) if isinstance(n, Call) and n.function in _CHECKS)
     for call in calls:
         for argument in filter(
@@ -30,14 +30,15 @@ def check_constant_patterns(catalyst: Catalyst, exprs: Iterable[ScalarExpr]) -> 
             if argument.type == STRING and entry(call.function).errors(call):
                 pattern = _value(catalyst, argument)
                 if pattern is not None and (wrong := _CHECKS[call.function](catalyst, call, pattern)):
-                    refuse("TYPE", f"the {wrong} {string_sql(pattern)} is none", word=pattern)
+                    refuse("TYPE", f"the {wrong} {string_sql(pattern)} is not valid: correct it", word=pattern)
 
 
 def _value(catalyst: Catalyst, expr: ScalarExpr) -> str | None:
+    """The value of a constant expression; raises Refusal where it might fail."""
     if isinstance(expr, Literal):
         return expr.value
     if is_fallible(expr):
-        unsupported(f"the pattern {to_sql(expr)}", "write a literal")
+        unsupported(f"the pattern {to_sql(expr)}", "write it as a literal")
     return catalyst.constant(to_sql(expr))
 
 

@@ -1,8 +1,8 @@
-"""Numbers that Spark takes as expressions, where a plan has a number: limits, offsets, positions, bounds.
+"""Constant expressions where a plan has a number: limits, offsets, positions, bounds of frames.
 
     LIMIT 2 * 5    10          LIMIT CAST('3' AS int)    3          LIMIT length('abc')    refused
 
-Whole numbers are folded exactly, as Spark's ANSI mode computes them: what overflows or divides by zero is refused.
+Whole numbers are folded exactly, as Spark's ANSI mode computes them. An overflow or a division by zero is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from tidemark_protocol.plan.literals import is_valid
 
 
 def fold_constant(expr: ScalarExpr) -> Literal | None:
-    """The literal that the expression is; None where it is none, or of a kind that is not folded."""
+    """The literal that the expression is equal to; None where it is not constant, or not of a kind that is folded.
+    Raises Refusal.
+    """
     if isinstance(expr, Literal):
         return expr
     if not isinstance(expr, Call):
@@ -36,9 +38,11 @@ def _computed(expr: Call, numbers: list[int]) -> Literal:
     try:
         found = Literal(str(_WHOLE[expr.function](*numbers)), expr.type)
     except ZeroDivisionError:
-        refuse("TYPE", "a constant divides by zero")
+        refuse("TYPE", "a constant expression divides by zero: write the number itself")
     if not is_valid(found):
-        refuse("TYPE", f"a constant is {found.value}, beyond the range of {expr.type}")
+        refuse(
+            "TYPE", f"a constant expression is {found.value}, beyond the range of {expr.type}: write a smaller number"
+        )
     return found
 
 

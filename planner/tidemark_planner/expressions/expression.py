@@ -1,9 +1,9 @@
-"""Catalyst's expressions as typed trees: one entry per class of Spark's that is allowed.
+"""Catalyst's expressions as typed trees: one entry per allowed expression class of Spark.
 
     Multiply(AttributeReference, Subtract(Cast(Literal), AttributeReference))
     Call("*", (ColumnRef(0), Call("-", (Literal("1"), ColumnRef(1)))))
 
-What has no entry is refused by name. Literals are folded where that cannot fail; coercions stay as casts.
+A class without an entry is refused by name. Literals are folded where that cannot fail; coercions stay as casts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr, walk
 from tidemark_protocol.plan.literals import is_valid
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INTERVAL_TYPES, STRING, TIMESTAMP, SqlType
 
-# What each of Spark's attributes is: most often a column of the row.
+# The expression that stands for each attribute id of Spark: most often a column of the row.
 Columns = Mapping[int, ScalarExpr]
 
 
@@ -46,7 +46,9 @@ def lower_expression(node: Node, columns: Columns) -> ScalarExpr:
 
 
 class _Lowering:
-    """One expression; `common` are the expressions that With shares, innermost last; `variables` those of lambdas."""
+    """Lowers one expression. `common`: the expressions that enclosing With nodes share, innermost last; `variables`:
+    the variables of enclosing lambdas.
+    """
 
     def __init__(self, columns: Columns, common: tuple[ScalarExpr, ...], variables: Columns | None = None) -> None:
         self._columns = columns
@@ -68,17 +70,23 @@ class _Lowering:
             return plain_call(kind, arguments)
         named = BY_ARGUMENTS.get(kind)
         if named is None:
-            refuse("FORBIDDEN_FUNCTION", f"the expression {kind} is not on the list of allowed functions", word=kind)
+            refuse(
+                "FORBIDDEN_FUNCTION",
+                f"the expression {kind} is not on the list of allowed functions (docs/reference/sql.md)",
+                word=kind,
+            )
         return named(arguments)
 
     def column(self, node: Node) -> ScalarExpr:
         found = self._columns.get(node.expr_id)
         if found is None:
-            unsupported(f"a reference to {node.name} from inside a subquery")
+            unsupported(
+                f"a reference to {node.name} from inside a subquery", "join the two relations instead", node.name
+            )
         return found
 
     def function(self, node: Node) -> ScalarExpr:
-        """A LambdaFunction: its body, and its parameters behind it."""
+        """A LambdaFunction: its body, followed by its parameters."""
         own = parameters(node, len(self._variables))
         body = _Lowering(self._columns, self._common, {**self._variables, **own}).lower(node.children[0])
         return lambda_call(body, tuple(own.values()))
@@ -93,7 +101,7 @@ class _Lowering:
         return self.lower(node.children[0])
 
     def unhexed(self, node: Node) -> ScalarExpr:
-        """Of literal digits, a binary literal: what X'...' was made to be (names.binary_edits)."""
+        """unhex of a literal is a binary literal: sql/names.py writes X'...' so."""
         digits, binary = self.lower(node.children[0]), SqlType("binary")
         if isinstance(digits, Literal) and digits.value is not None:
             padded = "0" * (len(digits.value) % 2) + digits.value.lower()
@@ -102,9 +110,9 @@ class _Lowering:
         return call("unhex", (digits,), binary)
 
     def outer(self, node: Node) -> ScalarExpr:
-        """A column of the row that a LATERAL subquery is over."""
+        """A column of the row that a LATERAL subquery is applied to."""
         column = node.expression("e")
-        assert column is not None, "an outer reference is to an attribute"
+        assert column is not None, "an outer reference names an attribute"
         return self.lower(column)
 
     def cast(self, node: Node) -> ScalarExpr:
@@ -121,14 +129,14 @@ class _Lowering:
         return cast_to(of, target)
 
     def raised(self, node: Node, target: SqlType) -> ScalarExpr:
-        """raise_error of a literal, which Spark turns into the message of a general error."""
+        """raise_error of a literal, which Spark wraps into the message of a general error."""
         message = node.children[1].children[-1]
         if message.kind != "Literal":
-            unsupported("raise_error of an expression", "write a literal")
+            unsupported("raise_error of an expression", "write the message as a literal", "raise_error")
         return call("raise_error", (literal_of(message),), target)
 
     def like(self, node: Node) -> ScalarExpr:
-        """LIKE; ILIKE is one of lower(text) and lower(pattern)."""
+        """LIKE. Spark writes ILIKE as LIKE of lower(text) and lower(pattern)."""
         of, pattern = node.children
         folds = pattern.kind == "Lower" and pattern.children[0].kind == "If"
         marked = pattern.children[0] if folds else pattern
@@ -140,12 +148,12 @@ class _Lowering:
 
     def choice(self, node: Node) -> ScalarExpr:
         if tried_aggregate(node) is not None:
-            unsupported("try_sum and try_avg in a window, or of other than numbers")
+            unsupported("try_sum or try_avg in a window, or of a type that is not numeric", "use sum or avg", "try_")
         operation = tried_operation(node)
         if operation is None:
             return conditional("if", tuple(self.lower(c) for c in node.children))
         if operation.kind == "Cast" and operation.children[0].kind.startswith("TimestampAdd"):
-            return self.never_raising(operation.children[0])  # Spark's sum of a time and an interval is a cast
+            return self.never_raising(operation.children[0])  # Spark adds an interval to a time under a cast
         if operation.kind == "Cast":
             return try_variant(self.cast(operation), (self.lower(operation.children[0]),))
         if operation.kind not in ARITHMETIC:
@@ -154,14 +162,14 @@ class _Lowering:
         return try_variant(arithmetic(ARITHMETIC[operation.kind], arguments), arguments)
 
     def never_raising(self, node: Node) -> ScalarExpr:
-        """What is tried_operation though it cannot fail: days added to a date."""
+        """A try_ function whose operation cannot fail, such as days added to a date."""
         made = self.lower(node)
         if not isinstance(made, Call) or entry(made.function).errors(made) or made.function == "if":
-            unsupported("a try_ function of other than numbers")
+            unsupported("a try_ function of a type that is not numeric", "use the function without try_", "try_")
         return made
 
     def connective(self, node: Node) -> ScalarExpr:
-        """AND and OR of any number: Spark's are of two."""
+        """AND or OR of any number of arguments; Spark's have two."""
         function, kind, pending = node.kind.lower(), node.kind, [node]
         arguments: list[ScalarExpr] = []
         while pending:
@@ -178,32 +186,44 @@ class _Lowering:
         return conditional("case", tuple(self.lower(c) for c in node.children))
 
     def with_shared(self, node: Node) -> ScalarExpr:
-        """With: its one definition is written out at each use (all functions are deterministic)."""
+        """With: its one definition is written out at each use, which is right since all functions are deterministic."""
         body, *definitions = node.children
         if len(definitions) != 1:
-            refuse("FORBIDDEN_FUNCTION", "an expression with several shared parts is not supported")
+            refuse(
+                "FORBIDDEN_FUNCTION",
+                "an expression with several shared parts is not supported: compute one part in a subquery",
+            )
         common = self.lower(definitions[0].children[0])
         written = _Lowering(self._columns, (*self._common, common), self._variables).lower(body)
         if sum(1 for _ in islice(walk(written), MAX_EXPR_NODES + 1)) > MAX_EXPR_NODES:
-            refuse("TOO_LARGE", f"an expression has more than {MAX_EXPR_NODES} parts once it is written out")
+            refuse(
+                "TOO_LARGE",
+                f"an expression has more than {MAX_EXPR_NODES} parts once it is "
+                "written out: compute parts of it in a subquery",
+            )
         return written
 
     def shared_part(self, node: Node) -> ScalarExpr:
         if not self._common:
-            refuse("FORBIDDEN_FUNCTION", "an expression refers to a shared part that is not there")
+            refuse(
+                "FORBIDDEN_FUNCTION",
+                "an expression refers to a shared part that does not exist: compute it in a subquery",
+            )
         return self._common[-1]
 
     def of_unit(self, node: Node) -> ScalarExpr:
-        """timestampdiff, timestampadd: the unit is a field of Spark's."""
+        """timestampdiff and timestampadd: the unit is a field of the node."""
         unit = Literal(str(node.fields["unit"]).upper(), STRING)
         result = BIGINT if node.kind == "TimestampDiff" else TIMESTAMP
         made = call(node.kind.lower(), (unit, *(self.lower(c) for c in node.children)), result)
         if not entry(made.function).accepts(made):
-            unsupported(f"{made.function} of {unit.value}")
+            unsupported(
+                f"{made.function} of the unit {unit.value}", "use a unit from MICROSECOND to YEAR", made.function
+            )
         return made
 
     def subquery(self, node: Node) -> ScalarExpr:
-        unsupported(_SUBQUERIES[node.kind])
+        unsupported(_SUBQUERIES[node.kind], "put it into the SELECT list, the WHERE or the ON of a query")
 
     def now(self, node: Node) -> ScalarExpr:
         return call("now", (), TIMESTAMP)
@@ -212,10 +232,10 @@ class _Lowering:
         return call("current_date", (), DATE)
 
     def clock(self, node: Node) -> ScalarExpr:
-        unsupported("this form of the clock", "write now() or current_date()")
+        unsupported("this form of the clock", "write now() or current_date(), in a filter")
 
 
-# Those that no lowering of the node around them has taken out (lower/subquery.py).
+# Subqueries in places where lower/subquery.py does not lower them.
 _SUBQUERIES = {
     "ScalarSubquery": "a scalar subquery here",
     "Exists": "EXISTS here",

@@ -3,7 +3,7 @@
     cast(1 as decimal(1,0))                1            so that 1 - discount is known never to fail
     cast('1994-01-01' as date)             DATE '1994-01-01'
     DATE '1998-12-01' - 90 days            DATE '1998-09-02'
-    x div y + NULL                         NULL: Spark's optimiser, too, asks no more of such a row
+    x div y + NULL                         NULL: Spark's optimiser does not evaluate x div y either
     if(x div y > 1, 1, 2) = 3              false, for the same reason (literal_comparisons.py)
 
 Nothing that could raise, and nothing that depends on when it is folded, is ever folded.
@@ -29,7 +29,7 @@ _EXACT_IN = {"float": 1 << 24, "double": 1 << 53}
 
 
 def fold_call(call: Call) -> ScalarExpr:
-    """The call, or the literal that it is of literals; what stands for a column may be one."""
+    """The call, or the literal that it is equal to."""
     literals = [a for a in call.arguments if isinstance(a, Literal)]
     if call.function in _OPERATORS and any(a.value is None for a in literals):
         return Literal(None, call.type)
@@ -47,7 +47,7 @@ def fold_call(call: Call) -> ScalarExpr:
 
 
 def fold_cast(literal: Literal, target: SqlType) -> Literal | None:
-    """The literal of type `target`, or None where the cast must be left to the evaluator."""
+    """The literal as type `target`; None where the cast is left to the evaluator."""
     if literal.value is None or literal.type == target:
         return Literal(literal.value, target)
     if literal.type.is_integral or literal.type.is_decimal:
@@ -63,7 +63,7 @@ def fold_cast(literal: Literal, target: SqlType) -> Literal | None:
 
 
 def negate(literal: Literal) -> Literal | None:
-    """The literal with the other sign, or None where that does not fit."""
+    """The literal with the opposite sign; None where that does not fit its type."""
     if literal.value is None:
         return literal
     if not (literal.type.is_numeric or literal.type.name in INTERVAL_TYPES) or literal.value == "NaN":
@@ -76,7 +76,7 @@ def negate(literal: Literal) -> Literal | None:
 
 
 def quotient(left: int, right: int) -> int:
-    """Towards zero."""
+    """Integer division, rounded towards zero."""
     made = abs(left) // abs(right)
     return made if (left < 0) == (right < 0) else -made
 

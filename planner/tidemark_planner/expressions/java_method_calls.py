@@ -1,5 +1,5 @@
-"""Expressions of Spark's whose meaning is not in their class alone: calls of Java methods, and those that say by a
-field or a literal what they are.
+"""Spark's expressions whose class alone does not say what they compute: calls of Java methods, and classes with a
+field or a literal that selects the function.
 
     StaticInvoke(UrlCodec$, decode, s, true)           url_decode(s)             with false: try_url_decode(s)
     GetTimestamp(s, p) of timestamp_ntz                to_timestamp_ntz(s, p)
@@ -25,7 +25,7 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMEST
 
 Lower = Callable[[Node], ScalarExpr]
 _BINARY = SqlType("binary")
-# By class and method: the function, its type, how many arguments it has, and what the literals behind them are.
+# By class and method: the function, its type, its number of arguments, and the literals that follow the arguments.
 _METHODS: dict[tuple[str, str], tuple[str, SqlType, int, tuple[str, ...]]] = {
     ("JsonExpressionUtils", "lengthOfJsonArray"): ("json_array_length", INT, 1, ()),
     ("JsonExpressionUtils", "jsonObjectKeys"): ("json_object_keys", STRINGS, 1, ()),
@@ -38,7 +38,7 @@ _METHODS: dict[tuple[str, str], tuple[str, SqlType, int, tuple[str, ...]]] = {
     ("ExpressionImplUtils", "quote"): ("quote", STRING, 1, ()),
 }
 _DECODES = {"true": "url_decode", "false": "try_url_decode"}
-# Evaluators, as Spark prints the objects, and what they are.
+# Evaluator objects as Spark prints them (start and end of the text), and their functions.
 _EVALUATORS = (
     ("StructsToJsonEvaluator(Map(),", "", "to_json"),
     ("ParseUrlEvaluator(", ",true)", "parse_url"),
@@ -47,7 +47,7 @@ _EVALUATORS = (
 
 
 def lower_method(node: Node, lower: Lower) -> ScalarExpr | None:
-    """The typed tree; None: the class alone says what the node is."""
+    """The typed tree; None where the class alone says what the node computes."""
     found = _KINDS.get(node.kind)
     return None if found is None else found(node, lower)
 
@@ -65,7 +65,11 @@ def _static(node: Node, lower: Lower) -> ScalarExpr:
         return _checked(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
     function, result, count, flags = _METHODS.get((of, method), ("", STRING, 0, ()))
     if not function or tuple(str(c.fields.get("value")) for c in node.children[count:]) != flags:
-        refuse("FORBIDDEN_FUNCTION", f"the expression {method} is not on the list of allowed functions", word=method)
+        refuse(
+            "FORBIDDEN_FUNCTION",
+            f"the expression {method} is not on the list of allowed functions (docs/reference/sql.md)",
+            word=method,
+        )
     return _checked(function, tuple(map(lower, node.children[:count])), result)
 
 
@@ -75,7 +79,11 @@ def _evaluated(node: Node, lower: Lower) -> ScalarExpr:
     found = [name for start, end, name in _EVALUATORS if written.startswith(start) and written.endswith(end)]
     if not found:
         name = written.split("(")[0]
-        refuse("FORBIDDEN_FUNCTION", f"the expression {name} is not on the list of allowed functions", word=name)
+        refuse(
+            "FORBIDDEN_FUNCTION",
+            f"the expression {name} is not on the list of allowed functions (docs/reference/sql.md)",
+            word=name,
+        )
     return _checked(found[0], tuple(map(lower, arguments)), STRING)
 
 
@@ -90,14 +98,14 @@ def _parsed_time(node: Node, lower: Lower) -> ScalarExpr:
 def _patterned(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
     made = call(function, arguments, result)
     if not entry(function).accepts(made):
-        why = "the pattern is a literal of y M d H h m s S a E D"
+        why = "write the pattern as a literal of the letters y M d H h m s S a E D"
         refuse("TYPE", f"there is no {describe(made)}: {why}", word=function)
     return made
 
 
 def _made_time(node: Node, lower: Lower) -> ScalarExpr:
     if len(node.children) != 6:
-        unsupported("a time of another zone", "write the parts in UTC")
+        unsupported("make_timestamp with a time zone", "write the parts in UTC", "make_timestamp")
     of = type_of(node.fields["dataType"])
     prefix = "" if node.fields["failOnError"] else "try_"
     suffix = "ltz" if of == TIMESTAMP else "ntz"
@@ -105,7 +113,7 @@ def _made_time(node: Node, lower: Lower) -> ScalarExpr:
 
 
 def _seconds(node: Node, lower: Lower) -> ScalarExpr:
-    """unix_timestamp, to_unix_timestamp: of text by a pattern, of a moment as unix_seconds."""
+    """unix_timestamp and to_unix_timestamp: of text by a pattern, of a time as unix_seconds."""
     of = lower(node.children[0])
     if of.type == STRING:
         return _patterned("to_unix_timestamp", (of, lower(node.children[1])), BIGINT)
@@ -116,14 +124,16 @@ def _number(node: Node, lower: Lower) -> ScalarExpr:
     arguments = tuple(map(lower, node.children))
     result = number_format(literal_text(arguments[1]) or "")
     if result is None:
-        unsupported("to_number with such a format", "write a literal of digits, grouping, one point and a sign")
+        unsupported(
+            "this format of to_number", "write a literal of digits, grouping, one point and a sign", "to_number"
+        )
     return _checked("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
 
 
 def _spaces(node: Node, lower: Lower) -> ScalarExpr:
     count = lower(node.children[0])
     if not isinstance(count, Literal) or count.value is None or int(count.value) > MAX_CHARACTERS:
-        unsupported("space of other than a literal number", f"at most {MAX_CHARACTERS}")
+        unsupported("space of an expression", f"write a literal number of at most {MAX_CHARACTERS}", "space")
     return Literal(" " * max(int(count.value), 0), STRING)
 
 
@@ -133,7 +143,7 @@ def _type_name(node: Node, lower: Lower) -> ScalarExpr:
         return Literal(VOID, STRING)
     found = lower(of).type
     if found.name.startswith("interval"):
-        unsupported("typeof an interval")
+        unsupported("typeof of an interval", "intervals have no column type", "typeof")
     return Literal(str(found), STRING)
 
 

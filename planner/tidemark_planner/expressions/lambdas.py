@@ -1,8 +1,8 @@
-"""Catalyst's functions of functions as typed trees.
+"""Catalyst's higher-order functions (transform, filter, aggregate ...) as typed trees.
 
     ArrayTransform(a, LambdaFunction(x + 1, [x]))        transform(a, lambda(x0 + 1, x0))
 
-Variables are named by how deep they stand; Spark's identities tell them apart until then.
+A variable is named by its nesting depth. Spark's expression ids tell variables apart before that.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _KINDS = {
     "ArraySort": "array_sort",
 }
 _HINTS = {
-    "aggregate": "what is kept is a number, a boolean, a date or time, or a struct of such",
-    "transform": "texts and arrays are made of the element alone, not of other columns",
-    "zip_with": "texts and arrays are made of the elements alone, not of other columns",
+    "aggregate": "start with a number, a boolean, a date or time, or a struct of these",
+    "transform": "the function may build texts and arrays from the element alone, not from other columns",
+    "zip_with": "the function may build texts and arrays from the elements alone, not from other columns",
 }
 
 
 def lower_higher_order(node: Node, lower: Lower) -> ScalarExpr | None:
-    """The typed tree of a function of functions; None: it is none."""
+    """The typed tree of a higher-order function; None for other nodes."""
     if node.kind == "KnownNotContainsNull":
         return lower(node.children[0])
     if node.kind == "ArraysZip":
@@ -53,19 +53,20 @@ def variable(name: str, of: SqlType) -> Call:
 
 
 def parameters(node: Node, depth: int) -> dict[int, ScalarExpr]:
-    """The variables of a LambdaFunction, by Spark's identities."""
+    """The variables of a LambdaFunction, by Spark's expression ids."""
     declared = enumerate(node.children[1:], start=depth)
     return {p.expr_id: variable(f"x{at}", type_of(p.fields["dataType"])) for at, p in declared}
 
 
 def lambda_call(body: ScalarExpr, variables: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """The lambda with this body and these parameters."""
     return call(LAMBDA, (body, *variables), body.type)
 
 
 def _checked(name: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     made = call(name, arguments, _result(name, arguments))
     if not entry(name).accepts(made):
-        unsupported(f"{name} of {', '.join(str(a.type) for a in arguments)}", _HINTS.get(name, ""))
+        unsupported(f"{name} of {', '.join(str(a.type) for a in arguments)}", _HINTS.get(name, ""), name)
     return made
 
 
@@ -78,13 +79,13 @@ def _result(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:
 
 
 def _side_by_side(node: Node, lower: Lower) -> ScalarExpr:
-    """arrays_zip of two: the shorter one is filled up with NULL."""
+    """arrays_zip of two arrays; the shorter one is padded with NULL."""
     arrays = tuple(map(lower, node.children))
     names = [str(n.fields["value"]) for n in node.expressions("names")]
     if len(arrays) != 2 or not all(a.type.is_array for a in arrays):
-        unsupported("arrays_zip of other than two arrays")
+        unsupported("arrays_zip of other than two arrays", "zip two at a time", "arrays_zip")
     pair = tuple(variable(f"x{at}", a.type.element) for at, a in enumerate(arrays))
     if names[0].lower() == names[1].lower():
-        unsupported("arrays_zip of two arrays of one name", "give one of them another in a subquery")
+        unsupported("arrays_zip of two arrays of one name", "rename one of them in a subquery", "arrays_zip")
     struct = SqlType.struct(zip(names, (p.type for p in pair), strict=True))
     return _checked("zip_with", (*arrays, lambda_call(call("named_struct", pair, struct), pair)))

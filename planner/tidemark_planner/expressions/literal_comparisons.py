@@ -1,8 +1,8 @@
-"""Comparisons of a literal with what a CASE or IF chooses among literals: one answer for all of them is the answer.
+"""Comparisons of a literal with a CASE or IF over literals: folded where all branches give the same answer.
 
     CASE WHEN x div y > 1 THEN 'high' ELSE 'low' END = 'none'        false
 
-Spark's optimiser compares within the branches, and then looks at no condition: its batch does not fail in one.
+Spark's optimiser compares within the branches and drops the conditions, so its batch does not fail in a condition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def constant_comparison(call: Call, fold_cast: Fold) -> Literal | None:
-    """The literal that the call is, whatever is chosen; None: it depends, or is no such call."""
+    """The literal that the comparison is equal to in all branches; None where it depends on the branch, or is no such
+    comparison.
+    """
     compared = _COMPARED.get(call.function)
     if compared is None or sum(isinstance(a, Literal) for a in call.arguments) != 1:
         return None
@@ -43,7 +45,9 @@ def constant_comparison(call: Call, fold_cast: Fold) -> Literal | None:
 
 
 def _chosen(expr: ScalarExpr, fold_cast: Fold) -> list[Literal | None]:
-    """What it may be; empty: more than literals. A CASE without ELSE may be NULL."""
+    """The literals that the expression may be; empty where it may be more than literals. A CASE without ELSE may be
+    NULL.
+    """
     if isinstance(expr, Literal):
         return [expr]
     if not isinstance(expr, Call):
@@ -57,7 +61,7 @@ def _chosen(expr: ScalarExpr, fold_cast: Fold) -> list[Literal | None]:
 
 
 def _value(literal: Literal | None) -> Any:
-    """Something that is ordered as Spark orders it; None where that is not known, and for NULL."""
+    """The value in a type that Python orders as Spark does; None for NULL, and where the order is not known."""
     if literal is None or literal.value is None:
         return None
     if literal.type.is_integral or literal.type.is_decimal:

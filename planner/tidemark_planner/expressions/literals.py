@@ -1,4 +1,4 @@
-"""Catalyst's literals as ours."""
+"""Catalyst's literals as literals of the protocol, in canonical form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidemark_protocol.types import BOOLEAN, SqlType
 
 
 def literal_of(node: Node) -> Literal:
-    """The literal in canonical form; an untyped NULL is a boolean one until it is cast."""
+    """The literal in canonical form. An untyped NULL is boolean until it is cast. Raises Refusal."""
     raw, spark_type = node.fields["value"], node.fields["dataType"]
     if spark_type == VOID:
         return Literal(None, BOOLEAN)
@@ -22,7 +22,7 @@ def literal_of(node: Node) -> Literal:
     if raw is None:
         return Literal(None, of)
     if of.name == "binary":
-        unsupported("a binary literal that is not written X'...'")
+        unsupported("a binary literal in this form", "write X'...'")
     literal = Literal(canonical(str(raw), of), of)
     if not is_valid(literal):
         _refuse_range(raw, of)
@@ -30,11 +30,15 @@ def literal_of(node: Node) -> Literal:
 
 
 def _refuse_range(value: Any, of: SqlType) -> NoReturn:
-    refuse("TYPE", f"the literal {value} is outside the range that is supported for {of}", word=str(value))
+    refuse(
+        "TYPE",
+        f"the literal {value} is outside the supported range of {of} (years 1 to 9999 for dates and times)",
+        word=str(value),
+    )
 
 
 def literal_from(value: Any, of: SqlType) -> Literal:
-    """The literal of a value as text, or as lists of texts where it is nested."""
+    """The literal of a value: a text, or lists of texts where the type is nested. Raises Refusal."""
     if value is None:
         return Literal(None, of)
     literal = Literal(nested_text(_canonical_parts(value, of)) if of.is_nested else canonical(value, of), of)
@@ -53,7 +57,7 @@ def _canonical_parts(value: Any, of: SqlType) -> Any:
 
 
 def canonical(text: str, of: SqlType) -> str:
-    """Spark's text of a value in our canonical form."""
+    """Spark's text of a value in the protocol's canonical form (Literal)."""
     if of.name == "binary":
         return text.lower()
     if of.is_floating:

@@ -1,5 +1,5 @@
-"""Catalyst's expressions over arrays, structs and JSON as typed trees: the part of `expression.py` that builds,
-takes apart and searches nested values.
+"""Catalyst's expressions over arrays, structs and JSON as typed trees: they build, take apart and
+search nested values.
 
     GetArrayItem(a, 3)           subscript(a, 3)        out of range is an error
     GetArrayItem(a, 3) of get()  get(a, 3)              out of range is NULL
@@ -19,7 +19,7 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 
 Lower = Callable[[Node], ScalarExpr]
 
-# The SQL names under which they are written.
+# The SQL names of these functions.
 NAMES = frozenset(
     "array named_struct struct get element_at try_element_at size cardinality array_size array_contains array_position "
     "array_remove array_insert array_append array_prepend array_repeat array_distinct array_union array_intersect "
@@ -53,7 +53,7 @@ _FIXED = {
 
 
 def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
-    """The typed tree of an expression of this family; None: it is of another."""
+    """The typed tree of an expression of this family; None for expressions of other families."""
     kind = node.kind
     if kind in _SPECIAL:
         return _SPECIAL[kind](node, lower)
@@ -70,7 +70,7 @@ def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
 
 
 def empty_array(node: Node, target: SqlType) -> ScalarExpr | None:
-    """`array()` and `array(NULL)`, which get their type from a cast; None for anything else."""
+    """`array()` and `array(NULL)`, whose type is that of the cast around them; None for anything else."""
     if node.kind != "CreateArray" or not target.is_array:
         return None
     if any(c.kind != "Literal" or c.fields["dataType"] != VOID for c in node.children):
@@ -79,24 +79,26 @@ def empty_array(node: Node, target: SqlType) -> ScalarExpr | None:
 
 
 def with_first_type(arguments: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]:
-    """Structs that are compared, with the first one's names of fields: Spark compares them by position."""
+    """Structs that are compared, cast to the type of the first: Spark compares fields by position, whatever their
+    names.
+    """
     of = arguments[0].type
     return tuple(call("cast", (a,), of) if of.is_nested and a.type != of else a for a in arguments)
 
 
 def _checked(name: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
-    """The call, if its arguments are of the kind that is supported: some must be (small) literals."""
+    """The call; raises Refusal where the allow-list does not take such arguments (some must be small literals)."""
     made = call(name, arguments, result)
     if not FUNCTIONS[name].accepts(made):
         of = ", ".join(str(a.type) for a in arguments)
-        unsupported(f"{name} of {of}", "numbers of elements, patterns and limits must be literals, and small")
+        unsupported(f"{name} of {of}", "write counts, patterns and limits as small literals", name)
     return made
 
 
 def _array(node: Node, lower: Lower) -> ScalarExpr:
     arguments = tuple(lower(child) for child in node.children)
     if not arguments:
-        unsupported("array() without a type", "write CAST(array() AS ARRAY<...>)")
+        unsupported("array() without a type", "write CAST(array() AS ARRAY<...>)", "array()")
     return call("array", arguments, SqlType.array(arguments[0].type))
 
 
@@ -104,10 +106,10 @@ def _named_struct(node: Node, lower: Lower) -> ScalarExpr:
     names = [str(n.fields.get("value")) for n in node.children[0::2] if n.kind == "Literal"]
     values = tuple(lower(child) for child in node.children[1::2])
     if len(names) != len(values):
-        unsupported("a struct whose field names are not literals")
+        unsupported("a struct whose field names are not literals", "write the names as literals", "struct")
     folded = [n.lower() for n in names]
     if twice := next((n for n in names if folded.count(n.lower()) > 1), None):
-        refuse("TYPE", f"a struct has two fields called {twice}", word=twice)
+        refuse("TYPE", f"a struct has two fields called {twice}: rename one of them", word=twice)
     return call("named_struct", values, SqlType.struct(zip(names, (v.type for v in values), strict=True)))
 
 
@@ -115,7 +117,7 @@ def _field(node: Node, lower: Lower) -> ScalarExpr:
     of, position = lower(node.children[0]), Literal(str(node.fields["ordinal"]), INT)
     found = field_type(of.type, position)
     if found is None:
-        unsupported(f"a field of {of.type}")
+        unsupported(f"a field of {of.type}", "only structs and arrays of structs have fields")
     return call("field", (of, position), found)
 
 
@@ -130,7 +132,7 @@ def _element_at(node: Node, lower: Lower) -> ScalarExpr:
         return call("split_part", (*(lower(child) for child in of.children), lower(index)), STRING)
     array = lower(of)
     if not array.type.is_array:
-        unsupported(f"element_at of {array.type}")
+        unsupported(f"element_at of {array.type}", "it takes an array", "element_at")
     name = "element_at" if node.fields["failOnError"] else "try_element_at"
     return call(name, (array, lower(index)), array.type.element)
 
@@ -147,12 +149,14 @@ def _repeated(node: Node, lower: Lower) -> ScalarExpr:
 
 def _from_json(node: Node, lower: Lower) -> ScalarExpr:
     if node.fields.get("options"):
-        unsupported("from_json with options")
+        unsupported("from_json with options", "leave the options out", "from_json")
     return _checked("from_json", (lower(node.children[0]),), type_of(node.fields["schema"]))
 
 
 def _sequence(node: Node, lower: Lower) -> ScalarExpr:
-    message = "a sequence as an array is not supported: its size has no bound; make rows of it, explode(sequence(...))"
+    message = (
+        "a sequence as an array is not supported, since its size has no bound: make rows with explode(sequence(...))"
+    )
     refuse("UNSUPPORTED", message, word="sequence")
 
 

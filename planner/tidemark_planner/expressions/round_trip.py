@@ -1,9 +1,9 @@
 """The proof that each expression's Spark SQL text means the expression.
 
-The replica evaluates text. So every scalar expression of a plan is written out (sqltext.to_sql), analysed by Spark
-over columns of the same types, lowered again, and must be the tree that it was. What does not come back the same is
-refused here, at planning, rather than computed wrongly later. One query proves a whole plan; what a plan before it
-proved is not proved again:
+Replicas evaluate text. So every scalar expression of a plan is written as text (sql_text.to_sql), analysed by Spark
+over columns of the same types and lowered again, and must give the same tree. An expression that does not is refused
+while planning, rather than computed wrongly later. One query proves all expressions of a plan. Proven expressions are
+remembered (Catalyst.proven_expressions) in a form that is independent of the positions of their columns:
 
     c4 + c2 * 2 over (int, ..., int, int)     ─►     c0 + c1 * 2 over (int, int)     proved?
 """
@@ -29,7 +29,7 @@ TypedExpression = tuple[ScalarExpr, Schema]
 
 
 def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
-    """Raise Refusal for the first expression whose text is not proved to mean it."""
+    """Raise Refusal for the first expression whose text is not proven to mean it."""
     found = dict.fromkeys(p for plan in plans for p in _expressions(plan) if isinstance(p[0], Call))
     unproven = [
         p for p in dict.fromkeys(_over_own_columns(*p) for p in found) if not catalyst.proven_expressions.has(p)
@@ -45,12 +45,15 @@ def check_round_trip(catalyst: Catalyst, plans: Iterable[Plan]) -> None:
     known = _columns_of(tree, columns)
     for expr, output in zip(moved, tree.expressions("projectList"), strict=True):
         if renamed(lower_expression(output, known)) != renamed(expr):
-            refuse("FORBIDDEN_FUNCTION", f"the expression {to_sql(expr)} does not survive being written as text")
+            refuse(
+                "FORBIDDEN_FUNCTION",
+                f"the expression {to_sql(expr)} cannot be sent to replicas as text: write it in another way",
+            )
     catalyst.proven_expressions.add(unproven)
 
 
 def _over_own_columns(expr: ScalarExpr, schema: Schema) -> TypedExpression:
-    """The expression over the columns that it reads, in the order in which it reads them."""
+    """The expression over the columns that it reads alone, in the order in which it reads them."""
     places = {c: n for n, c in enumerate(dict.fromkeys(e.index for e in walk(expr) if isinstance(e, ColumnRef)))}
     return map_columns(expr, places.__getitem__), tuple(schema[c] for c in places)
 
@@ -60,7 +63,7 @@ def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:
 
 
 def _layout(unproven: Iterable[TypedExpression]) -> tuple[dict[Schema, int], list[Column]]:
-    """All schemas side by side, as uniquely named columns."""
+    """All schemas side by side, with unique column names, and where each begins."""
     starts: dict[Schema, int] = {}
     columns: list[Column] = []
     for _, schema in unproven:
@@ -79,7 +82,7 @@ def _columns_of(tree: Node, columns: list[Column]) -> dict[int, ColumnRef]:
 
 
 def _expressions(plan: Plan) -> Iterator[TypedExpression]:
-    """Every scalar expression of the plan with the row that it is over."""
+    """Every scalar expression of the plan with the schema that it is over."""
     if isinstance(plan, Mfp):
         yield from _of_mfp(plan.mfp)
     elif isinstance(plan, FlatMap):
@@ -95,7 +98,7 @@ def _expressions(plan: Plan) -> Iterator[TypedExpression]:
 
 
 def _of_join(plan: Join) -> Iterator[TypedExpression]:
-    if isinstance(plan.plan, DeltaJoin):  # lookups are by columns, and compute nothing
+    if isinstance(plan.plan, DeltaJoin):  # lookups are by columns and compute nothing
         yield from _of_mfp(plan.plan.closure)
         return
     stream = plan.inputs[plan.plan.source].schema

@@ -1,1 +1,3 @@
-"""HIR, the planner's own relational algebra, and the unique keys of its nodes."""
+"""HIR, the planner's relational algebra without physical choices: `nodes`, and their unique keys and monotonicity
+(`keys`).
+"""

@@ -1,7 +1,7 @@
-"""Unique keys and monotonicity of HIR nodes: what the default index key and the monotonic plans rest on.
+"""Unique keys and monotonicity of HIR nodes: used for default index keys, joins, and plans for growing inputs.
 
-A key is a set of output columns that no two rows share. A node is monotonic when its rows are only ever added, given
-that of its inputs.
+A key is a set of output columns that no two rows share. A node is monotonic if its rows are only ever added, provided
+that this holds for its monotonic scans.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_COMBINATIONS = 64
 
 
 def unique_keys(node: Hir) -> tuple[Key, ...]:
-    """Some keys of the node's rows, the shortest first."""
+    """Some keys of the node, shortest first; at most _MAX_KEYS."""
     return tuple(sorted(dict.fromkeys(_keys(node)), key=lambda k: (len(k), k))[:_MAX_KEYS])
 
 
@@ -47,13 +47,13 @@ def _keys(node: Hir) -> list[Key]:
     if isinstance(node, Filter):
         return list(unique_keys(node.input))
     if isinstance(node, Project):
-        return _projected(node)
+        return _project_keys(node)
     if isinstance(node, Aggregate):
         return [tuple(range(len(node.keys)))] if node.keys else []
     if isinstance(node, Join):
-        return _joined(node)
+        return _join_keys(node)
     if isinstance(node, Match):
-        return _matched(node)
+        return _match_keys(node)
     if isinstance(node, Local):
         return list(node.keys)
     if isinstance(node, Let | LetRec):
@@ -64,13 +64,13 @@ def _keys(node: Hir) -> list[Key]:
         one_each = [node.group_key] if node.limit == 1 and node.group_key else []
         return [*unique_keys(node.input), *one_each]
     if isinstance(node, Window):
-        return [*unique_keys(node.input), *_numbered(node)]
+        return [*unique_keys(node.input), *_row_number_keys(node)]
     if isinstance(node, FlatMap):
-        return _with_place(node)
+        return _position_keys(node)
     return []
 
 
-def _numbered(node: Window) -> list[Key]:
+def _row_number_keys(node: Window) -> list[Key]:
     """No two rows of a partition have the same row_number."""
     width = len(node.input.schema)
     return [
@@ -80,8 +80,8 @@ def _numbered(node: Window) -> list[Key]:
     ]
 
 
-def _with_place(node: FlatMap) -> list[Key]:
-    """The values of one row differ in their place, and those of a sequence in themselves."""
+def _position_keys(node: FlatMap) -> list[Key]:
+    """The values of one row differ in their position; those of a sequence differ in themselves."""
     if node.function.startswith("explode"):
         return []
     width = len(node.input.schema)
@@ -89,7 +89,7 @@ def _with_place(node: FlatMap) -> list[Key]:
     return [(*k, width) for k in ((),) * one_row + unique_keys(node.input)]
 
 
-def _projected(node: Project) -> list[Key]:
+def _project_keys(node: Project) -> list[Key]:
     place: dict[int, int] = {}
     for at, expr in enumerate(node.exprs):
         if isinstance(expr, ColumnRef):
@@ -97,8 +97,8 @@ def _projected(node: Project) -> list[Key]:
     return [tuple(place[c] for c in k) for k in unique_keys(node.input) if all(c in place for c in k)]
 
 
-def _joined(node: Join) -> list[Key]:
-    """A key of each input together; an input that the others determine by equalities with its key adds nothing."""
+def _join_keys(node: Join) -> list[Key]:
+    """One key of each input together. An input that equalities with its key bind to the other inputs adds nothing."""
     start, shifted, ranges = 0, [], []
     for each in node.inputs:
         shifted.append([tuple(c + start for c in k) for k in unique_keys(each)])
@@ -116,8 +116,8 @@ def _joined(node: Join) -> list[Key]:
     return found
 
 
-def _matched(node: Match) -> list[Key]:
-    """Those of the left input, where no row of it comes twice by its matches; else together with a right one."""
+def _match_keys(node: Match) -> list[Key]:
+    """The keys of the left input where no left row is repeated by its matches; else each together with a right key."""
     left = list(unique_keys(node.left))
     if node.kind is MatchKind.FULL:
         return []
@@ -132,7 +132,7 @@ def _matched(node: Match) -> list[Key]:
 
 
 def _determined(known: list[int], keys: tuple[Key, ...], ranges: list[range], bound: list[tuple[int, int]]) -> set[int]:
-    """The inputs of which at most one row fits a row of each of the `known` ones."""
+    """The inputs with at most one row that fits a row of each of the `known` inputs."""
     reached = set(known)
     while True:
         columns = {c for i in reached for c in ranges[i]}
@@ -154,7 +154,7 @@ def _equalities(predicates: tuple[ScalarExpr, ...]) -> list[tuple[int, int]]:
 
 
 def has_one_row(node: Hir) -> bool:
-    """Whether there is exactly one row, whatever the sources hold."""
+    """Whether the node has exactly one row, whatever the sources hold."""
     if isinstance(node, Aggregate):
         return bool(node.aggregates) and not node.keys
     if isinstance(node, Values):
@@ -165,6 +165,7 @@ def has_one_row(node: Hir) -> bool:
 
 
 def is_monotonic(node: Hir) -> bool:
+    """Whether rows are only ever added to the node."""
     if isinstance(node, Scan):
         return node.monotonic
     if isinstance(node, Aggregate) and node.aggregates:

@@ -6,8 +6,8 @@
           Scan s:orders
           Scan s:customer
 
-Catalyst's tree is lowered to it (lower/), rules rewrite it (rules/), and lir/hir_to_lir.py turns it into LIR. Rows of
-a Join are the left row followed by the right one; rows of an Aggregate are its keys followed by its aggregates.
+Catalyst's tree is lowered to HIR (lower/), rules rewrite it (rules/), and lir/hir_to_lir.py turns it into LIR. A row of
+a Join is the left row followed by the right row; a row of an Aggregate is its keys followed by its aggregates.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tidemark_protocol.types import BOOLEAN, ColumnType
 
 @dataclass(frozen=True)
 class Scan:
-    """All rows of a collection, or those columns of it at `columns`.
+    """The rows of a collection, with the columns of it at `columns`.
 
-    `keys`: sets of columns (of the collection) that no two rows share.
+    `of`: the schema of the whole collection. `keys`: sets of its columns that no two rows share.
     """
 
     id: GlobalId
@@ -42,12 +42,16 @@ class Scan:
 
 @dataclass(frozen=True)
 class Values:
+    """Constant rows."""
+
     rows: tuple[tuple[Literal, ...], ...]
     schema: Schema
 
 
 @dataclass(frozen=True)
 class Project:
+    """One column per expression."""
+
     input: Hir
     exprs: tuple[ScalarExpr, ...]
 
@@ -58,7 +62,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Filter:
-    """Rows for which all predicates are true."""
+    """The rows for which all predicates are true."""
 
     input: Hir
     predicates: tuple[ScalarExpr, ...]
@@ -70,7 +74,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Join:
-    """Inner join of any number of inputs: their rows side by side, where all predicates are true."""
+    """The inner join of any number of inputs: combinations of rows, side by side, for which all predicates are true."""
 
     inputs: tuple[Hir, ...]
     predicates: tuple[ScalarExpr, ...] = ()
@@ -81,25 +85,25 @@ class Join:
 
 
 class MatchKind(StrEnum):
-    """What becomes of a left row by the right rows that match it."""
+    """The result for a left row, by the right rows that match it."""
 
     SEMI = "semi"
-    """It is there if it has a match."""
+    """The row, if it has a match."""
     ANTI = "anti"
-    """It is there if it has none."""
+    """The row, if it has no match."""
     MARK = "mark"
-    """It is there, beside whether it has one."""
+    """The row, and beside it whether it has a match."""
     LEFT = "left"
-    """It is there beside each match, or beside NULLs where there is none."""
+    """The row beside each match, or beside NULLs if it has no match."""
     SINGLE = "single"
-    """As LEFT; more than one match is an error."""
+    """As LEFT, but more than one match is an error."""
     FULL = "full"
-    """As LEFT; and right rows without a match are there beside NULLs."""
+    """As LEFT, and right rows without a match beside NULLs."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """A join of two inputs that is not an inner one; rows match where all predicates, over both rows, are true."""
+    """A join of two inputs that is not an inner one. Rows match where all predicates, over both rows, are true."""
 
     kind: MatchKind
     left: Hir
@@ -108,6 +112,7 @@ class Match:
 
     @property
     def shows_right(self) -> bool:
+        """Whether the columns of the right input are in the result."""
         return self.kind in (MatchKind.LEFT, MatchKind.SINGLE, MatchKind.FULL)
 
     @property
@@ -122,7 +127,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Groups of equal `keys`; without aggregates, the keys alone, each once."""
+    """One row per group of equal `keys`; without aggregates, the distinct keys.
+
+    `aggregates` read the columns `values`.
+    """
 
     input: Hir
     keys: tuple[ScalarExpr, ...]
@@ -137,6 +145,8 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Union:
+    """The sum of the inputs (UNION ALL)."""
+
     inputs: tuple[Hir, ...]
 
     @property
@@ -147,7 +157,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Intersection:
-    """Each row as often as both inputs have it."""
+    """Each row as often as both inputs hold it (INTERSECT ALL)."""
 
     left: Hir
     right: Hir
@@ -159,7 +169,7 @@ class Intersection:
 
 @dataclass(frozen=True)
 class Negate:
-    """Each row the opposite number of times; only below a Union."""
+    """Each row with the opposite multiplicity; allowed below a Union alone."""
 
     input: Hir
 
@@ -170,7 +180,7 @@ class Negate:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rows that are there more than zero times, as often."""
+    """The rows of positive multiplicity, as often."""
 
     input: Hir
 
@@ -181,7 +191,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class TopK:
-    """Of each group of equal `group_key` the rows `offset` to `offset + limit` by `order`, ties by the whole row.
+    """Of each group of equal `group_key` the rows `offset` to `offset + limit` by `order`; ties by the whole row.
 
     `limit` None: all rows from `offset` on.
     """
@@ -199,7 +209,7 @@ class TopK:
 
 @dataclass(frozen=True)
 class Window:
-    """Each row, and beside it a column per call over the rows of equal `partition` columns, in `order`."""
+    """Each row, and beside it one column per call over its partition (equal `partition` columns) in `order`."""
 
     input: Hir
     partition: tuple[int, ...]
@@ -213,8 +223,11 @@ class Window:
 
 @dataclass(frozen=True)
 class FlatMap:
-    """Each row once for each value of a table function (tidemark_protocol.functions.table_functions), the value
-    beside it."""
+    """Each row once per value of a table function (tidemark_protocol.functions.table_functions), with the value beside
+    it.
+
+    `produces`: the schema of the value.
+    """
 
     input: Hir
     function: str
@@ -298,6 +311,7 @@ Hir = (
 
 
 def scan(collection: GlobalId, of: Schema, keys: tuple[tuple[int, ...], ...] = (), monotonic: bool = False) -> Scan:
+    """A Scan of all columns."""
     return Scan(collection, of, tuple(range(len(of))), keys, monotonic)
 
 
@@ -307,26 +321,26 @@ def columns(node: Hir) -> tuple[ColumnRef, ...]:
 
 
 def project(node: Hir, exprs: tuple[ScalarExpr, ...]) -> Hir:
-    """A Project, unless it would change nothing."""
+    """A Project, or the node itself if the Project would change nothing."""
     return node if exprs == columns(node) else Project(node, exprs)
 
 
 def filtered(node: Hir, predicates: tuple[ScalarExpr, ...]) -> Hir:
-    """A Filter, unless there is nothing to filter by."""
+    """A Filter, or the node itself if there are no predicates."""
     return Filter(node, predicates) if predicates else node
 
 
 def top_k(
     node: Hir, group_key: tuple[int, ...], order: tuple[OrderKey, ...], limit: int | None, offset: int = 0
 ) -> Hir:
-    """A TopK, unless it takes nothing or everything."""
+    """A TopK; no rows if the limit is 0, and the node itself if it would keep every row."""
     if limit is not None and limit <= 0:
         return Values((), node.schema)
     return node if limit is None and offset <= 0 else TopK(node, group_key, order, limit, max(offset, 0))
 
 
 def nullable(schema: Schema) -> Schema:
-    """The same columns, each of which may be NULL."""
+    """The same columns, all nullable."""
     return tuple(ColumnType(c.type) for c in schema)
 
 
@@ -344,7 +358,7 @@ def inputs_of(node: Hir) -> tuple[Hir, ...]:
 
 
 def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:
-    """What the node itself computes from its inputs' rows."""
+    """The expressions that the node itself evaluates on its inputs' rows."""
     if isinstance(node, Project):
         return node.exprs
     if isinstance(node, Filter | Join | Match):
@@ -355,7 +369,7 @@ def expressions_of(node: Hir) -> tuple[ScalarExpr, ...]:
 
 
 def with_inputs(node: Hir, inputs: tuple[Hir, ...]) -> Hir:
-    """The same node over other inputs of the same columns."""
+    """The same node over other inputs with the same columns."""
     if isinstance(node, Scan | Values | Local):
         return node
     if isinstance(node, Join | Union):

@@ -1,1 +1,4 @@
-"""HIR to LIR: the physical choices."""
+"""HIR to LIR: the physical choices.
+
+Reading order: `hir_to_lir` (one node at a time), `mfp`, `reduce_plan`, `imports`, `joins/`.
+"""

@@ -1,12 +1,12 @@
 """HIR to LIR: physical choices, one node at a time.
 
 Project, Filter   one Mfp (mfp.py), or the closure of the join below
-Join              a linear join, over indexes where they serve (joins/)
-Aggregate         a Reduce, each aggregate kept in its way (reduce_plan.py)
-LetRec            itself; a Let where nothing reads itself
-TopK, Window      themselves; a TopK by what its input allows
-Match ...         plans of these (expand/)
-FlatMap           itself, with the Mfp above it
+Join              a linear or delta join, over indexes where they fit (joins/)
+Aggregate         a Reduce; reduce_plan.py chooses how each aggregate is kept
+LetRec            a LetRec; a Let where the binding does not read itself
+TopK, Window      a TopK or Window; the kind of TopK depends on its input
+Match ...         desugared before (desugar/)
+FlatMap           a FlatMap, with the Mfp above it
 Scan              a Get of the import, whose columns are those that any object of the dataflow reads (imports.py)
 """
 
@@ -67,7 +67,7 @@ def _to_lir(node: Hir, imports: Imports) -> lir.Plan:
 
 
 def _join(join: Join, fused: FilterProject, imports: Imports) -> lir.Plan:
-    """Conditions that read the clock are an operator of their own, after the join."""
+    """Conditions that read the clock become an operator of their own, above the join."""
     inputs = [JoinInput(_to_lir(i, imports), imports.indexed_input(*fuse(i))) for i in join.inputs]
     clock = tuple(p for p in (*join.predicates, *fused.predicates) if reads_clock(p))
     if not clock:
@@ -106,11 +106,11 @@ def _base_to_lir(base: Hir, imports: Imports) -> lir.Plan:
         return _let_rec(base, imports)
     if isinstance(base, Window):
         return lir.Window(_to_lir(base.input, imports), base.partition, base.order, base.calls)
-    return _to_lir(base, imports)  # a chain that fuse has cut
+    return _to_lir(base, imports)  # a chain that fuse() has cut
 
 
 def _scan(scan: Scan, fused: FilterProject, imports: Imports) -> lir.Plan:
-    """The import has the columns that any object reads; the scan's own are picked by what runs over it."""
+    """The import has the columns that any object reads; the expressions over the scan pick its own."""
     held = imports.columns(scan)
     schema = tuple(scan.of[c] for c in held)
     place = tuple(held.index(c) for c in scan.columns)
@@ -128,7 +128,7 @@ def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
 
 
 def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:
-    """Bindings that read each other; one that does not read itself is just shared."""
+    """Bindings that read each other. A binding that does not read itself is only shared."""
     values = [_to_lir(b.value, imports) for b in node.bindings]
     body = _to_lir(node.body, imports)
     if len(values) == 1 and not _reads(node.bindings[0].value, node.bindings[0].id):
@@ -145,7 +145,7 @@ def _reads(node: Hir, name: GlobalId) -> bool:
 
 
 def _top_k(node: TopK, imports: Imports) -> lir.Plan:
-    """An input that only grows needs no more than the rows that are shown."""
+    """For an input that only grows, the rows that are shown are all the state."""
     kind = "heads"
     if node.limit is not None and not node.offset and is_monotonic(node.input):
         kind = "monotonic_top1" if node.limit == 1 else "monotonic_top_k"

@@ -1,10 +1,9 @@
-"""What a plan reads of other objects: shards, or indexes of Dataflows of the same instance.
+"""Imports of a plan: shards, and indexes of Dataflows of the same instance.
 
     Scan t:orders     Get t:orders   a shard, only the columns that any object of the dataflow reads
     Scan live         Get live       an index, whole; as a join's input, indexed by its key
 
-Which of them are imported follows from the plans that were made: what a Get names, and what a lookup finds
-indexed_input.
+The finished plans decide what is imported: the collections that a Get names, and the indexes that a lookup uses.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Imports:
     """The catalogue as the objects of one dataflow read it."""
 
     def __init__(self, catalogue: Catalogue, objects: Iterable[Hir] = (), whole: Collection[GlobalId] = ()) -> None:
-        """`whole`: shards that are imported in any case, with all of their columns."""
+        """`whole`: shards that are imported with all columns, even if no object reads them."""
         self._relations = {r.id: r for r in catalogue.relations}
         self._whole = frozenset(whole)
         used = {id: set(range(len(self._relations[id].columns))) for id in self._whole}
@@ -41,13 +40,15 @@ class Imports:
                 _check_readable(self._relations[id])
 
     def columns(self, scan: Scan) -> tuple[int, ...]:
-        """The columns that a Get of the scan's collection has; objects and indexes are read whole."""
+        """The columns that a Get of the scan's collection has. Objects and indexes are read whole."""
         relation = self._relations.get(scan.id)
         whole = tuple(range(len(scan.of)))
         return whole if relation is None or relation.shard is None else self._columns.get(scan.id, whole)
 
     def indexed_input(self, base: Hir, row: FilterProject) -> IndexedInput | None:
-        """The rows that `row` makes of a scan, as indexes of the scanned collection have them."""
+        """The rows that `row` makes of a scan, in the form of the scanned collection's indexes; None where there is no
+        index.
+        """
         relation = self._relations.get(base.id) if isinstance(base, Scan) else None
         if relation is None or not relation.indexes:
             return None
@@ -63,7 +64,7 @@ class Imports:
         return IndexedInput(gets, tuple(index.key for index in relation.indexes), over)
 
     def of(self, plans: Sequence[lir.Plan]) -> tuple[tuple[SourceImport, ...], tuple[IndexImport, ...]]:
-        """What the plans import."""
+        """The imports of the plans."""
         read = self._whole | {node.id for plan in plans for node in _nodes(plan) if isinstance(node, lir.Get)}
         sources = [
             SourceImport(id, relation.shard, self._columns[id], monotonic=relation.monotonic)
@@ -79,7 +80,7 @@ class Imports:
         return tuple(sources), tuple(index for _, index in sorted(indexes.items()))
 
     def _lookup_indexes(self, node: lir.Plan) -> Iterator[GlobalId]:
-        """The indexes that a join's lookups use in place."""
+        """The indexes that a join's lookups use."""
         if not isinstance(node, lir.Join):
             return
         siblings = [self._siblings(i) for i in node.inputs]
@@ -98,8 +99,12 @@ class Imports:
 def _check_readable(relation: Relation) -> None:
     if relation.shard is None and not relation.indexes:
         name = f"{relation.parent}.{relation.name}"
-        hint = "an index is shared within its instance only: give it a materializedView to read it from this one"
-        refuse("UNSUPPORTED", f"{name} is an index of another ComputeInstance; {hint}", word=name)
+        hint = "export it as a materializedView to read it here"
+        refuse(
+            "UNSUPPORTED",
+            f"{name} is an index of another ComputeInstance, and an index is shared within its instance alone: {hint}",
+            word=name,
+        )
 
 
 def _index_import(relation: Relation, index: SharedIndex) -> IndexImport:

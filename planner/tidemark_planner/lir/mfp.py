@@ -4,7 +4,7 @@
       Filter [q > 2]           ->       filter [((c0 / c1) > 2)]
         Project [c0 / c1 AS q]          project the mapped column
 
-Chains are written out over their input first (rules/fuse.py).
+Chains are fused over their input first (rules/fuse.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from tidemark_protocol.plan.lir import MapFilterProject, Schema
 
 
 def mfp_of(schema: Schema, fused: FilterProject) -> MapFilterProject:
-    """The operator over rows of `schema`; equal outputs are computed once, and the clock's conditions are bounds."""
+    """The operator over rows of `schema`. Equal outputs are computed once; conditions that read the clock become
+    temporal bounds.
+    """
     computed = tuple(dict.fromkeys(o for o in fused.outputs if not isinstance(o, ColumnRef)))
     place = {expr: len(schema) + at for at, expr in enumerate(computed)}
     projection = tuple(o.index if isinstance(o, ColumnRef) else place[o] for o in fused.outputs)

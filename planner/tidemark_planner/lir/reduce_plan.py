@@ -1,4 +1,4 @@
-"""How a group's aggregates are kept: each kind apart, put side by side where there are several.
+"""The state of a group's aggregates: one plan per kind, collated where there are several kinds.
 
 [sum(v0), max(v1), count(*)]     collation (accumulable [sum(v0), count(*)]; hierarchical [max(v1)])
 """
@@ -22,7 +22,7 @@ Part = AccumulableReduce | HierarchicalReduce | BasicReduce
 
 
 def reduce_plan(aggregates: Sequence[Aggregate], monotonic: bool) -> ReducePlan:
-    """The plan for these aggregates; `monotonic`: rows are only ever added."""
+    """The plan for these aggregates; `monotonic`: rows are only ever added to the input."""
     if not aggregates:
         return DistinctReduce()
     parts: list[Part] = []

@@ -1,7 +1,7 @@
-"""Catalyst's analysed plans to HIR: one file per kind of node, all of them in the table below.
+"""Catalyst's analysed plans to HIR: one file per kind of node; LOWERINGS lists them all.
 
-Each lowering gets the node and the query's Context, and answers with the HIR and where each of Spark's attributes
-stands in its rows.
+Each lowering takes the node and the query's Context. It returns a `Lowered`: the HIR, and which of Spark's attributes
+each output column is. Reading order: `base`, `leaf`, `project`, `join`, then any other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What the lowerings share: a lowered node is HIR plus the place of each of Spark's attributes in its rows."""
+"""What all lowerings share: `Lowered` (HIR, and the Spark attribute of each output column) and `Context` (one
+query)."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tidemark_protocol.types import SqlType
 
 @dataclass(frozen=True)
 class Lowered:
-    """HIR whose output column n is Spark's attribute `attributes[n]`, called `names[n]`."""
+    """HIR whose output column n is Spark's attribute `attributes[n]`, with the name `names[n]`."""
 
     hir: Hir
     attributes: tuple[int, ...]
@@ -34,43 +35,46 @@ class Lowered:
 
 
 Lower = Callable[[Node, "Context"], Lowered]
-# The rows of an inline table, given the id of its first attribute and its columns' types; values as text or, where they
-# are nested, as lists.
+# The rows of an inline table, by the id of its first attribute and the types of its columns. Values are texts, or lists
+# of texts where they are nested.
 InlineRows = Callable[[int, Sequence[SqlType]], list[tuple[Any, ...]]]
 
 
 @dataclass
 class Context:
-    """One query: its leaves by name, how to read inline tables, and what has been lowered on the way."""
+    """One query: its declared relations by name, how to read inline tables, and the objects and common table
+    expressions lowered so far.
+    """
 
     leaves: Mapping[str, NamedRelation]
     lowerings: Mapping[str, Lower]
     inline_rows: InlineRows
     object_id: Callable[[int], GlobalId]
     subqueries: Mapping[int, Node] = field(default_factory=dict)
-    """The trees of the subqueries in expressions, by their ids."""
+    """The trees of the subqueries in expressions, by id."""
     ctes: dict[int, Lowered] = field(default_factory=dict)
     objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
 
     def lower(self, node: Node) -> Lowered:
+        """The lowered node; raises Refusal where the kind of node has no lowering."""
         found = self.lowerings.get(node.kind)
         if found is None:
-            unsupported(_WORDS.get(node.kind, node.kind))
+            unsupported(*_CONSTRUCTS.get(node.kind, (f"the operator {node.kind}", "write the query without it")))
         return found(node, self)
 
     def add_object(self, hir: Hir) -> GlobalId:
-        """Compute `hir` once, as an object of the dataflow; its id."""
+        """Make `hir` an object of the dataflow, which is computed once; returns its id."""
         name = self.object_id(len(self.objects))
         self.objects.append((name, hir))
         return name
 
 
-# What users call the nodes that have no lowering.
-_WORDS = {
-    "RepartitionByExpression": "CLUSTER BY or DISTRIBUTE BY",
-    "Pivot": "PIVOT",
-    "UnionLoop": "WITH RECURSIVE",
-    "ResolvedInlineTable": "the clock in VALUES",
+# The SQL words for nodes without a lowering, and what to write instead.
+_CONSTRUCTS = {
+    "RepartitionByExpression": ("CLUSTER BY or DISTRIBUTE BY", "leave it out: rows have no place"),
+    "Pivot": ("PIVOT", "write an aggregate with FILTER (WHERE ...) per column"),
+    "UnionLoop": ("WITH RECURSIVE in this place", "write it at the beginning of the query"),
+    "ResolvedInlineTable": ("the clock in VALUES", "compare now() with a column in a filter"),
 }
 
 

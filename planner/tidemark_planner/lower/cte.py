@@ -1,6 +1,6 @@
-"""Common table expressions: one that is read twice becomes an object of the dataflow, one read once is written in.
+"""Common table expressions: one that is read twice becomes an object of the dataflow, one that is read once is inlined.
 
-An object is computed once and shared, and its rows are then the same for every reader.
+An object is computed once, and its rows are the same for every reader.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemark_planner.rules import optimise
 
 
 def lower_with_cte(node: Node, context: Context) -> Lowered:
-    """Definitions in order (a later one may read an earlier), then the query."""
+    """The definitions in order (a later one may read an earlier one), then the query."""
     *definitions, query = node.children
     trees = (node, *context.subqueries.values())
     read = {id(n): int(n.fields["cteId"]) for tree in trees for n in walk(tree) if n.kind == "CTERelationRef"}
@@ -32,7 +32,7 @@ def lower_with_cte(node: Node, context: Context) -> Lowered:
 
 def lower_cte_ref(node: Node, context: Context) -> Lowered:
     if node.fields.get("recursive"):
-        unsupported("WITH RECURSIVE")
+        unsupported("WITH RECURSIVE in this place", "write it at the beginning of the query", "RECURSIVE")
     found = context.ctes.get(int(node.fields["cteId"]))
     if found is None:
         raise CatalystFailed(f"common table expression {node.fields['cteId']} is read before it is defined")
@@ -40,7 +40,7 @@ def lower_cte_ref(node: Node, context: Context) -> Lowered:
 
 
 def share(hir: Hir, context: Context) -> Scan:
-    """The rows as an object of the dataflow: computed once, read from several places."""
+    """The rows as an object of the dataflow: computed once, and read from several places."""
     optimised = optimise(hir)
     name = context.add_object(optimised)
     return scan(name, optimised.schema, unique_keys(optimised), is_monotonic(optimised))

@@ -2,13 +2,13 @@
 
 SELECT k, e FROM t LATERAL VIEW explode(a) q AS e         FlatMap explode [c1]
                                                             Scan t
-explode(sequence(1, k))      FlatMap sequence: its values are never together in one array
+explode(sequence(1, k))      FlatMap sequence: its values are never in one array
 inline(a)                    explode, and the fields of its value
 stack(2, a, b, c, d)         explode(array(struct(a, b), struct(c, d))), and the fields
 range(1, 10)                 a sequence over one row
 t, LATERAL explode(t.a)      as LATERAL VIEW: the function is over the row of t
-t LEFT JOIN LATERAL ...      of one function its outer form; else the inner join, and beside NULLs the rows of t that it
-                             has not (an anti join on all columns: equal rows make equal things)
+t LEFT JOIN LATERAL ...      the outer form of one function; else the inner join, and NULLs beside the rows of t without
+                             a match (an anti join on all columns, since equal rows have equal matches)
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ MICROS_PER_DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class _Generator:
-    """A table function of the replica's; `fields`: its values are structs, and their fields are what is shown.
+    """A table function of the allow-list. `fields`: its values are structs, whose fields become the columns.
 
-    `ordinality`: the value's place is shown behind it, from 1, in this type.
+    `ordinality`: the position of the value is shown behind it, counted from 1, in this type.
     """
 
     function: str
@@ -54,7 +54,11 @@ def lower_range(node: Node, context: Context) -> Lowered:
     start, end, step = (int(node.fields[f]) for f in ("start", "end", "step"))
     count = len(range(start, end, step))
     if count > MAX_VALUES:
-        refuse("TOO_LARGE", f"range() has {count} rows, more than the limit of {MAX_VALUES}", word="range")
+        refuse(
+            "TOO_LARGE",
+            f"range() has {count} rows, more than the limit of {MAX_VALUES}: choose a smaller range",
+            word="range",
+        )
     attributes, names = attributes_of(node.expressions("output"))
     schema = (ColumnType(BIGINT, False),)
     if not count:
@@ -64,11 +68,13 @@ def lower_range(node: Node, context: Context) -> Lowered:
 
 
 def lower_lateral(node: Node, context: Context) -> Lowered:
-    """LATERAL over table functions: the subquery's rows are those of the functions over the row on the left."""
+    """LATERAL over table functions: the rows of the subquery are those of the functions, applied to the row on the
+    left.
+    """
     kind = str(node.fields["joinType"].get("object") or "").rsplit(".", 1)[-1].rstrip("$")
     subquery = node.expression("right")
     if subquery is None or kind not in ("Inner", "Cross", "LeftOuter"):
-        unsupported("LATERAL")
+        unsupported("this form of LATERAL", "use CROSS JOIN LATERAL or LEFT JOIN LATERAL", "LATERAL")
     tree, condition = parse_tree(subquery.fields["plan"]), node.expression("condition")
     left, outer = context.lower(node.children[0]), kind == "LeftOuter"
     if condition is not None and condition.kind == "Literal" and condition.fields["value"] == "true":
@@ -80,7 +86,7 @@ def lower_lateral(node: Node, context: Context) -> Lowered:
 
 
 def _is_one_function(node: Node) -> bool:
-    """Whether the subquery's rows are those of one table function: its outer form then gives the row of NULLs."""
+    """Whether the rows of the subquery are those of one table function; its outer form then gives the row of NULLs."""
     kinds = [n.kind for n in walk(node)]
     plain = all(_is_column(o) for n in walk(node) for o in n.expressions("projectList"))
     return plain and "Filter" not in kinds and kinds.count("Generate") == 1
@@ -93,7 +99,7 @@ def _is_column(output: Node) -> bool:
 
 
 def _matched_or_alone(node: Node, left: Lowered, condition: Node | None, context: Context) -> Lowered:
-    """The rows on the left beside what the subquery makes of them, and beside NULLs where that is nothing."""
+    """The rows on the left beside their rows of the subquery, and beside NULLs where they have none."""
     rows = replace(left, hir=share(left.hir, context))
     made = _over(node, rows, outer=False)
     made = made if condition is None else _filtered(made, condition)
@@ -111,11 +117,13 @@ def _filtered(rows: Lowered, condition: Node) -> Lowered:
 
 
 def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
-    """The subquery's plan over the row on the left, whose columns stay in front."""
+    """The subquery's plan applied to the row on the left, whose columns stay in front."""
     if node.kind == "OneRowRelation":
         return left
     if node.kind not in ("SubqueryAlias", "Generate", "Project", "Filter"):
-        unsupported("LATERAL over a query", "it may hold expressions and table functions such as explode")
+        unsupported(
+            "LATERAL over a query of relations", "use expressions and table functions such as explode", "LATERAL"
+        )
     below = _over(node.children[0], left, outer)
     if node.kind == "SubqueryAlias":
         return below
@@ -132,18 +140,19 @@ def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
 
 
 def _generated(node: Node, below: Lowered, outer: bool) -> Lowered:
-    """The rows below, and beside each what the function makes of it."""
+    """The rows below, and beside each the function's values."""
     described = node.expression("generator")
     lower = _GENERATORS.get(described.kind) if described is not None else None
     if described is None or lower is None:
-        unsupported(f"the table function {described.kind.lower() if described else ''}")
+        name = described.kind.lower() if described else ""
+        unsupported(f"the table function {name}", "use explode, posexplode, inline, stack, sequence or range", name)
     outputs = node.expressions("generatorOutput")
     generator = lower(described, below, outputs)
     function = generator.function + "_outer" * outer
     made = produces(function, [a.type for a in generator.arguments])
     if made is None:
         of = ", ".join(str(a.type) for a in generator.arguments)
-        unsupported(f"the table function {generator.function} of {of}")
+        unsupported(f"the table function {generator.function} of {of}", "cast its arguments", generator.function)
     attributes, names = attributes_of(outputs)
     width = len(below.attributes)
     flat = FlatMap(below.hir, function, generator.arguments, made)
@@ -176,7 +185,7 @@ def _inline(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
 
 
 def _stack(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
-    """Row after row of as many values as there are columns; what is missing at the end is NULL."""
+    """Rows of as many values as there are columns; missing values at the end are NULL."""
     types = [type_of(o.fields["dataType"]) for o in outputs]
     values = node.children[1:]
     starts = range(0, len(values), len(types))
@@ -194,7 +203,7 @@ def _cell(value: Sequence[Node], of: SqlType, below: Lowered) -> ScalarExpr:
 
 def _unnest(node: Node, below: Lowered, outputs: Sequence[Node]) -> _Generator:
     if len(node.children) != 1:
-        unsupported("UNNEST of several arrays")
+        unsupported("UNNEST of several arrays", "unnest arrays_zip of them", "UNNEST")
     arguments = (below.expression(node.children[0]),)
     if not node.fields.get("withOrdinality"):
         return _Generator("explode", arguments)
@@ -207,10 +216,10 @@ def _sequence(node: Node, below: Lowered) -> tuple[ScalarExpr, ...]:
         return arguments
     step = arguments[2]
     if arguments[0].type != DATE or step.type.name != "interval day to second" or not isinstance(step, Literal):
-        unsupported("a sequence of dates or times", "only of dates, by a literal number of days")
+        unsupported("a sequence of times, or of dates by months", "use dates and a literal number of days", "sequence")
     days, rest = divmod(int(step.value or 0), MICROS_PER_DAY)
     if rest or step.value is None:
-        unsupported("a sequence of dates by parts of a day")
+        unsupported("a sequence of dates by parts of a day", "use a whole number of days", "sequence")
     return (*arguments[:2], Literal(str(days), INT))
 
 

@@ -1,4 +1,4 @@
-"""Join: of every kind; the condition stays on it until push_down takes it apart."""
+"""Joins of every kind. The condition stays in the join until rules/push_down.py splits it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def lower_join(node: Node, context: Context) -> Lowered:
     if kind == "RightOuter":
         return _flipped(build_join(right, left, MatchKind.LEFT, node.expression("condition")), len(right.attributes))
     if kind not in _INNER and kind not in _KINDS:
-        unsupported(f"{kind} join")
+        unsupported(f"a join of kind {kind}", "use an inner, outer, semi or anti join", "JOIN")
     return build_join(left, right, _KINDS.get(kind), node.expression("condition"))
 
 
 def build_join(left: Lowered, right: Lowered, kind: MatchKind | None, condition: Node | None) -> Lowered:
-    """The join of two inputs; None: an inner one."""
+    """The join of two inputs; `kind` None: an inner join."""
     both = Join((left.hir, right.hir))
     attributes, names = left.attributes + right.attributes, left.names + right.names
     predicates: tuple[ScalarExpr, ...] = ()
@@ -44,7 +44,7 @@ def build_join(left: Lowered, right: Lowered, kind: MatchKind | None, condition:
 
 
 def _flipped(lowered: Lowered, width: int) -> Lowered:
-    """The same with its first columns last."""
+    """The same rows with the first `width` columns moved to the end."""
     row = columns(lowered.hir)
     attributes, names = lowered.attributes, lowered.names
     return Lowered(

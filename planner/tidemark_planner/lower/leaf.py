@@ -1,4 +1,4 @@
-"""Leaves: declared relations, inline tables, and the one row of a SELECT without FROM."""
+"""Leaves: declared relations, inline tables, and the single row of a SELECT without FROM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lower_one_row(node: Node, context: Context) -> Lowered:
 
 
 def lower_inline(node: Node, context: Context) -> Lowered:
-    """VALUES: Spark has evaluated the rows already; they are read as text."""
+    """VALUES: Spark has evaluated the rows; they are read as texts."""
     output = node.expressions("output")
     types = [type_of(o.fields["dataType"]) for o in output]
     if any(of.name in INTERVAL_TYPES for of in types):

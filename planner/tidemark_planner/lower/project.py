@@ -1,4 +1,4 @@
-"""Project and Filter; conditions that ask for rows of a subquery are semi and anti joins.
+"""Project and Filter. EXISTS and IN (subquery) in a WHERE become semi and anti joins.
 
 WHERE EXISTS (u) AND a NOT IN (SELECT b FROM v) AND x > 1
 
@@ -57,7 +57,7 @@ def _conjuncts(condition: Node) -> list[Node]:
 
 
 def _matched(condition: Node, rows: Lowered, context: Context) -> Hir | None:
-    """The rows for which a condition that is an EXISTS or IN, or the negation of one, is true; None for others."""
+    """The rows for which an EXISTS or IN, or the negation of one, is true; None for other conditions."""
     negated = condition.kind == "Not"
     asked = condition.children[0] if negated else condition
     kind = MatchKind.ANTI if negated else MatchKind.SEMI

@@ -1,18 +1,18 @@
-"""ORDER BY, LIMIT and OFFSET: the organisation of a query's rows, taken off its analysed tree.
+"""ORDER BY, LIMIT and OFFSET: split off the analysed tree of a query.
 
     GlobalLimit 3               limit 3
       LocalLimit 3
         Offset 2                offset 2
-          Project [name]        shown: name alone (n is only there to order by)
+          Project [name]        shown: name alone (n is only read by the order)
             Sort [n DESC]       order: n descending
               Project [name, n]     <- the rows
 
-What is computed of rows that are in order already (`FROM t |> ORDER BY n |> SELECT a + 1 AS x |> LIMIT 3`) keeps it:
-at the top it is computed beside the order's keys, which are not shown; elsewhere after the limit.
+A Project above a Sort (`FROM t |> ORDER BY n |> SELECT a + 1 AS x |> LIMIT 3`) keeps the order: at the top of a query
+it is computed beside the keys of the order, which are not shown; elsewhere it is computed after the limit.
 
-One organisation is taken off at a time: of `(SELECT ... LIMIT 3) LIMIT 1` the outer one. At the top of a query it
-finishes the result (planning/peek.py, planning/one_shot.py). In a view or a subquery, limit and offset are a TopK,
-and an order alone is dropped: a collection is a multiset.
+One order and limit is split off at a time: of `(SELECT ... LIMIT 3) LIMIT 1` the outer one. At the top of a query it
+becomes the finishing of the result (planning/result_finishing.py). In a view or a subquery, limit and offset become a
+TopK, and an order alone is dropped, since a collection is a multiset.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 from tidemark_protocol.plan.lir import OrderKey
 
 _MAX = (1 << 63) - 1
-# The keys of an order, where they stand beside what is computed, are attributes with ids far from Spark's.
+# The attributes of order keys that are computed beside other outputs have ids far from Spark's.
 _FIRST_KEY = 1 << 50
 
 
 @dataclass(frozen=True)
 class SortKey:
+    """One key of an ORDER BY, over the attributes of the rows."""
+
     expression: Node
     descending: bool
     nulls_last: bool
@@ -43,7 +45,7 @@ class SortKey:
 
 @dataclass(frozen=True)
 class OrderAndLimit:
-    """`shown`: the attributes and names of the result, where they are fewer than the rows'."""
+    """`shown`: ids and names of the columns of the result, where these are fewer than those of the rows."""
 
     order: tuple[SortKey, ...] = ()
     limit: int | None = None
@@ -52,7 +54,7 @@ class OrderAndLimit:
 
 
 def split_order_and_limit(tree: Node) -> tuple[Node, OrderAndLimit]:
-    """The tree of the rows, and what was around it."""
+    """The tree of the rows, and the order and limit that were around it."""
     node, found = tree, OrderAndLimit()
     if node.kind == "WithCTE":
         *definitions, query = node.children
@@ -83,7 +85,7 @@ def _computes(node: Node) -> bool:
 
 
 def _limit_below_project(node: Node) -> Node | None:
-    """A limit of what is computed of rows in order as that of the limited rows; None for any other."""
+    """A limit above a Project above a Sort, rewritten as the Project above the limited rows; None for other trees."""
     links, at = [], node
     while at.kind in ("GlobalLimit", "LocalLimit", "Offset"):
         links.append(at)
@@ -97,7 +99,7 @@ def _limit_below_project(node: Node) -> Node | None:
 
 
 def _order_above_project(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node, tuple[SortKey, ...]]:
-    """The Project below its Sort: its outputs and the order's keys; and the order by these."""
+    """The Project below its Sort, with the keys of the order among its outputs; and the order by these."""
     names = [{"exprId": {"id": -_FIRST_KEY - n}, "name": f"key {n}"} for n in range(len(keys))]
     made = [Node("Alias", name, (k.expression,)) for name, k in zip(names, keys, strict=True)]
     fields = {**project.fields, "projectList": [*project.expressions("projectList"), *made]}
@@ -106,7 +108,7 @@ def _order_above_project(project: Node, keys: tuple[SortKey, ...]) -> tuple[Node
 
 
 def lower_limit(node: Node, context: Context) -> Lowered:
-    """A limit or an offset in a view or subquery; ties in its order are broken by the whole row."""
+    """A limit or an offset in a view or subquery. Ties in its order are broken by the whole row."""
     if (computed := _limit_below_project(node)) is not None:
         return context.lower(computed)
     rows, ordering = split_order_and_limit(node)
@@ -119,7 +121,7 @@ def lower_limit(node: Node, context: Context) -> Lowered:
 
 
 def lower_sort(node: Node, context: Context) -> Lowered:
-    """An order without a limit changes nothing in a multiset."""
+    """An order without a limit does not change a multiset."""
     sort_keys(node)
     return context.lower(node.children[0])
 
@@ -138,7 +140,7 @@ def sort_key(node: Node) -> SortKey:
 def append_order_keys(
     below: Lowered, exprs: tuple[ScalarExpr, ...] | tuple[ColumnRef, ...], keys: tuple[SortKey, ...]
 ) -> tuple[tuple[ScalarExpr, ...], tuple[OrderKey, ...]]:
-    """The expressions, followed by those that are only ordered by; and the order over them."""
+    """The expressions, followed by order keys that are not among them; and the order over all of them."""
     placed: list[ScalarExpr] = list(exprs)
     order = []
     for key in keys:
@@ -151,8 +153,10 @@ def append_order_keys(
 
 def _number(node: Node, field: str, clause: str) -> int:
     written = node.expression(field)
-    assert written is not None, "a limit has a number"
+    assert written is not None, "a limit has an expression"
     literal = fold_constant(lower_expression(written, {}))
     if literal is None or literal.value is None:
-        unsupported(f"{clause} with such an expression", "write a number, or a sum, difference or product of numbers")
+        unsupported(
+            f"{clause} with this expression", "write a number, or a sum, difference or product of numbers", clause
+        )
     return min(int(literal.value), _MAX)

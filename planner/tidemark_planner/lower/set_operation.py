@@ -35,7 +35,9 @@ def lower_except(node: Node, context: Context) -> Lowered:
 
 
 def _groups(left: Hir, right: Hir, in_right: str) -> Hir:
-    """Each row that is in the left input, once, if the number of times it is in the right one compares so with 0."""
+    """Each row of the left input once, if the number of times it is in the right input compares with 0 as `in_right`
+    says.
+    """
     both = Union((_tagged(left, _LEFT), _tagged(right, _RIGHT)))
     *row, is_left = columns(both)
     counts = tuple(AggregateCall("count", None, _COUNT, filter=at) for at in range(2))

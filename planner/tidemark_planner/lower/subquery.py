@@ -1,10 +1,11 @@
 """Subqueries in expressions: each becomes a column beside the rows that the expression is evaluated on.
 
-    x > (SELECT avg(y) FROM u)      the rows beside the one row of the subquery (0 rows: NULL; more: an error)
-    EXISTS (...), a IN (...)        the rows beside a mark, whether a row matches
-    NOT x IN (SELECT y ...)         marks also say whether a match is unknown: y is NULL, or x is and there are rows
+    x > (SELECT avg(y) FROM u)      the rows beside the one row of the subquery (0 rows: NULL; more: an error) EXISTS
+    (...), a IN (...)        the rows beside a mark: whether a row matches NOT x IN (SELECT y ...)         more marks
+    say whether a match is unknown: y is NULL, or x is NULL and there are rows
 
-Correlated scalar subqueries are joins by now (catalyst/analyser.py); the others say by which condition they correlate.
+Catalyst has rewritten most correlated scalar subqueries as joins (catalyst/analyser.py). Other subqueries carry the
+condition by which they correlate.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from tidemark_protocol.types import BOOLEAN
 
 _KINDS = ("ScalarSubquery", "Exists", "InSubquery")
 _ONE_ROW = Values(((),), ())
-# Stand-ins for subqueries are attributes with ids far from those of Spark and of other stand-ins.
+# The attributes that stand for subqueries have ids far from those of Spark and of other stand-ins.
 _FIRST_STAND_IN = 1 << 40
 
 
 @dataclass(frozen=True)
 class Membership:
-    """`values IN (subquery)` over left rows and the subquery's, side by side.
+    """`values IN (subquery)`, as conditions over the left rows and the rows of the subquery, side by side.
 
-    `conditions` must hold for a match; `equal[i]` compares the i-th value, which is unknown where one of `nulls[i]` is
-    true.
+    `conditions` must hold for a match. `equal[i]` compares the i-th value; its result is unknown where one of
+    `nulls[i]` is true.
     """
 
     conditions: tuple[ScalarExpr, ...]
@@ -49,9 +50,9 @@ class Membership:
 
     @property
     def unknown(self) -> tuple[tuple[ScalarExpr, ...], ...]:
-        """Conditions, one of which holds for each pair of rows of which nobody knows whether they match.
+        """Alternative conditions; for each pair of rows whose match is unknown, at least one of them holds.
 
-        For one value each can be looked up; for several they hold for pairs that match as well.
+        For one value each alternative can be looked up by key. For several values they hold for matching pairs as well.
         """
         if len(self.equal) == 1:
             return tuple((*self.conditions, null) for null in self.nulls[0])
@@ -70,14 +71,14 @@ def rows_of(node: Node, context: Context) -> Lowered:
 
 
 def correlation(node: Node, left: Lowered, right: Lowered) -> tuple[ScalarExpr, ...]:
-    """On what condition a subquery's rows belong to a left row, over both."""
+    """The condition by which rows of a subquery belong to a left row, over both."""
     both = Lowered(Join((left.hir, right.hir)), left.attributes + right.attributes, left.names + right.names)
     positions = node.fields.get("joinCond") or ()
     return tuple(lower_expression(node.children[p], both.columns) for p in positions)
 
 
 def membership(node: Node, left: Lowered, right: Lowered) -> Membership:
-    """An IN (subquery) taken apart; its values are over the left rows."""
+    """The parts of an IN (subquery); its values are over the left rows."""
     *values, query = node.children
     both = columns(Join((left.hir, right.hir)))
     pairs = [(left.expression(v), both[len(left.attributes) + at]) for at, v in enumerate(values)]
@@ -89,14 +90,14 @@ def membership(node: Node, left: Lowered, right: Lowered) -> Membership:
 
 
 def shared_rows(rows: Lowered, context: Context) -> Lowered:
-    """The rows as something that may be read several times: computed once, unless reading them again is free."""
+    """The rows in a form that may be read several times: computed once, unless recomputing them is free."""
     return rows if is_free_to_recompute(rows.hir) else replace(rows, hir=share(rows.hir, context))
 
 
 def scalar_subquery_row(node: Node, context: Context) -> Hir:
     """The one row of an uncorrelated scalar subquery."""
     if node.children:
-        unsupported("a correlated scalar subquery here", "put it into the SELECT list or the WHERE of a query")
+        unsupported("a correlated scalar subquery in this place", "put it into the SELECT list or the WHERE of a query")
     rows = rows_of(node, context).hir
     if has_one_row(rows):
         return rows
@@ -104,7 +105,7 @@ def scalar_subquery_row(node: Node, context: Context) -> Hir:
 
 
 class SubqueryColumns:
-    """Rows, and beside them a column for each subquery that was taken out of an expression."""
+    """Rows, and beside them one column for each subquery that was replaced in an expression."""
 
     def __init__(self, rows: Lowered, context: Context) -> None:
         self.rows = rows
@@ -112,7 +113,7 @@ class SubqueryColumns:
         self._marks = 0
 
     def replace_subqueries(self, node: Node, *, in_filter: bool = False) -> Node:
-        """The expression with its subqueries replaced by attributes. `in_filter`: NULL is as good as false."""
+        """The expression with each subquery replaced by an attribute. `in_filter`: NULL counts as false."""
         if node.kind == "ScalarSubquery":
             row = scalar_subquery_row(node, self._context)
             return self._added(Join((self.rows.hir, row)))
@@ -130,7 +131,7 @@ class SubqueryColumns:
         return self._in(node, in_filter) if node.kind == "InSubquery" else node
 
     def _in(self, node: Node, in_filter: bool) -> Node:
-        """true where a row matches, NULL where one may, else false."""
+        """true where a row matches, NULL where a match is unknown, else false."""
         right = rows_of(node.children[-1], self._context)
         found = membership(node, self.rows, right)
         if in_filter or not found.unknown:
@@ -147,7 +148,7 @@ class SubqueryColumns:
         return self._added(Match(MatchKind.MARK, self.rows.hir, right.hir, predicates))
 
     def _added(self, hir: Hir) -> Node:
-        """The attribute that the last column of `hir` is."""
+        """Make `hir` the rows; the attribute that stands for its last column."""
         number = -_FIRST_STAND_IN - self._marks
         self._marks += 1
         self.rows = Lowered(hir, (*self.rows.attributes, number), (*self.rows.names, "a subquery"))
@@ -157,7 +158,7 @@ class SubqueryColumns:
 def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str] = ()) -> Lower:
     """The lowering of a node whose expressions in `fields` may hold subqueries.
 
-    Of the fields `only_in_aggregates` those are taken out here that stand inside an aggregate's argument.
+    In the fields `only_in_aggregates`, only subqueries inside an aggregate's argument are replaced here.
     """
 
     def lowered(node: Node, context: Context) -> Lowered:
@@ -184,7 +185,7 @@ LOWERED = "Lowered"
 
 
 def lower_stand_in(node: Node, context: Context) -> Lowered:
-    """What stands in a tree for rows that are lowered already."""
+    """A node that stands for rows that are lowered already."""
     found = node.fields["lowered"]
     assert isinstance(found, Lowered)
     return found
@@ -200,7 +201,7 @@ def select_columns(lowered: Lowered, attributes: tuple[int, ...]) -> Lowered:
 
 
 def _is_list(node: Node, name: str) -> bool:
-    """Whether the field holds several expressions, or may; else it holds one, or none."""
+    """Whether the field holds a list of expressions; else it holds one, or none."""
     raw = node.fields.get(name)
     return not raw or (isinstance(raw, list) and isinstance(raw[0], list | Node))
 

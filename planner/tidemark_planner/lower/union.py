@@ -1,4 +1,4 @@
-"""Union: UNION ALL; a UNION is one under an Aggregate."""
+"""UNION ALL. A UNION is a UNION ALL below an Aggregate without aggregates."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tidemark_planner.lower.base import Context, Lowered
 
 def lower_union(node: Node, context: Context) -> Lowered:
     if node.fields.get("byName"):
-        unsupported("UNION BY NAME")
+        unsupported("UNION BY NAME", "write the columns of both sides in one order", "BY NAME")
     first, *others = (context.lower(child) for child in node.children)
     return Lowered(Union((first.hir, *(like(first.hir, o.hir) for o in others))), first.attributes, first.names)
 
 
 def like(first: Hir, other: Hir) -> Hir:
-    """The other's rows in the first one's types: Spark puts structs together by position, whatever they call fields."""
+    """The other's rows in the types of the first: Spark unites structs by position, whatever the names of their
+    fields."""
     pairs = zip(columns(first), columns(other), strict=True)
     return project(other, tuple(with_first_type(pair)[1] for pair in pairs))

@@ -1,4 +1,4 @@
-"""Window: functions over the rows of a partition, in an order (tidemark_protocol.functions.windows has the list).
+"""Window functions: calls over the rows of a partition, in an order (allow-list: tidemark_protocol.functions.windows).
 
 sum(m) OVER (PARTITION BY x ORDER BY d RANGE BETWEEN INTERVAL 3 DAY PRECEDING AND CURRENT ROW)
 
@@ -58,7 +58,7 @@ _ZERO = Literal("0", INT)
 
 
 def lower_window(node: Node, context: Context) -> Lowered:
-    """The rows, and a column per call."""
+    """The rows, and beside them a column per call."""
     rows, ordering = split_order_and_limit(node.children[0]) if _is_limit(node) else (node.children[0], OrderAndLimit())
     calls = _WindowCalls(context.lower(rows))
     partition = tuple(calls.column_of(p) for p in node.expressions("partitionSpec"))
@@ -82,8 +82,11 @@ def _call_outputs(node: Node) -> tuple[Node, ...]:
 
 
 def _is_limit(node: Node) -> bool:
-    """Whether this is what Spark makes of LIMIT in a correlated subquery: rows numbered as they come. Then they come in
-    the order below, also where columns that it is by are not shown (`SELECT name ... ORDER BY age LIMIT 1`)."""
+    """Whether this window is what Spark makes of LIMIT in a correlated subquery: rows numbered in the order of the Sort
+    below.
+
+    That order also counts where its columns are not shown (`SELECT name ... ORDER BY age LIMIT 1`).
+    """
     below = node.children[0]
     numbers = [o.children[0].children[0].kind for o in _call_outputs(node)]
     sort = below.children[0] if below.kind == "Project" else below
@@ -91,7 +94,7 @@ def _is_limit(node: Node) -> bool:
 
 
 class _WindowCalls:
-    """The calls of one window, and the columns below it: those of the rows, then what the calls read."""
+    """Collects the calls of one window, and the columns below it: those of the rows, then those that the calls read."""
 
     def __init__(self, below: Lowered) -> None:
         self.below = below
@@ -110,7 +113,7 @@ class _WindowCalls:
         return OrderKey(self.column_of(key.expression), key.descending, key.nulls_last)
 
     def call(self, node: Node) -> WindowCall:
-        """The call of a WindowExpression."""
+        """The call of a WindowExpression; raises Refusal."""
         if node.kind != "WindowExpression":
             raise CatalystFailed(f"a window of Catalyst's holds {node.kind}")
         function, specification = node.children
@@ -121,20 +124,22 @@ class _WindowCalls:
             function = function.children[0]
         found = _LOWERINGS.get(function.kind)
         if found is None:
-            unsupported(f"the window function {function.kind.lower()}")
+            unsupported(f"the window function {function.kind.lower()}", "see the list in docs/reference/sql.md")
         return found(self, function, frame)
 
     def _filter(self, aggregate: Node) -> ScalarExpr | None:
-        """The condition of an aggregate's FILTER. It is in the argument: NULL where it is not true."""
+        """The condition of an aggregate's FILTER. It becomes part of the argument, which is NULL where the condition is
+        not true.
+        """
         if aggregate.fields.get("isDistinct"):
-            unsupported("DISTINCT in a window function")
+            unsupported("DISTINCT in a window function", "remove duplicates in a subquery", "DISTINCT")
         condition = aggregate.expression("filter")
         if condition is not None and aggregate.children[0].kind in _PICKS:
-            unsupported(f"FILTER of {_PICKS[aggregate.children[0].kind]} in a window")
+            unsupported(f"FILTER of {_PICKS[aggregate.children[0].kind]} in a window", "filter in a subquery", "FILTER")
         return None if condition is None else self.below.expression(condition)
 
     def argument(self, node: Node) -> ScalarExpr:
-        """What an aggregate is of, in the rows that its FILTER chooses."""
+        """An aggregate's argument, NULL in the rows that its FILTER leaves out."""
         expr = self.below.expression(node)
         return expr if self._chosen is None else call("case", (self._chosen, expr), expr.type)
 
@@ -149,7 +154,9 @@ class _WindowCalls:
         found = signature(name, [a.type for a in arguments])
         if found is None:
             refuse(
-                "TYPE", f"there is no window function {name}({', '.join(str(a.type) for a in arguments)})", word=name
+                "TYPE",
+                f"there is no window function {name}({', '.join(str(a.type) for a in arguments)}): cast its argument",
+                word=name,
             )
         nullable = any(map(is_nullable, arguments)) if found.nullable is None else found.nullable
         places = tuple(map(self.column, arguments))
@@ -171,7 +178,7 @@ class _WindowCalls:
     def constant_number(self, node: Node, what: str) -> Literal:
         literal = fold_constant(self.below.expression(node))
         if literal is None or literal.value is None:
-            unsupported(f"{what} that is no constant number")
+            unsupported(f"{what} that is not a constant number", "write the number")
         return literal
 
 
@@ -184,7 +191,9 @@ def _ntile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
 
 
 def _shift(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
-    """lag, lead; back by less than nothing is forward. A default is a column of its own, read on the current row."""
+    """lag and lead; a negative offset turns one into the other. A default is a column of its own, read on the current
+    row.
+    """
     of, by, default = node.children
     name = _SHIFTS[node.kind]
     offset = calls.constant_number(by, f"the offset of {name}")
@@ -207,16 +216,18 @@ def _pick(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
 
 def _aggregate(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     if len(node.children) != 1:
-        unsupported(f"{_AGGREGATES[node.kind]} of several arguments in a window")
+        unsupported(f"{_AGGREGATES[node.kind]} of several arguments in a window", "use one argument")
     of = calls.argument(node.children[0])
     every_row = node.kind == "Count" and isinstance(of, Literal | ColumnRef) and not is_nullable(of)
     return calls.build(_AGGREGATES[node.kind], () if every_row else (of,), frame=frame)
 
 
 def _percentile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
-    """median, percentile: of a frame's values as doubles, in ascending order."""
+    """median and percentile: of the values of a frame as doubles, in ascending order."""
     if node.fields.get("reverse") or (node.kind == "Percentile" and node.children[2].fields.get("value") != "1"):
-        unsupported("a percentile in descending order or with frequencies, in a window")
+        unsupported(
+            "a percentile in descending order or with frequencies, in a window", "order ascending", "percentile"
+        )
     name = "percentile_disc" if node.kind == "PercentileDisc" else "percentile_cont"
     of = cast_to(calls.argument(node.children[0]), DOUBLE)
     return calls.build(name, (of,), (fraction(calls.below.expression(node.children[1])),), frame)
@@ -224,7 +235,7 @@ def _percentile(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCa
 
 def _string_agg(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     if len(node.children) > 2:
-        unsupported("WITHIN GROUP in a window", "order the window")
+        unsupported("WITHIN GROUP in a window", "order the window with ORDER BY", "WITHIN GROUP")
     return calls.build("string_agg", (calls.argument(node.children[0]),), (separator(node),), frame)
 
 

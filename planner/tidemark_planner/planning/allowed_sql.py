@@ -1,7 +1,7 @@
-"""What a query may contain, checked on its parse tree, before anything is evaluated.
+"""The allow-lists of SQL: checks of the parse tree, before anything is evaluated.
 
-Analysis already evaluates some text (inline tables, special dates), so functions are checked here by name; what an
-allowed name became is checked again as a typed tree (tidemark_protocol.check.plan).
+Spark's analysis evaluates some text (inline tables, special dates), so functions are checked by name before it. The
+typed tree of an allowed function is checked again (tidemark_protocol.check.plan).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGGREGATES = frozenset(
     "regr_intercept regr_r2 try_sum try_avg".split()
 )
 _WINDOWS = frozenset("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split())
-# Aggregates whose results depend on the order in which rows come, and what says the same exactly.
+# Aggregates whose results depend on the order of rows, and exact expressions to use instead.
 _INEXACT = {
     "approx_count_distinct": "count(DISTINCT x)",
     **dict.fromkeys(("approx_percentile", "percentile_approx"), "percentile(x, 0.5) or percentile_disc"),
@@ -51,24 +51,24 @@ SCALARS = (
     | CLASS_NAMES
     | TRIES
 )
-# Rules of the grammar that have no lowering, in the user's words.
+# Rules of the grammar without a lowering: the construct in SQL words, and what to write instead.
 _CLAUSES = {
-    "pivotClause": "PIVOT",
-    "sample": "TABLESAMPLE",
-    "jsonTable": "JSON_TABLE",
-    "asofJoinType": "ASOF JOIN",
-    "nearestByClause": "NEAREST BY",
-    "changesClause": "CHANGES",
-    "streamRelationPrimary": "STREAM",
-    "watermarkClause": "WATERMARK",
-    "binByClause": "BIN BY",
-    "parameterMarker": "a parameter marker",
-    "temporalClause": "time travel (VERSION or TIMESTAMP AS OF)",
-    "transformClause": "TRANSFORM",
-    "hint": "a hint",
-    "optionsClause": "WITH (options)",
+    "pivotClause": ("PIVOT", "write an aggregate with FILTER (WHERE ...) per column"),
+    "sample": ("TABLESAMPLE", "a sample of changing rows is not definite; filter by a hash of the key"),
+    "jsonTable": ("JSON_TABLE", "use from_json and explode"),
+    "asofJoinType": ("ASOF JOIN", "join by a range, and keep the first row with row_number()"),
+    "nearestByClause": ("NEAREST BY", "join by a range, and keep the first row with row_number()"),
+    "changesClause": ("CHANGES", "a continualTask reads changes with table_changes()"),
+    "streamRelationPrimary": ("STREAM", "leave the word out: every view is kept up to date"),
+    "watermarkClause": ("WATERMARK", "compare a column with now() in a filter"),
+    "binByClause": ("BIN BY", "group by width_bucket()"),
+    "parameterMarker": ("a parameter marker", "write the value"),
+    "temporalClause": ("time travel (VERSION or TIMESTAMP AS OF)", "a query reads at one time: use --as-of"),
+    "transformClause": ("TRANSFORM", "scripts never run; use SQL functions"),
+    "hint": ("a hint", "leave it out: the planner chooses the joins"),
+    "optionsClause": ("WITH (options)", "options of a relation belong into its DataSource"),
 }
-# A word without which a clause cannot be there, to look for the commonest absent ones cheaply.
+# A word that must stand in the text where the clause does: most clauses are ruled out by it at little cost.
 _NEEDS = {
     "pivotClause": "PIVOT",
     "sample": "TABLESAMPLE",
@@ -84,10 +84,10 @@ _NEEDS = {
     "optionsClause": "WITH",
 }
 _KEYWORDS = {
-    "RECURSIVE": "WITH RECURSIVE anywhere but at the beginning of a query",
-    "COLLATE": "COLLATE",
+    "RECURSIVE": ("WITH RECURSIVE inside a query", "move it to the beginning of the query, or into a view of its own"),
+    "COLLATE": ("COLLATE", "compare lower(...) of both sides"),
 }
-# Functions that make large values, and how large the argument that says so may be.
+# Functions that make large values, and the largest value of the argument that sets the size.
 _MAX = {
     "lpad": MAX_CHARACTERS,
     "rpad": MAX_CHARACTERS,
@@ -98,11 +98,11 @@ _MAX = {
 _GROWING = re.compile(rf"\b({'|'.join(_MAX)})`?\(", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FORMATS = frozenset({"format_string", "printf"})
-# A literal text, or several, which are one.
+# One string literal, or several in a row, which SQL concatenates.
 _TEXT = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
 _WIDE = re.compile(r"%[^a-zA-Z%]*[0-9]{4}")
-# A column, a number, TRUE, with its alias; a cast of one to a type of fixed width, and its alias; a struct of such. The
-# text is without spaces. There is one way to read it, so that what does not match is found out at once.
+# The start value of aggregate(): a column or a number with its alias, a cast of one to a type of fixed width, or a
+# struct of these. The text has no spaces. The pattern is unambiguous, so matching takes linear time.
 _VALUE = r"(?:[a-z_]|-?[0-9.])[\w.]*"
 _FIXED_TYPE = (
     r"(?:boolean|tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|date|timestamp(?:_[ln]tz)?"
@@ -115,23 +115,23 @@ _CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
 
 
 def check_statement(sql: str, tree: ParseTree) -> None:
-    """Refuse what is no query, and every construct without a lowering, by name and position."""
+    """Refuse a statement that is not a query, and every construct without a lowering, by name and position."""
     statement = next(iter(tree.phrases("statement")), None)
     if statement is None or statement.kind != "StatementDefaultContext" or not tree.is_statement:
         start = statement.span.start if statement and tree.is_statement else 0
         word = next(iter(sql[start:].split()), "").upper()
         at = (statement.span.line, statement.span.column) if start and statement else (1, 1)
-        refuse("UNSUPPORTED", f"{word} is not a query: a view is a SELECT", *at, word)
+        refuse("UNSUPPORTED", f"{word} is not a query: write a SELECT", *at, word)
     upper = sql.upper()
-    for rule, construct in _CLAUSES.items():
+    for rule, (construct, hint) in _CLAUSES.items():
         if _NEEDS.get(rule, "") in upper:
             for phrase in tree.phrases(rule):
-                _refuse_at(phrase, construct)
-    for keyword, construct in _KEYWORDS.items():
+                _refuse_at(phrase, construct, hint)
+    for keyword, (construct, hint) in _KEYWORDS.items():
         if keyword in upper:
             for token in tree.tokens(keyword):
                 if not token.is_name:
-                    _refuse_at(token, construct)
+                    _refuse_at(token, construct, hint)
     _check_functions(tree)
     _check_sizes(tree)
     _check_folds(tree)
@@ -156,7 +156,7 @@ def _check_functions(tree: ParseTree) -> None:
             _refuse_at(phrase, f"the approximate {name}", f"write {_INEXACT[name]}, which is exact")
         if name in _CLOCK:
             _refuse_clock(phrase, name)
-        message = f"function {name} is not on the list of allowed functions"
+        message = f"function {name} is not on the list of allowed functions (docs/reference/sql.md)"
         refuse("FORBIDDEN_FUNCTION", message, phrase.span.line, phrase.span.column, name)
     for keyword in _CURRENT:
         for token in tree.tokens(keyword):
@@ -165,36 +165,44 @@ def _check_functions(tree: ParseTree) -> None:
 
 
 def _check_sizes(tree: ParseTree) -> None:
-    """What makes large values of small ones asks for literal sizes, since analysis already evaluates some calls."""
+    """Functions that make large values must have literal sizes, since analysis evaluates some calls."""
     for phrase, _, arguments in tree.calls(_MAX):
         name = phrase.text.lower().strip("`")
         at = 0 if name == "space" else 1
         size = arguments[at].text if len(arguments) > at else ""
         small = _NUMBER.fullmatch(size) is not None and int(size) <= _MAX[name]
         if not small or any(_GROWING.search(a.text) for a in arguments):
-            message = f"{name} takes a literal number, at most {_MAX[name]}, and nothing that was made longer already"
+            message = (
+                f"{name} with this size is not supported: write a literal number of at most {_MAX[name]}, and do not "
+                "apply it to a value that lpad, rpad, repeat, array_repeat or space has made"
+            )
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
     for phrase, _, arguments in tree.calls(_FORMATS):
         form = arguments[0].text if arguments else ""
         if not _TEXT.fullmatch(form) or _WIDE.search(_meant(form, tree)):
             name = phrase.text.lower().strip("`")
-            message = f"{name} takes a literal format, with widths of at most three digits"
+            message = (
+                f"{name} with this format is not supported: write a literal format with widths of at most three digits"
+            )
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 
 def _meant(form: str, tree: ParseTree) -> str:
-    """A literal format without its escapes and quotes: `'%\\071' '9d'` is `%99d`."""
+    """The text of a literal format, without escapes and quotes: `'%\\071' '9d'` is `%99d`."""
     return tree.unescaped(form).replace("'", "").replace('"', "")
 
 
 def _check_folds(tree: ParseTree) -> None:
-    """What `aggregate` keeps must not grow, since analysis already evaluates some calls."""
+    """The accumulator of `aggregate` must have a fixed width, since analysis evaluates some calls."""
     for phrase, _, arguments in tree.calls(("aggregate", "reduce")):
         start = arguments[1].text if len(arguments) > 1 else ""
         if not _START.fullmatch(start):
             name = phrase.text.lower().strip("`")
-            message = f"{name} begins with a column, a number, or a struct or a cast of them"
+            message = (
+                f"{name} with this start value is not supported: start with a "
+                "column, a number, or a struct or cast of these"
+            )
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 
@@ -203,12 +211,12 @@ def _check_literals(tree: ParseTree) -> None:
         at = literal.word
         if at.text.lower().startswith(("date", "timestamp")) and is_special_time(literal.value):
             word = f"{at.text} {literal.text}"
-            message = f"{word} means a moment that depends on when it is planned; write the date or time itself"
+            message = f"{word} depends on the time of planning: write the date or time itself, or filter by now()"
             refuse("UNSUPPORTED", message, at.span.line, at.span.column, word)
 
 
 def _refuse_clock(phrase: Phrase, name: str) -> None:
-    message = f"{name} is not supported: the clock is now() or current_date(), in filters"
+    message = f"{name} is not supported: write now() or current_date(), in a filter"
     refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 

@@ -1,6 +1,6 @@
-"""Lowered objects put together as a dataflow: what each import is read for, LIR, the checks, the wire.
+"""Lowered objects assembled to a plan: imports, LIR, and the checks that the replica and the wire will repeat.
 
-The columns that all objects read of an import are put together, so that it is read once and no wider than needed.
+An import has the union of the columns that the objects read, so it is read once and no wider than needed.
 """
 
 from __future__ import annotations
@@ -31,24 +31,29 @@ from tidemark_protocol.plan.codec import decode, encode
 from tidemark_protocol.plan.dataflow import BuildDesc, IndexImport, Settings, SourceImport
 from tidemark_protocol.plan.lir import Schema
 
-# In the order in which they are built: a later one may read an earlier one.
+# Objects in the order in which they are built: a later one may read an earlier one.
 Objects = Sequence[tuple[GlobalId, Hir]]
 P = TypeVar("P", Planned, PlannedPeek, PlannedOneShot)
 _WITHIN = 4
-"""Levels that a plan may be deeper in what is made of it (a description, a revision) than in what the planner says."""
+"""A plan is nested this many levels deeper in a revision or a description than in the planner's answer."""
 
 
 def check_settings(settings: Settings, dialect: str = "spark") -> None:
+    """Raises Refusal for settings or a dialect that are not supported."""
     if dialect != "spark":
         refuse("UNSUPPORTED", f"dialect {dialect} is not supported: write Spark SQL", word=dialect)
     if settings != Settings():
-        refuse("UNSUPPORTED", "only ANSI mode and the time zone UTC are supported")
+        refuse("UNSUPPORTED", "settings other than ANSI mode and the time zone UTC are not supported: leave them out")
 
 
 @dataclass(frozen=True)
 class DataflowExtras:
-    """What a dataflow has beside the objects of its views: shards imported whole, objects that are built before all
-    others, and collections that its objects read and nobody imports."""
+    """What a dataflow has beside the objects of its views.
+
+    `whole`: shards that are imported with all columns. `before`: objects that are built first. `known`: schemas of
+    collections
+    that objects read and that are not imported.
+    """
 
     whole: frozenset[GlobalId] = frozenset()
     before: tuple[BuildDesc, ...] = ()
@@ -62,7 +67,7 @@ def assemble(
     exports: tuple[PlannedExport, ...],
     extras: DataflowExtras | None = None,
 ) -> Planned:
-    """The dataflow of these objects, checked as the replica will check it."""
+    """The plan of these objects, checked as the replica will check it; raises Refusal."""
     extras = extras or DataflowExtras()
     imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole)
     objects = (*extras.before, *(BuildDesc(built_as, to_lir(hir, imports)) for built_as, hir in built))
@@ -83,7 +88,7 @@ def _check(
     objects: tuple[BuildDesc, ...],
     extras: DataflowExtras,
 ) -> None:
-    """The replica's own checks, so that nothing is answered that it would refuse."""
+    """The replica's own checks, so that no plan is answered that a replica would refuse."""
     scope: dict[GlobalId | LocalId, Schema] = {i.id: tuple(i.shard.schema[c] for c in i.columns) for i in sources}
     scope.update({i.id: i.schema for i in indexes})
     scope.update(extras.known)
@@ -92,13 +97,13 @@ def _check(
             check_plan(built.plan, scope)
             scope[built.id] = built.plan.schema
     except PlanNotAllowed as error:
-        refuse("TYPE", f"the plan is not allowed: {error}")
+        refuse("TYPE", f"the plan is not allowed: {error}; write the query in another way")
 
 
 def fits_wire(planned: P) -> P:
-    """The plan, if it can be sent, and stored in a revision; its depth and size are limited."""
+    """The plan, if it can be sent and stored in a revision. Raises Refusal where it is too deep or too large."""
     try:
         decode(encode(planned, _WITHIN), type(planned))
     except MalformedPlan as error:
-        refuse("TOO_LARGE", f"the plan cannot be sent: {error}")
+        refuse("TOO_LARGE", f"the plan cannot be sent: {error}; split the query into several Dataflows")
     return planned

@@ -1,4 +1,4 @@
-"""Continual tasks: what their names mean while views are planned, and the rows that they add to their output.
+"""Continual tasks: the names that their views may read, and the rows that they add to their output.
 
     continualTask: {watch: shop.orders, from: added, delete: gone}          Dataflow `log`
 
@@ -6,10 +6,9 @@
     log, log.log                   the name log/own            the output, as it was just before
     the export                     the object log/rows         added + negated (gone intersected with the output)
 
-The output's columns are those of `from`: where `from` reads the output, they must be declared, since neither is known
-without the other. All of them may be NULL, whatever `from` says of them today: an edit that puts a TRY_CAST in the
-place of a CAST goes on with the same table. What `delete` gives beyond what the output holds is left out, so that a row
-is never there less than zero times.
+The output has the columns of `from`. Where `from` reads the output, they must be declared, since neither is known
+without the other. All columns of the output are nullable, so that an edit such as TRY_CAST instead of CAST keeps the
+table. Rows of `delete` that the output does not hold are left out, so no multiplicity becomes negative.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _NOWHERE = Span(0, 0, 0, 0)
 
 @dataclass
 class ContinualTask:
-    """The task of a request; `columns`: of its output, as soon as they are known."""
+    """The continual task of a request. `columns`: those of its output; None until they are known."""
 
     request: PlanRequest
     export: ExportRequest
@@ -68,7 +67,7 @@ class ContinualTask:
         return self._id("own")
 
     def scope(self, views: Mapping[str, PlannedView]) -> Scope:
-        """What names mean to the next view: the catalogue's, earlier views', and the task's own."""
+        """The names that the next view may read: the catalogue's, those of earlier views, and the task's own."""
         self._set_columns(views)
         scope = scope_of(self.request.catalogue, (v.relation for v in views.values()))
         changes = NamedRelation(
@@ -83,8 +82,9 @@ class ContinualTask:
     def _with_own(self, scope: Scope) -> Scope:
         if self.columns is None:
             why = (
-                f"{self.export.name} is the output of this continualTask, whose columns are not known before those of "
-                f"{self.export.view}: declare them in continualTask.columns"
+                f"{self.export.name} is the output of this continualTask, and its "
+                f"columns are those of {self.export.view}, which "
+                "is not planned yet: declare them in continualTask.columns"
             )
             return replace(scope, unusable=dict.fromkeys(sorted(self._names), why))
         own = (NamedRelation(f"/own/{self.export.name}", self._own_id, self.columns),)
@@ -93,7 +93,7 @@ class ContinualTask:
         return replace(scope, one_part={**scope.one_part, **one}, two_parts={**scope.two_parts, **two})
 
     def finish(self, views: Mapping[str, PlannedView], objects: Objects) -> tuple[PlannedExport, DataflowExtras]:
-        """The export, and what the dataflow needs beside its views; adds the object that is exported."""
+        """The export, and what the dataflow needs beside its views. Appends the exported object to `objects`."""
         source = _view(self.export, self.export.view, views)
         self._set_columns(views)
         self._check_columns(source.relation.columns)
@@ -125,18 +125,21 @@ class ContinualTask:
         return (BuildDesc(self._changes_id, Changes(Get(self.watched.id, _schema(self.watched.columns)))),)
 
     def _rows(self, added: PlannedView, gone: PlannedView) -> Hir:
-        """What the task adds to its output; what it takes away, as far as it is there, negative."""
+        """The rows that the task adds to its output, and, negated, those of `delete` that the output holds."""
         has, should = ([c.type for c in v.relation.columns] for v in (gone, added))
         if has != should:
             found, wanted = (", ".join(map(str, types)) for types in (has, should))
-            message = f"{self.task.delete} gives rows of ({found}), but the output has columns of ({wanted})"
+            message = (
+                f"{self.task.delete} gives rows of ({found}), but the output "
+                f"has columns of ({wanted}): cast the columns"
+            )
             refuse("TYPE", f"export {self.export.name}: {message}", word=gone.relation.leaf.rpartition("/")[2])
         own = scan(self._own_id, _schema(self.columns or ()))
         there = Intersection(_scan(gone), own)
         return Union((_scan(added), Negate(there)))
 
     def _set_columns(self, views: Mapping[str, PlannedView]) -> None:
-        """The output's columns, where they are those of a view that has been planned."""
+        """Take the output's columns from its view, once that has been planned."""
         view = views.get(self.export.view.lower())
         if self.columns is None and view is not None:
             self.columns = _nullable(view.relation.columns)
@@ -145,15 +148,17 @@ class ContinualTask:
         declared = self.columns or ()
         if [(c.name.lower(), c.type) for c in declared] != [(c.name.lower(), c.type) for c in found]:
             has, should = (", ".join(f"{c.name} {c.type}" for c in of) for of in (found, declared))
-            message = f"{self.export.view} gives ({has}), but continualTask.columns declares ({should})"
+            message = (
+                f"{self.export.view} gives ({has}), but continualTask.columns declares ({should}): change one of them"
+            )
             refuse("TYPE", f"export {self.export.name}: {message}", word=self.export.view)
 
     def _check_inputs(self, read: set[GlobalId]) -> None:
         for relation in self.request.catalogue.relations:
             if relation.id in read and relation.shard is None:
                 name = f"{relation.parent}.{relation.name}"
-                why = "a continualTask goes on exactly where it was, which an index does not remember"
-                message = f"{name} is an index: {why}; give it a materializedView to read it here"
+                why = "a continualTask resumes exactly where it stopped, and an index does not keep the past"
+                message = f"{name} is an index: {why}; export it as a materializedView to read it here"
                 refuse("UNSUPPORTED", message, word=name)
 
     def _id(self, name: str) -> GlobalId:
@@ -165,14 +170,21 @@ class ContinualTask:
 
 
 def continual_task_of(request: PlanRequest) -> ContinualTask | None:
-    """The request's continual task, if it asks for one; raises Refusal."""
+    """The request's continual task; None where it has none. Raises Refusal."""
     export = next((e for e in request.exports if e.kind == CONTINUAL_TASK), None)
     if export is None:
         return None
     if export.task is None:
-        refuse("UNSUPPORTED", f"export {export.name}: a continualTask needs what it watches", word=export.name)
+        refuse(
+            "UNSUPPORTED",
+            f"export {export.name}: a continualTask needs the input that it watches: set continualTask.watch",
+            word=export.name,
+        )
     if len(request.exports) > 1:
-        message = f"the continualTask {export.name} must be the only export of its Dataflow: put others into another"
+        message = (
+            f"the continualTask {export.name} must be the only export of its "
+            "Dataflow: move the others into another Dataflow"
+        )
         refuse("UNSUPPORTED", message, word=export.name)
     clash = next((v.name for v in request.views if v.name.lower() == request.dataflow.lower()), None)
     if clash is not None and len(request.views) > 1:
@@ -184,12 +196,12 @@ def continual_task_of(request: PlanRequest) -> ContinualTask | None:
 
 
 def _watched(name: str, catalogue: Catalogue) -> Relation:
-    """What is watched: a shard, whose changes stay readable."""
+    """The watched relation; raises Refusal where it is not a shard, since only a shard keeps its changes."""
     parts = tuple(name.split("."))
     known = scope_of(catalogue, ()).resolve(RelationName(parts, False, _NOWHERE, frozenset()))
     relation = next(r for r in catalogue.relations if r.id == known.id)
     if relation.shard is None:
-        message = f"{name} is an index, and cannot be watched: give it a materializedView and watch that"
+        message = f"{name} is an index, and cannot be watched: export it as a materializedView and watch that"
         refuse("UNSUPPORTED", message, word=name)
     return relation
 
@@ -197,7 +209,11 @@ def _watched(name: str, catalogue: Catalogue) -> Relation:
 def _view(export: ExportRequest, name: str, views: Mapping[str, PlannedView]) -> PlannedView:
     view = views.get(name.lower())
     if view is None:
-        refuse("UNRESOLVED_RELATION", f"export {export.name}: there is no view {name}", word=name)
+        refuse(
+            "UNRESOLVED_RELATION",
+            f"export {export.name}: there is no view {name}: name a view of spec.views",
+            word=name,
+        )
     return view
 
 

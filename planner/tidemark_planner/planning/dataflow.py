@@ -1,6 +1,6 @@
 """A Dataflow's views and exports as LIR: `plan(request) -> Planned | Refused`.
 
-Views are lowered in order, each an object that later views and exports read; assemble.py makes a dataflow of them.
+Views are lowered in order. Each is an object that later views and exports read; assemble.py makes the plan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidemark_protocol.types import Column
 
 @dataclass
 class DataflowDraft:
-    """The request so far: views by name, and objects in the order in which they are built."""
+    """The request so far: views by name, objects in the order in which they are built."""
 
     views: dict[str, PlannedView] = field(default_factory=dict)
     objects: list[tuple[GlobalId, Hir]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class DataflowDraft:
 
 
 def plan(catalyst: Catalyst, request: PlanRequest) -> Planned | Refused:
-    """The plan of a Dataflow, or why there is none."""
+    """The plan of a Dataflow, or the reasons why its SQL is refused. Raises CatalystFailed."""
     try:
         return _plan(catalyst, request)
     except Refusal as refusal:
@@ -58,8 +58,9 @@ def _plan(catalyst: Catalyst, request: PlanRequest) -> Planned:
 
 
 def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft: DataflowDraft) -> None:
+    """Lower a view and append it to the draft; raises Refusal."""
     if view.name.lower() in draft.views:
-        refuse("DUPLICATE_NAME", f"there are two views called {view.name}", word=view.name)
+        refuse("DUPLICATE_NAME", f"there are two views called {view.name}: rename one", word=view.name)
     scope = scope_of(request.catalogue, (v.relation for v in draft.views.values()))
     if draft.task is not None:
         scope = draft.task.scope(draft.views)

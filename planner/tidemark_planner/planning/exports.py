@@ -1,4 +1,4 @@
-"""Exports of views: which columns they have, under which key, and which names are allowed."""
+"""Exports of views: their columns, their key, and the names that columns may have."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.sql.names import NamedRelation
 from tidemark_protocol.messages.planning import ExportRequest, PlannedExport
 
-# What a Delta table without column mapping cannot hold in a column's name.
+# Characters that a column of a Delta table without column mapping cannot have in its name.
 _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 
 
 @dataclass(frozen=True)
 class PlannedView:
-    """A view that has been lowered: its object, and what later views and exports see of it."""
+    """A lowered view: its object, and the relation that later views and exports read."""
 
     relation: NamedRelation
     hir: Hir
 
 
 def check_output_names(names: tuple[str, ...]) -> None:
-    """A view's columns have distinct names that a table can have."""
+    """Raise Refusal unless a view's columns have distinct names that a Delta table can have."""
     for folded, count in Counter(n.lower() for n in names).items():
         if count > 1:
             refuse("DUPLICATE_NAME", f"{count} columns are called {folded}: rename all but one with AS", word=folded)
@@ -36,10 +36,13 @@ def check_output_names(names: tuple[str, ...]) -> None:
 
 
 def plan_export(export: ExportRequest, views: Mapping[str, PlannedView]) -> PlannedExport:
-    """The export; its key as asked for, else a unique key where one is relation, else all columns."""
+    """The export.
+
+    Its key: the requested one, else a unique key where one is known, else all columns. Raises Refusal.
+    """
     view = views.get(export.view.lower())
     if view is None:
-        message = f"export {export.name}: there is no view {export.view}"
+        message = f"export {export.name}: there is no view {export.view}: name a view of spec.views"
         refuse("UNRESOLVED_RELATION", message, word=export.view)
     relation = view.relation
     positions = {c.name.lower(): i for i, c in enumerate(relation.columns)}
@@ -54,5 +57,9 @@ def _position(export: ExportRequest, name: str, positions: Mapping[str, int]) ->
     found = positions.get(name.lower())
     if found is None:
         has = ", ".join(positions)
-        refuse("UNRESOLVED_COLUMN", f"export {export.name}: the key {name} is no column; there are {has}", word=name)
+        refuse(
+            "UNRESOLVED_COLUMN",
+            f"export {export.name}: the key {name} is not a column of the view: choose among {has}",
+            word=name,
+        )
     return found

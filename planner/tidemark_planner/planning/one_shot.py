@@ -4,8 +4,9 @@
 
     dataflow: Reduce over t, one index (c0, c1)        finishing: by c1 descending, limit 3
 
-The caller creates the dataflow as of the time it wants, peeks its index at that time with the finishing, and drops it.
-A query that reads one export and needs no operators is a peek of what is there already (peek.py), which is cheaper.
+The caller creates the dataflow with the as_of that it wants, peeks its index at that time with the finishing, and drops
+it. A query that reads one export and needs no operators is planned as a peek of that export (peek.py), which is
+cheaper.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ RESULT = "result"
 
 
 def plan_query(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
-    """The cheapest way to answer the query, or why there is none."""
+    """The cheapest plan that answers the query, or the reasons why its SQL is refused. Raises CatalystFailed."""
     try:
         try:
             return plan_peek(catalyst, request)
@@ -40,7 +41,7 @@ def plan_query(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | P
 
 
 def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot | Refused:
-    """The dataflow and the finishing that answer the query, or why there are none."""
+    """The dataflow and the finishing that answer the query, or the reasons why its SQL is refused."""
     try:
         return _plan(catalyst, request)
     except Refusal as refusal:

@@ -1,11 +1,11 @@
-"""A query over one relation: what to read, what to run over its rows, and how to finish the result.
+"""A query over one relation as a peek: the relation, the MapFilterProject over its rows, and the finishing.
 
     SELECT name, n + 1 FROM totals WHERE k = 7 ORDER BY n DESC LIMIT 3
 
     relation totals, key literal (7)   mfp: filter, map, project   finishing: order, limit
 
-A peek never builds operators: it reads rows that are there. Whatever needs more (a join, an aggregate, several
-relations) raises NeedsOperators, and is a dataflow of its own (one_shot.py).
+A peek builds no operators: it reads rows that are arranged or stored. A query that needs more (a join, an aggregate,
+several relations) raises NeedsOperators and is planned as a dataflow (one_shot.py).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
 
 @dataclass
 class _Peeled:
-    """Takes the query's ordering (order, limit, offset) off before its rows are lowered."""
+    """Splits the query's order, limit and offset off before its rows are lowered."""
 
     ordering: OrderAndLimit = OrderAndLimit()
 
@@ -73,7 +73,9 @@ def _no_objects(number: int) -> GlobalId:
 
 
 def _needs_operators() -> NoReturn:
-    raise NeedsOperators(Diagnostic("UNSUPPORTED", "this needs more than the rows of one relation"))
+    raise NeedsOperators(
+        Diagnostic("UNSUPPORTED", "the query needs more than the rows of one relation: run it as a dataflow")
+    )
 
 
 def _checked(catalyst: Catalyst, base: Scan, fused: FilterProject) -> MapFilterProject:
@@ -81,7 +83,7 @@ def _checked(catalyst: Catalyst, base: Scan, fused: FilterProject) -> MapFilterP
     try:
         check_mfp(mfp)
     except PlanNotAllowed as error:
-        refuse("TYPE", f"the query is not allowed: {error}")
+        refuse("TYPE", f"the query is not allowed: {error}; write it in another way")
     try:
         check_round_trip(catalyst, [Mfp(Get(base.id, base.schema), mfp)])
     finally:
@@ -90,7 +92,7 @@ def _checked(catalyst: Catalyst, base: Scan, fused: FilterProject) -> MapFilterP
 
 
 def key_literals(relation: Relation, predicates: tuple[ScalarExpr, ...]) -> KeyLiterals | None:
-    """The values of the index key that the predicates allow, where they bind all of it to literals."""
+    """The values that the predicates allow for the index key; None where they do not bind all of it to literals."""
     if not relation.index_key:
         return None
     values: KeyLiterals = ((),)
@@ -103,8 +105,10 @@ def key_literals(relation: Relation, predicates: tuple[ScalarExpr, ...]) -> KeyL
 
 
 def _allowed(predicate: ScalarExpr, position: int) -> tuple[Literal, ...] | None:
-    """The literals that the predicate lets the column at `position` have. Floats are left to the filter: one value
-    of theirs has several forms (0.0 and -0.0)."""
+    """The literals that the predicate allows for the column at `position`; None where it does not bind the column.
+
+    Floats are left to the filter, since one value has several forms (0.0 and -0.0).
+    """
     if not isinstance(predicate, Call) or predicate.function not in ("=", "in"):
         return None
     column, *values = predicate.arguments

@@ -2,7 +2,7 @@
 
 text ─► parse ─► refusals on the parse tree ─► names ─► rewritten text ─► analysis ─► lower ─► rules
 
-A recursive query is cut into parts (recursion/) that each go this way.
+A recursive query is split into parts (recursion/), and each part goes this way.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic
 from tidemark_protocol.types import INTERVAL_TYPES, SqlType
 
-# Takes the analysed tree apart where more than a view is allowed (a query's ORDER BY and LIMIT).
+# Lowers the analysed tree; for a query it first splits ORDER BY and LIMIT off.
 Lower = Callable[[Node, Context], Lowered]
 PartOfQuery = tuple[Lowered, tuple[tuple[GlobalId, Hir], ...]]
 
 
 @dataclass(frozen=True)
 class Query:
-    """A lowered query and the objects (shared CTEs) that it reads."""
+    """A lowered query, and the objects (shared common table expressions) that it reads."""
 
     lowered: Lowered
     objects: tuple[tuple[GlobalId, Hir], ...]
@@ -44,9 +44,13 @@ class Query:
 def lower_query(
     catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
 ) -> Query:
-    """The query's HIR; raises Refusal with positions in `sql`."""
+    """The HIR of a query; raises Refusal with positions in `sql`."""
     if len(sql) > MAX_SQL_CHARACTERS:
-        refuse("TOO_LARGE", f"the SQL text has {len(sql)} characters, more than the limit of {MAX_SQL_CHARACTERS}")
+        refuse(
+            "TOO_LARGE",
+            f"the SQL text has {len(sql)} characters, more than the limit of "
+            f"{MAX_SQL_CHARACTERS}: split it into several views",
+        )
     block = split_recursive_query(catalyst.jvm, sql) if "RECURSIVE" in sql.upper() else None
     if block is None:
         return _lower_part(catalyst, sql, scope, object_id, lower)
@@ -63,14 +67,14 @@ def lower_query(
 def _lower_part(
     catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
 ) -> Query:
-    """A query without recursion, or a part of one with it."""
+    """A query without recursion, or one part of a recursive query."""
     catalyst.parse(sql)
     tree = ParseTree(catalyst.jvm, sql)
     check_statement(sql, tree)
     resolved = [*_resolve_relations(tree, scope), *changes_in(sql, tree, scope)]
     edits = (*binary_edits(tree), *try_edits(sql, tree), *like_edits(sql, tree))
     rewritten = rewrite(sql, resolved, edits)
-    if edits:  # what stood in a comment before them may not be SQL after them
+    if edits:  # the edits must not turn a part of a comment into SQL
         check_statement(rewritten.text, ParseTree(catalyst.jvm, rewritten.text))
     leaves = {known.leaf: known for _, known in resolved}
     try:
@@ -92,7 +96,7 @@ def _lower_part(
     except Refusal as refusal:
         raise _in_original(refusal, rewritten) from None
     except RecursionError:
-        refuse("TOO_LARGE", "the query is nested too deeply to be planned")
+        refuse("TOO_LARGE", "the query is nested too deeply to be planned: split it into several views")
     finally:
         catalyst.drop_relations()
 
@@ -100,12 +104,12 @@ def _lower_part(
 def _check_columns(lowered: Lowered) -> None:
     for name, column in zip(lowered.names, lowered.hir.schema, strict=True):
         if column.type.name in INTERVAL_TYPES:
-            hint = f"{name} may be compared, added to a time, or shown by EXTRACT of its fields"
-            unsupported(f"a column of type {column.type}", hint)
+            hint = f"compare {name}, add it to a time, or show its fields with EXTRACT"
+            unsupported(f"a column of type {column.type}", hint, name)
 
 
 def _resolve_relations(tree: ParseTree, scope: Scope) -> list[tuple[RelationName, NamedRelation]]:
-    """What each relation means; all names that are missing are told at once."""
+    """The relation of each name in the text. Raises one Refusal for all missing names."""
     found: list[tuple[RelationName, NamedRelation]] = []
     missing: list[Diagnostic] = []
     for name in tree.relations():
@@ -121,15 +125,18 @@ def _resolve_relations(tree: ParseTree, scope: Scope) -> list[tuple[RelationName
 
 
 def _not_hidden(name: RelationName, known: NamedRelation) -> NamedRelation:
-    """The relation, whose leaf no common table expression takes the place of: WITH `a.b` AS (...) SELECT * FROM a.b."""
+    """The relation. Raises Refusal where a common table expression has the name of its leaf: WITH `a.b` AS (...) SELECT
+    * FROM a.b.
+    """
     if known.leaf.lower() in name.ctes:
         dotted = ".".join(name.parts)
-        message = f"{dotted} could be the relation or the query {quoted(known.leaf)} of WITH: call the latter otherwise"
+        message = f"{dotted} is a relation and the name {quoted(known.leaf)} in a WITH: rename the latter"
         refuse("AMBIGUOUS", message, name.span.line, name.span.column, dotted)
     return known
 
 
 def _in_original(refusal: Refusal, rewritten: RewrittenText) -> Refusal:
+    """The refusal with positions in the user's text."""
     moved = []
     for diagnostic in refusal.diagnostics:
         if diagnostic.line:
@@ -141,7 +148,7 @@ def _in_original(refusal: Refusal, rewritten: RewrittenText) -> Refusal:
 
 
 def _position_of(sql: str, word: str) -> tuple[int, int]:
-    """The position of a word that stands in the text once; (0, 0) where that is not so."""
+    """Line and column of a word that occurs once in the text; (0, 0) otherwise."""
     folded = sql.lower()
     if not word or folded.count(word.lower()) != 1:
         return (0, 0)

@@ -1,4 +1,4 @@
-"""What is done at the end to the rows of a query that is read once: order, limit, offset, and the columns shown.
+"""The finishing of a query that is read once: order, limit, offset, and the columns shown.
 
 SELECT name FROM t ORDER BY n DESC LIMIT 3      rows (name, __order1), finishing: by c1 descending, 3, shown 1
 """
@@ -16,7 +16,9 @@ from tidemark_protocol.plan.expr import ScalarExpr
 
 @dataclass(frozen=True)
 class FinishedQuery:
-    """The rows with the columns shown first, then those that are only ordered by; their names; the end."""
+    """`hir`: the rows, with the shown columns first, then columns that only the order reads; `names`: the names of all
+    of them.
+    """
 
     hir: Hir
     names: tuple[str, ...]
@@ -24,6 +26,7 @@ class FinishedQuery:
 
 
 def finish_query(lowered: Lowered, ordering: OrderAndLimit) -> FinishedQuery:
+    """The rows and the finishing of a query whose order and limit have been split off."""
     columns = lowered.columns
     shown = ordering.shown or tuple(zip(lowered.attributes, lowered.names, strict=True))
     outputs: tuple[ScalarExpr, ...] = tuple(columns[attribute] for attribute, _ in shown)

@@ -1,10 +1,10 @@
-"""Recursive queries: cut into parts, each analysed by itself, with the names that it reads as declared relations.
+"""Recursive queries: split into parts. Each part is analysed by itself; the names that it reads are declared relations.
 
     WITH RECURSIVE r AS (anchor UNION [ALL] part) body        r = LetRec {r = anchor UNION part} in r       an object
                                                               body                                          reads it
     WITH MUTUALLY RECURSIVE a (...) AS (...), b ... body      LetRec {a = ..., b = ...} in body
 
-A common table expression that is shared inside a query of the block and reads one of its names is a binding too.
+A common table expression that is shared inside a query of the block, and reads a name of it, becomes a binding too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LowerTree = Callable[[Node, Context], Lowered]
 
 
 class LowerPart(Protocol):
-    """Lowers a part of the text; `object_id` numbers the objects that it makes on the way."""
+    """Lowers a part of the text; `object_id` numbers the objects that it makes."""
 
     def __call__(
         self, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: LowerTree
@@ -46,7 +46,7 @@ class LowerPart(Protocol):
 
 @dataclass
 class PartLowering:
-    """What a block is lowered with, and the objects that it has made so far."""
+    """Lowers the parts of one block, and collects the objects that they make."""
 
     catalyst: Catalyst
     object_id: Callable[[int], GlobalId]
@@ -55,7 +55,7 @@ class PartLowering:
     taken: int = 0
 
     def part(self, sql: str, scope: Scope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
-        """A part and the objects that only it reads."""
+        """The lowered part, and the objects that only this part reads."""
         taken = self.taken
         lowered, objects = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _whole)
         self.taken += len(objects)
@@ -75,11 +75,17 @@ class PartLowering:
 
 
 def lower_block(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
-    """The body's rows; `lower` takes its tree apart."""
+    """The rows of the block's body; `lower` lowers its tree. Raises Refusal."""
     for item in block.items:
         if [i.plain_name.lower() for i in block.items].count(item.plain_name.lower()) > 1:
             at = item.name
-            refuse("DUPLICATE_NAME", f"there are two queries called {item.plain_name}", at.line, at.column, at.text)
+            refuse(
+                "DUPLICATE_NAME",
+                f"there are two queries called {item.plain_name}: rename one",
+                at.line,
+                at.column,
+                at.text,
+            )
     return _mutual(block, scope, parts, lower) if block.mutually else _one_by_one(block, scope, parts, lower)
 
 
@@ -105,11 +111,13 @@ def _one_by_one(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower:
 
 
 def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
-    """One name that reads itself: its columns are those of the first part that does not."""
+    """One name that reads itself: its columns are those of the first part that does not read it."""
     first = next((arm for arm in item.arms if not parts.reads(arm, item.plain_name.lower())), None)
     at = item.name
     if first is None or len(item.arms) == 1:
-        message = f"{item.plain_name} reads itself, but has no part beside, put to it with UNION, that does not"
+        message = (
+            f"{item.plain_name} reads itself in all of its parts: add a part that does not, with UNION or UNION ALL"
+        )
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     anchor, _ = parts.part(first, scope)
     names, id = _renamed(item, anchor.names), GlobalId(f"rec/{item.plain_name.lower()}")
@@ -128,7 +136,7 @@ def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir,
         schema = tuple(ColumnType(d.type, d.nullable or m.nullable) for d, m in zip(schema, found, strict=True))
     check_linear(lowered.hir, id, at)
     if any(_reads(hir, {id}) for _, hir in made):
-        hint = "WITH MUTUALLY RECURSIVE allows it"
+        hint = "write WITH MUTUALLY RECURSIVE, which allows it"
         refuse("UNSUPPORTED", f"reading {at.text} twice is not supported in WITH RECURSIVE: {hint}", at.line, at.column)
     parts.objects += made
     _refuse_clock(lowered.hir, at)
@@ -136,7 +144,7 @@ def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir,
 
 
 def _mutual(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
-    """WITH MUTUALLY RECURSIVE: each name may read all."""
+    """WITH MUTUALLY RECURSIVE: each name may read all names."""
     declared = [_declared(item, parts.catalyst) for item in block.items]
     ids = [GlobalId(f"rec/{item.plain_name.lower()}") for item in block.items]
     for item, id, of in zip(block.items, ids, declared, strict=True):
@@ -160,7 +168,9 @@ def _mutual(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: Low
 
 
 def _sorted(made: Objects, inside: set[GlobalId], parts: PartLowering) -> Objects:
-    """Objects that read nothing of the block are the dataflow's; the others are returned, and are of the block."""
+    """Objects that read no name of the block become objects of the dataflow; the others are returned, as bindings of
+    the block.
+    """
     kept: Objects = []
     for name, hir in made:
         if _reads(hir, inside):
@@ -174,25 +184,30 @@ def _sorted(made: Objects, inside: set[GlobalId], parts: PartLowering) -> Object
 def _declared(item: WithQuery, catalyst: Catalyst) -> tuple[Column, ...]:
     if item.columns is None:
         at = item.name
-        message = f"{item.plain_name} needs its columns: {item.plain_name} (column type, ...) AS (...)"
+        message = f"{item.plain_name} needs its columns: write {item.plain_name} (column type, ...) AS (...)"
         refuse("SYNTAX", message, at.line, at.column, at.text)
     found = catalyst.parse_columns(item.columns)
     if not all(c.nullable for c in found):
         at = item.name
-        message = f"NOT NULL is not supported in a recursion: the columns of {item.plain_name}"
+        message = f"NOT NULL is not supported in the columns of the recursive {item.plain_name}: leave it out"
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     return found
 
 
 def _as_declared(item: WithQuery, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:
-    """The rows in the declared types, where that loses nothing."""
+    """The rows in the declared types; raises Refusal where a cast could lose something."""
     found = columns(lowered.hir)
     if len(found) != len(declared) or any(
         f.type != d.type and not _widens(f.type, d.type) for f, d in zip(found, declared, strict=True)
     ):
         has, should = (", ".join(str(c.type) for c in of) for of in (found, declared))
         at = item.name
-        refuse("TYPE", f"{item.plain_name} is declared as ({should}), but its query gives ({has})", at.line, at.column)
+        refuse(
+            "TYPE",
+            f"{item.plain_name} is declared as ({should}), but its query gives ({has}): cast the columns",
+            at.line,
+            at.column,
+        )
     if all(f.type == d.type for f, d in zip(found, declared, strict=True)):
         return lowered.hir
     wide = tuple(f if f.type == d.type else call("cast", (f,), d.type) for f, d in zip(found, declared, strict=True))
@@ -204,13 +219,13 @@ def _widens(narrow: SqlType, wide: SqlType) -> bool:
 
 
 def _renamed(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names that `r (a, b) AS` gives, else the query's own."""
+    """The names that `r (a, b) AS` gives; without them the query's own."""
     if item.columns is None:
         return names
     given = tuple(split_name(part.strip())[0] for part in item.columns.split(","))
     if len(given) != len(names):
         at = item.name
-        message = f"{item.plain_name} names {len(given)} columns, but its query has {len(names)}"
+        message = f"{item.plain_name} names {len(given)} columns, but its query has {len(names)}: name as many"
         refuse("TYPE", message, at.line, at.column, at.text)
     return given
 
@@ -223,7 +238,7 @@ def _known(
 
 
 def _with(scope: Scope, known: NamedRelation) -> Scope:
-    """The scope with one name more, which hides others."""
+    """The scope with one more name, which hides others."""
     return replace(scope, one_part={**scope.one_part, known.leaf.removeprefix("/with/").lower(): (known,)})
 
 

@@ -1,10 +1,10 @@
-"""A query that begins with WITH RECURSIVE, or WITH MUTUALLY RECURSIVE, cut into its parts by Spark's lexer.
+"""A query that begins with WITH RECURSIVE or WITH MUTUALLY RECURSIVE, split into its parts with Spark's lexer.
 
     WITH MUTUALLY RECURSIVE (RETURN AT RECURSION LIMIT 9)  r (a int, b int) AS (SELECT ...), ...  SELECT ...
                              limits                        name  columns        query             body
 
-Spark's grammar knows no WITH MUTUALLY RECURSIVE, and its analyser no recursion by UNION; so each query is analysed by
-itself. A part is the whole text with everything else blanked out, so that lines and columns stay what they are.
+Spark's grammar has no WITH MUTUALLY RECURSIVE, and its analyser no recursion by UNION, so each query is analysed by
+itself. A part is the whole text with everything else replaced by spaces, so that lines and columns stay the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from tidemark_planner.sql.syntax import split_name
 
 @dataclass(frozen=True)
 class Token:
-    """A word, a sign or a literal, and where it stands: offsets in code points, `end` is one past."""
+    """A word, a sign or a literal, and its position: offsets in code points (`end` is exclusive), line and column from
+    1.
+    """
 
     text: str
     start: int
@@ -33,7 +35,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Limit:
-    """After how many iterations a recursion ends, and whether what there is by then is its result or an error."""
+    """The most iterations, and whether the rows by then are the result (`returns`) or an error."""
 
     iterations: int
     returns: bool
@@ -41,13 +43,13 @@ class Limit:
 
 @dataclass(frozen=True)
 class WithQuery:
-    """One `name (columns) AS (query)`; `columns` is what stands between its parentheses."""
+    """One `name (columns) AS (query)`; `columns`: the text between the parentheses."""
 
     name: Token
     columns: str | None
     query: str
     arms: tuple[str, ...]
-    """The parts that UNION puts together, each as a query of its own."""
+    """The parts between the outermost UNIONs, each as a query."""
 
     @property
     def plain_name(self) -> str:
@@ -56,7 +58,7 @@ class WithQuery:
 
 @dataclass(frozen=True)
 class RecursiveBlock:
-    """The items, and the query that reads them."""
+    """The queries of the WITH, and the body that reads them."""
 
     mutually: bool
     limit: Limit | None
@@ -65,7 +67,9 @@ class RecursiveBlock:
 
 
 def split_recursive_query(jvm: Any, sql: str) -> RecursiveBlock | None:
-    """The parts of a recursive query; None for any other text, also for one that Spark's parser should judge."""
+    """The parts of a recursive query; None for other texts, and for texts that Spark's parser should judge. Raises
+    Refusal.
+    """
     tokens = list(_tokens(jvm, sql))
     words = [t.text.upper() for t in tokens[:3]]
     if words[:2] == ["WITH", "RECURSIVE"]:
@@ -103,7 +107,7 @@ class _Splitter:
         returns = kinds.get(tuple(words[:-1]))
         if returns is None or not words[-1].isdecimal() or int(words[-1]) < 1:
             at = inside[0] if inside else opens
-            message = "expected RETURN AT RECURSION LIMIT n or ERROR AT RECURSION LIMIT n, n being at least 1"
+            message = "expected RETURN AT RECURSION LIMIT n or ERROR AT RECURSION LIMIT n with n of at least 1"
             refuse("SYNTAX", message, at.line, at.column, at.text)
         return Limit(int(words[-1]), returns)
 
@@ -122,7 +126,7 @@ class _Splitter:
                 self._at += 1
             inside = self._parenthesised()
         if not inside:
-            self._refuse(name, f"{name.text} has no query", "SYNTAX")
+            self._refuse(name, f"{name.text} has no query: write {name.text} AS (SELECT ...)", "SYNTAX")
         arms = tuple(self._only(a[0].start, a[-1].end) for a in _arms(inside) if a)
         return WithQuery(name, columns, self._only(inside[0].start, inside[-1].end), arms)
 
@@ -149,7 +153,7 @@ class _Splitter:
         return self._tokens[self._at]
 
     def _only(self, start: int, end: int) -> str:
-        """The text with all else blanked out."""
+        """The text with everything outside the range replaced by spaces."""
         blank = "".join(c if c == "\n" else " " for c in self._sql[:start])
         return blank + self._sql[start:end]
 
@@ -172,7 +176,7 @@ def _arms(tokens: Sequence[Token]) -> list[list[Token]]:
 
 
 def _tokens(jvm: Any, sql: str) -> Iterator[Token]:
-    """The text's tokens, without spaces and comments."""
+    """The tokens of the text, without spaces and comments."""
     antlr, grammar = jvm.org.antlr.v4.runtime, jvm.org.apache.spark.sql.catalyst.parser
     lexer = grammar.SqlBaseLexer(grammar.UpperCaseCharStream(antlr.CharStreams.fromString(sql)))
     lexer.removeErrorListeners()

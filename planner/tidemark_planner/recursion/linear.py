@@ -1,10 +1,10 @@
-"""Which recursive parts WITH RECURSIVE allows: those where going on with the new rows alone is as good as with all.
+"""The check of WITH RECURSIVE: each part must be linear, so that evaluating it on new rows alone is enough.
 
-    SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 9        each round extends the rows of the one before
-    SELECT 1 AS n UNION ALL SELECT max(n) FROM r                   would need all rows: WITH MUTUALLY RECURSIVE has them
+    SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 9        each iteration extends the rows of the one before
+    SELECT 1 AS n UNION ALL SELECT max(n) FROM r                   needs all rows: WITH MUTUALLY RECURSIVE reads them
 
-The name is read once in each part, through what takes its rows one by one: projections, filters, inner joins, left,
-semi and anti joins on the left; and, where UNION makes rows distinct anyway, DISTINCT.
+Each part reads the name once, through operators that treat rows one by one: projections, filters, inner joins, the left
+side of left, semi and anti joins, and, where UNION removes duplicates anyway, DISTINCT.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from tidemark_planner.hir.nodes import (
 from tidemark_planner.recursion.cut import Token
 from tidemark_protocol.ids import GlobalId
 
-_HINT = "WITH MUTUALLY RECURSIVE name (column type, ...) AS (...) allows it"
+_HINT = "write WITH MUTUALLY RECURSIVE name (column type, ...) AS (...), which allows it"
 _WORDS: dict[type, str] = {
     Aggregate: "an aggregate",
-    Match: "the right side of a left, semi or anti join, or a full one,",
+    Match: "the right side of a left, semi or anti join, or a full join,",
     TopK: "LIMIT",
     Window: "a window function",
 }
 
 
 def check_linear(value: Hir, of: GlobalId, name: Token) -> None:
-    """Raise Refusal unless the recursion is of that kind."""
+    """Raise Refusal unless the recursion is linear."""
     root = value
     while isinstance(root, Project):
         root = root.input
@@ -55,7 +55,7 @@ class _Check:
     distinct: bool
 
     def reads(self, node: Hir) -> bool:
-        """Whether the node reads the recursion; raises Refusal where it may not."""
+        """Whether the node reads the recursion; raises Refusal where it must not."""
         if isinstance(node, Scan):
             return node.id == self.of
         found = [self.reads(below) for below in inputs_of(node)]
@@ -68,7 +68,7 @@ class _Check:
         return True
 
     def _takes_each(self, node: Hir, found: list[bool]) -> bool:
-        """Whether what the node makes of the recursion's rows, it makes of each apart."""
+        """Whether the node treats each row of the recursion separately."""
         if isinstance(node, Match):
             return node.kind is not MatchKind.FULL and found == [True, False]
         return self.distinct and isinstance(node, Aggregate) and not node.aggregates

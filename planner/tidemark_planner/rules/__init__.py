@@ -1,4 +1,8 @@
-"""Rewrites of HIR, in the order in which they run."""
+"""Rewrites of HIR: RULES lists them in the order in which they run.
+
+Beside the rules: `match`, `infer` and `conditions` (parts of push_down and desugar), `fuse`, `scalar` and
+`temporal_filters` (also used by lir/).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ RULES: tuple[Callable[[Hir], Hir], ...] = (semi_to_inner, push_down, prune, limi
 
 
 def optimise(node: Hir) -> Hir:
-    """The same rows, with joins flat, filters low, columns few and numbered rows that are only limited not numbered."""
+    """The same rows with flat joins, low filters and few columns."""
     for rule in RULES:
         node = rule(node)
     return node

@@ -1,10 +1,10 @@
-"""The condition of a Match taken apart: what can be looked up by key, and what must be tested on rows that meet.
+"""The condition of a Match split into a key that can be looked up, and a residual that is tested on pairs of rows.
 
     t LEFT JOIN u ON t.a = u.a AND t.b > 0 AND t.b < u.d        left key   t.a, coalesce(t.b > 0, false)
                                                                 right key  u.a, true
                                                                 residual   t.b < u.d
 
-A condition on one side alone is a part of the key: a row for which it is not true has a key that the other side lacks.
+A condition on one side alone becomes a part of the key: a row for which it is not true has a key without a match.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FALSE = Literal("false", BOOLEAN)
 
 @dataclass(frozen=True)
 class KeyPart:
-    """What both rows must have in common: `left` over the left row, `right` over the right one.
+    """An expression that both rows must share: `left` over the left row, `right` over the right row.
 
-    `null_safe`: NULL is common with NULL.
+    `null_safe`: NULL matches NULL.
     """
 
     left: ScalarExpr
@@ -34,14 +34,14 @@ class KeyPart:
 
 @dataclass(frozen=True)
 class MatchCondition:
-    """`residual` is over both rows side by side."""
+    """`residual` is over both rows, side by side."""
 
     key: tuple[KeyPart, ...]
     residual: tuple[ScalarExpr, ...]
 
 
 def condition_of(predicates: tuple[ScalarExpr, ...], width: int) -> MatchCondition:
-    """The condition of a Match whose left row has so many columns."""
+    """The condition of a Match whose left row has `width` columns."""
     key: list[KeyPart] = []
     residual: list[ScalarExpr] = []
     for predicate in dict.fromkeys(c for p in predicates for c in conjuncts(p)):
@@ -75,5 +75,5 @@ def _is_within(expr: ScalarExpr, start: int, end: int | None) -> bool:
 
 
 def _null_as_false(predicate: ScalarExpr) -> ScalarExpr:
-    """The predicate, false where it is NULL."""
+    """The predicate, with false instead of NULL."""
     return call("coalesce", (predicate, FALSE), BOOLEAN) if is_nullable(predicate) else predicate

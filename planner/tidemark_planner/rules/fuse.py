@@ -1,7 +1,7 @@
-"""Chains of Project and Filter as predicates and outputs over one row, written out over the input of the chain.
+"""Chains of Project and Filter as one FilterProject: predicates and outputs over the input of the chain.
 
-Each stands alone then: an evaluator can say of each whether it failed, and a row that some predicate drops raises
-nothing. Where writing out would grow too large, the chain is cut.
+Expressions are substituted into each other, so each stands alone: an evaluator can tell which of them failed, and a row
+that a predicate drops raises nothing. Where substitution would grow too large, the chain is cut.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class FilterProject:
 
 
 def fuse(node: Hir) -> tuple[Hir, FilterProject]:
-    """The first node below that is neither Project nor Filter (or where the chain is cut), and what runs over it."""
+    """The first node below that is neither Project nor Filter (or where the chain is cut), and the FilterProject over
+    it.
+    """
     chain: list[Project | Filter] = []
     base = node
     while isinstance(base, Project | Filter):

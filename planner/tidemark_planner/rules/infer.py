@@ -1,9 +1,9 @@
-"""What equalities of a join say about its inputs: predicates that an input gets because of the other side.
+"""Predicates that an input of a join gets from the equalities with other inputs.
 
     (SELECT a, 10 div b AS q FROM t) x JOIN u ON x.a = u.a WHERE u.a = 1        x gets  a IS NOT NULL, a = 1
 
-Rows that fail them meet nothing. They are worth a filter only where an input holds what can fail: then rows that the
-join would drop raise nothing. Not for floats, of which two that are equal may differ as text.
+Rows that fail such a predicate match nothing. A filter by it pays only where the input evaluates what can fail: rows
+that the join would drop then raise nothing. Floats are left out, since two equal floats may differ as text.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Predicates = tuple[ScalarExpr, ...]
 def infer_predicates(
     inputs: Sequence[Hir], given: Sequence[Sequence[ScalarExpr]], predicates: Iterable[ScalarExpr]
 ) -> list[Predicates]:
-    """For each input, what the others' predicates say about it.
+    """For each input, the predicates that follow from the other inputs.
 
-    `given`: predicates of each input over its own columns; `predicates` are over all columns side by side.
+    `given`: the predicates of each input, over its own columns. `predicates`: over all columns, side by side.
     """
     places = [(at, ref) for at, each in enumerate(inputs) for ref in _own_columns(each)]
     wanted = [_can_fail(each) for each in inputs]
@@ -44,7 +44,7 @@ def infer_predicates(
 
 
 def with_null_guards(predicates: Iterable[ScalarExpr]) -> Predicates:
-    """The predicates, and that columns are not NULL without which one that can fail is not true anyway.
+    """The predicates, and IS NOT NULL of columns without which a predicate that can fail is not true.
 
     10 div b > a   ->   a IS NOT NULL, b IS NOT NULL, 10 div b > a
     """
@@ -60,7 +60,7 @@ def with_null_guards(predicates: Iterable[ScalarExpr]) -> Predicates:
 
 
 def _is_given(column: ColumnRef, predicates: Predicates) -> bool:
-    """Whether one that cannot fail drops the rows where the column is NULL."""
+    """Whether a predicate that cannot fail drops the rows where the column is NULL."""
     return any(is_null_where(p, frozenset({column.index})) for p in predicates if not is_fallible(p))
 
 
@@ -69,7 +69,7 @@ def _own_columns(node: Hir) -> list[ColumnRef]:
 
 
 def _classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
-    """Sets of columns that are equal in every row of the join, and not NULL."""
+    """Sets of columns that are equal, and not NULL, in every row of the join."""
     classes: list[set[int]] = []
     for predicate in predicates:
         if isinstance(predicate, Call) and predicate.function == "=":
@@ -82,7 +82,7 @@ def _classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
 
 
 def _can_fail(node: Hir) -> bool:
-    """Whether computing the node's rows can raise; sums can, by overflow, and sequences."""
+    """Whether computing the rows of the node can raise. Sums can, by overflow, and so can sequences."""
     if any(map(is_fallible, expressions_of(node))) or (isinstance(node, Aggregate) and node.aggregates):
         return True
     if isinstance(node, FlatMap) and node.function.startswith("sequence"):
@@ -91,7 +91,7 @@ def _can_fail(node: Hir) -> bool:
 
 
 def _known(node: Hir) -> Predicates:
-    """Predicates on one column each, which cannot fail and hold in every row of the node."""
+    """Predicates on one column each that cannot fail and hold in every row of the node."""
     if isinstance(node, Filter):
         own = [c for p in node.predicates for c in conjuncts(p)]
         return (*(p for p in own if len(columns_of(p)) == 1 and not is_fallible(p)), *_known(node.input))
@@ -105,7 +105,7 @@ def _known(node: Hir) -> Predicates:
 
 
 def _shown(known: Predicates, exprs: Predicates) -> Predicates:
-    """Those on columns that are shown as they are, over the outputs."""
+    """The predicates on columns that are outputs themselves, over the outputs."""
     shown = {e.index: ColumnRef(at, e.type, e.nullable) for at, e in enumerate(exprs) if isinstance(e, ColumnRef)}
     return tuple(substitute_with_nullability(p, shown) for p in known if columns_of(p) <= shown.keys())
 

@@ -1,4 +1,4 @@
-"""Rows that are numbered only to keep the first of each group are a TopK.
+"""A row_number that only limits the rows of each group becomes a TopK.
 
     Project [c0, c1]                                Project [c0, c1]
       Filter [c2 <= 3]                       ->       TopK group=[c0] order=[c1] limit 3
@@ -16,12 +16,12 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, co
 from tidemark_protocol.types import INT
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
-# Numbers from the first to the second, which may be open.
+# The first and the last number; None: without an end.
 Range = tuple[int, int | None]
 
 
 def limit_windows(node: Hir) -> Hir:
-    """The same rows; it runs once columns that nobody reads are gone."""
+    """The same rows. Runs after prune, so that unread columns are gone."""
     if isinstance(node, Project | Filter):
         base, fused = fuse(node)
         limited = _limited(base, fused) if isinstance(base, Window) else None
@@ -30,7 +30,7 @@ def limit_windows(node: Hir) -> Hir:
 
 
 def _limited(window: Window, fused: FilterProject) -> Hir | None:
-    """What runs over the window, over a TopK instead; None where the number is read for more than to limit."""
+    """The FilterProject over a TopK instead of the window; None where the number is read elsewhere."""
     number = len(window.input.schema)
     if [c.function for c in window.calls] != ["row_number"] or any(number in columns_of(e) for e in fused.outputs):
         return None

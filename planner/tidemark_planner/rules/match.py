@@ -1,12 +1,12 @@
-"""How far predicates go into a Match: semi, anti, mark, single and outer joins.
+"""Predicate placement around a Match: semi, anti, mark, single and outer joins.
 
     above the Match, of left columns     to the left input, but for a full join
     its own, of right columns            to the right input, but for a full join
-    its own, of left columns             to the left input of a semi join; else they say which rows have no match
-    what equalities say (infer.py)       to the right input; to the left one of a semi join
+    its own, of left columns             to the left input of a semi join; else they stay in the Match
+    inferred from equalities (infer.py)  to the right input; of a semi join also to the left input
 
-Only what cannot fail moves. A predicate above that no row of NULLs passes makes an outer join an inner one, or a full
-join one of a single side.
+Only predicates that cannot fail move. A predicate above that drops rows of NULLs turns an outer join into an inner
+join, or a full join into a left join.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Predicates = tuple[ScalarExpr, ...]
 
 @dataclass(frozen=True)
 class PredicatePlacement:
-    """Where predicates go: to an input (over its columns), into the Match, or above it."""
+    """Where predicates go: to an input (over its columns), into the Match (`here`), or above it."""
 
     left: Predicates
     right: Predicates
@@ -33,7 +33,7 @@ class PredicatePlacement:
 
 
 def place_predicates(node: Match, predicates: Predicates) -> PredicatePlacement:
-    """Where the predicates above the Match, and its own, are to be tested."""
+    """The places of the predicates above the Match and of the Match's own."""
     width = len(node.left.schema)
     own = with_null_guards(tuple(c for p in node.predicates for c in conjuncts(p) if not _is_true(c)))
     if node.kind is MatchKind.FULL:
@@ -51,7 +51,7 @@ def place_predicates(node: Match, predicates: Predicates) -> PredicatePlacement:
 
 
 def _moves(predicate: ScalarExpr, start: int, end: int) -> bool:
-    """Whether it cannot fail and reads some of these columns, and no others."""
+    """Whether the predicate cannot fail and reads some of these columns, and no others."""
     used = columns_of(predicate)
     return bool(used) and start <= min(used) and max(used) < end and not is_fallible(predicate)
 
@@ -61,7 +61,7 @@ def _is_true(predicate: ScalarExpr) -> bool:
 
 
 def narrow_outer_join(node: Match, predicates: Predicates) -> Hir:
-    """The narrowest join that gives the same rows under these predicates; the node itself where there is none."""
+    """The narrowest join with the same rows under these predicates; the node itself where there is none."""
     if node.kind not in (MatchKind.LEFT, MatchKind.FULL):
         return node
     width = len(node.left.schema)
@@ -75,7 +75,7 @@ def narrow_outer_join(node: Match, predicates: Predicates) -> Hir:
 
 
 def _flipped(node: Match) -> Hir:
-    """A left join of the right input with the left one, its columns in the old order."""
+    """The left join of the right input with the left input, with the columns in their old order."""
     left, right = len(node.left.schema), len(node.right.schema)
     predicates = tuple(map_columns(p, lambda c: c + right if c < left else c - left) for p in node.predicates)
     turned = Match(MatchKind.LEFT, node.right, node.left, predicates)

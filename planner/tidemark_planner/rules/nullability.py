@@ -1,7 +1,7 @@
-"""What each expression says about NULL, brought up to date with what the rules have made of the inputs.
+"""The nullability of each expression, recomputed after the rules have changed the inputs.
 
-A LEFT JOIN that became an inner one no longer makes NULLs: references to its right columns, and what is computed from
-them, must not say that it does. Expressions are compared with what Spark makes of their text, nullability included.
+A LEFT JOIN that became an inner join makes no NULLs, so references to its right columns, and expressions over them,
+must not be nullable because of it. The round trip compares expressions with Spark's, nullability included.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
 
 
 def with_nullability(node: Hir) -> Hir:
-    """The same plan, in which every expression knows whether it can be NULL."""
+    """The same plan with the right nullability in every expression."""
     node = with_inputs(node, tuple(map(with_nullability, inputs_of(node))))
     if isinstance(node, Project):
         return replace(node, exprs=_over(node.exprs, columns(node.input)))

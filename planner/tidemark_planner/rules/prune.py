@@ -1,4 +1,4 @@
-"""Each node gives only the columns that are needed above it, so that imports read no others.
+"""Column pruning: each node gives only the columns that are needed above it, so imports read no others.
 
 prune(Project [c0, (c2 + 1), c5], needed=(1,))   ->   Project [(c0 + 1)] over a Scan of column 2 alone
 """
@@ -98,7 +98,7 @@ def _join(node: Join, wanted: Positions) -> Hir:
 
 
 def _match(node: Match, wanted: Positions) -> Hir:
-    """The right input gives what is shown of it and what is compared; a mark that nobody reads is not made."""
+    """The right input gives the columns that are shown or compared. A mark that nobody reads is not computed."""
     width = len(node.left.schema)
     if node.kind is MatchKind.MARK and width not in wanted:
         return prune(node.left, wanted)
@@ -113,7 +113,7 @@ def _match(node: Match, wanted: Positions) -> Hir:
 
 
 def _aggregate(node: Aggregate, wanted: Positions) -> Hir:
-    """All keys stay, and without keys one aggregate: there is a row also for an empty input."""
+    """All keys stay. Without keys one aggregate stays, since the node has a row also for an empty input."""
     width = len(node.keys)
     kept = sorted({c - width for c in wanted if c >= width})
     if not kept and not node.keys and node.aggregates:
@@ -138,7 +138,7 @@ def _over_values(made: AggregateCall, values: Positions) -> AggregateCall:
 
 
 def _flat_map(node: FlatMap, wanted: Positions) -> Hir:
-    """The function stays whoever reads its values: it says how often a row is there."""
+    """The function stays even if nobody reads its values: it decides how often a row is there."""
     width = len(node.input.schema)
     used = tuple(sorted({*(c for c in wanted if c < width), *_used(node.arguments)}))
     pruned = replace(node, input=prune(node.input, used), arguments=_moved(node.arguments, used))
@@ -153,7 +153,7 @@ def _top_k(node: TopK, wanted: Positions) -> Hir:
 
 
 def _window(node: Window, wanted: Positions) -> Hir:
-    """Calls that nobody reads are not made."""
+    """Calls that nobody reads are dropped."""
     width = len(node.input.schema)
     kept = sorted({c - width for c in wanted if c >= width})
     rows = {c for c in wanted if c < width}

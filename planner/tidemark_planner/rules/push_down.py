@@ -1,14 +1,14 @@
-"""Filters move towards the leaves, and joins become one n-ary join with its predicates.
+"""Predicate pushdown: filters move towards the leaves, and trees of joins become one n-ary join.
 
     Filter [t.k = u.k AND t.x > 1 AND 10 / t.y > 2]        Join on [t.k = u.k, 10 / t.y > 2]
       Join                                          ->       Filter [t.x > 1]
         Scan t                                                 Scan t
         Scan u                                               Scan u
 
-What can fail never moves below a join or an aggregate: a row that the join drops must not raise. What cannot fail
-may go anywhere that gives the same rows; fewer rows then raise, never more. Columns computed between two joins move
-above both, unless they can fail. What equalities say about an input that can fail goes to it as well (infer.py).
-How far predicates go into joins of other kinds is said in match.py.
+A predicate that can fail never moves below a join or an aggregate, since a row that the join drops must not raise. A
+predicate that cannot fail may move wherever the rows stay the same: fewer rows raise then, never more. Columns computed
+between two joins move above both, unless they can fail. Inputs that can fail also get predicates that follow from
+equalities (infer.py). match.py places predicates around joins of other kinds.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ def _match(node: Match, predicates: Predicates) -> Hir:
 
 
 def _counted(node: Intersection | Negate | Threshold, predicates: Predicates) -> Hir:
-    """What becomes of a row depends on its own multiplicities alone."""
+    """The result for a row depends on its own multiplicities alone, so a filter may move below."""
     below = tuple(p for p in predicates if not is_fallible(p))
     above = tuple(p for p in predicates if is_fallible(p))
     return filtered(with_inputs(node, tuple(push_down(i, below) for i in inputs_of(node))), above)
 
 
 def _aggregate(node: Aggregate, predicates: Predicates) -> Hir:
-    """A filter on keys alone selects whole groups; without keys the one row is there whatever the input."""
+    """A filter on keys alone selects whole groups. Without keys the one row is there for any input."""
     below: list[ScalarExpr] = []
     above: list[ScalarExpr] = []
     for predicate in predicates:
@@ -111,7 +111,7 @@ def _aggregate(node: Aggregate, predicates: Predicates) -> Hir:
 
 
 def _on_keys(predicate: ScalarExpr, node: Aggregate) -> ScalarExpr | None:
-    """The predicate over the aggregate's input, where it reads keys alone and cannot fail there."""
+    """The predicate over the aggregate's input, where it reads keys alone and cannot fail."""
     used = columns_of(predicate)
     if not used or max(used) >= len(node.keys) or grows_too_large((predicate,), node.keys):
         return None
@@ -128,7 +128,7 @@ def _grouped(node: TopK | Window, predicates: Predicates) -> Hir:
 
 
 def _flat_map(node: FlatMap, predicates: Predicates) -> Hir:
-    """A filter on the row that the function is over selects all its values or none."""
+    """A filter on the input row keeps or drops all values of the row."""
     row = set(range(len(node.input.schema)))
     below = tuple(p for p in predicates if columns_of(p) and columns_of(p) <= row and not is_fallible(p))
     above = tuple(p for p in predicates if p not in below)
@@ -155,7 +155,7 @@ def _join(node: Join, predicates: Predicates) -> Hir:
 
 
 class _Flat:
-    """A tree of joins as one: its inputs, predicates over all their columns, and the tree's own output columns."""
+    """A tree of joins as one join: its inputs, the predicates over all their columns, and the tree's output columns."""
 
     def __init__(self, inputs: tuple[Hir, ...], predicates: Predicates, outputs: tuple[ScalarExpr, ...]) -> None:
         self.inputs = inputs

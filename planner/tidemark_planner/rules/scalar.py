@@ -11,10 +11,10 @@ from tidemark_protocol.functions.registry import call, entry, is_fallible
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, walk
 from tidemark_protocol.types import BOOLEAN
 
-# An expression that would grow beyond this by substitution is computed where it stands instead.
+# An expression that would have more nodes after substitution is computed where it stands.
 MAX_NODES = 2_000
-# Of these functions only so many first arguments make a NULL of NULL: concat_ws('-', NULL, 'a') is 'a', and locate is 0
-# where its start is NULL, whatever the others are.
+# The number of first arguments whose NULL makes the result NULL: concat_ws('-', NULL, 'a') is 'a', and locate is 0
+# where its start is NULL.
 _STRICT_IN = {"in": 1, "levenshtein": 2, "concat_ws": 1, "nanvl": 1, "array_insert": 2, "locate": 0}
 
 
@@ -28,7 +28,7 @@ def substitute(expr: ScalarExpr, by: Sequence[ScalarExpr]) -> ScalarExpr:
 
 
 def substitute_with_nullability(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) -> ScalarExpr:
-    """As `substitute`, where what is put in may be NULL more, or less, often than what was there."""
+    """As `substitute`, for replacements that are nullable where the column was not, or the other way round."""
     if isinstance(expr, ColumnRef):
         return by[expr.index]
     if isinstance(expr, Call):
@@ -38,7 +38,7 @@ def substitute_with_nullability(expr: ScalarExpr, by: Mapping[int, ScalarExpr]) 
 
 
 def is_null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
-    """Whether the expression is NULL, unless it fails, where all columns `of` are."""
+    """Whether the expression is NULL, unless it fails, where all columns `of` are NULL."""
     if isinstance(expr, ColumnRef):
         return expr.index in of
     if not isinstance(expr, Call):
@@ -50,11 +50,12 @@ def is_null_where(expr: ScalarExpr, of: frozenset[int]) -> bool:
 
 
 def size(expr: ScalarExpr) -> int:
+    """The number of nodes."""
     return sum(1 for _ in walk(expr))
 
 
 def grows_too_large(exprs: Iterable[ScalarExpr], by: Sequence[ScalarExpr]) -> bool:
-    """Whether substituting would give more nodes than are sensible."""
+    """Whether substitution would give more than MAX_NODES nodes."""
     sizes = [size(e) for e in by]
     total = 0
     for expr in exprs:
@@ -65,7 +66,7 @@ def grows_too_large(exprs: Iterable[ScalarExpr], by: Sequence[ScalarExpr]) -> bo
 
 
 def conjuncts(predicate: ScalarExpr) -> tuple[ScalarExpr, ...]:
-    """The predicate as a conjunction; what all arms of an OR share is taken out of it.
+    """The conjuncts of the predicate. A conjunct that all arms of an OR share is factored out.
 
     (k = l AND a) OR (k = l AND b)   ->   k = l, (a OR b)
     """
@@ -84,10 +85,11 @@ def _factored(predicate: Call) -> tuple[ScalarExpr, ...]:
     if not shared:
         return (predicate,)
     rest = [tuple(c for c in arm if c not in shared) for arm in arms]
-    if any(not arm for arm in rest):  # an arm that asks nothing more makes the others irrelevant
+    if any(not arm for arm in rest):  # an arm without further conditions makes the others irrelevant
         return tuple(shared)
     return (*shared, call("or", tuple(conjunction(arm) for arm in rest), BOOLEAN))
 
 
 def conjunction(predicates: Sequence[ScalarExpr]) -> ScalarExpr:
+    """The predicates connected by AND."""
     return predicates[0] if len(predicates) == 1 else call("and", tuple(predicates), BOOLEAN)

@@ -1,4 +1,4 @@
-"""Semi joins whose condition is by key become inner joins with the keys, each once: part of the n-ary join around them.
+"""Semi joins by key become inner joins with the distinct keys, and so part of the n-ary join around them.
 
 Match semi [t.k = u.k, u.y > 1]         Join [t.k = c0]
   Scan t                          ->      Scan t
@@ -27,7 +27,7 @@ from tidemark_protocol.types import BOOLEAN
 
 
 def semi_to_inner(node: Hir) -> Hir:
-    """The same rows, with such joins in the place of semi joins."""
+    """The same rows, with inner joins instead of semi joins by key."""
     node = with_inputs(node, tuple(map(semi_to_inner, inputs_of(node))))
     if not isinstance(node, Match) or node.kind is not MatchKind.SEMI:
         return node
@@ -45,7 +45,7 @@ def semi_to_inner(node: Hir) -> Hir:
 
 
 def distinct_keys(rows: Hir, key: tuple[KeyPart, ...]) -> Hir:
-    """The right keys that there are, each once."""
+    """The distinct keys of the right rows."""
     exprs = tuple(p.right for p in key)
     places = {e.index for e in exprs if isinstance(e, ColumnRef)}
     if any(places.issuperset(k) for k in unique_keys(rows)):

@@ -1,12 +1,12 @@
-"""The clock in filters: `now()` compared with a column bounds the time during which a row is there.
+"""Temporal filters: a comparison of `now()` with a column bounds the time during which a row exists.
 
     ts > now() - INTERVAL 1 HOUR        now < ts + 1 hour                          upper
     d <= current_date()                 now >= midnight of d                       lower
     ts < current_date() + 1             now >= midnight after ts's day, less 1     lower
 
-Every side that reads the clock is a step function of now that only grows (now shifted by a day-time interval, the day
-of now shifted by days), so a comparison with a value that does not read it can be solved for now. What cannot be
-(`=`, months, the clock below OR or outside filters) is refused by name. The zone is UTC.
+A side that reads the clock is a non-decreasing step function of now (now plus a day-time interval, or the day of now
+plus days), so its comparison with a value that does not read the clock can be solved for now. Other uses (`=`, months,
+the clock below OR or outside filters) are refused. The time zone is UTC.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ def bounds_of(predicate: ScalarExpr) -> Bounds:
 
 
 def check_clock(node: Hir) -> None:
-    """Raise Refusal where the clock is read by anything but a condition of a filter or a join."""
+    """Raise Refusal where the clock is read outside a condition of a filter or a join."""
     for predicate in node.predicates if isinstance(node, Filter | Join) else ():
         for each in conjuncts(predicate):
             if reads_clock(each):
                 bounds_of(each)
     for expr in () if isinstance(node, Filter | Join) else _expressions(node):
         if reads_clock(expr):
-            _refuse(expr, "the clock outside a filter", f"a view's rows do not say when they are read; {_HINT}")
+            _refuse(expr, "the clock outside a filter", f"rows do not depend on when they are read; {_HINT}")
     for below in inputs_of(node):
         check_clock(below)
 
 
 def _expressions(value: Any) -> Iterator[ScalarExpr]:
-    """The expressions in a node's own fields."""
+    """The expressions in the node's own fields."""
     for field in dataclasses.fields(value):
         held = getattr(value, field.name)
         for each in held if isinstance(held, tuple) else (held,):
@@ -83,13 +83,13 @@ def _expressions(value: Any) -> Iterator[ScalarExpr]:
 
 
 def _refuse(expr: ScalarExpr, construct: str, hint: str = _HINT) -> NoReturn:
-    """Refuse what cannot be solved for now, pointing at the clock in the text."""
+    """Raise Refusal for an expression that cannot be solved for now, at the clock in the text."""
     read = next(n.function for n in walk(expr) if isinstance(n, Call) and n.function in (NOW, TODAY))
     refuse("UNSUPPORTED", f"{construct} is not supported: {hint}", word=read)
 
 
 def _clock(expr: ScalarExpr) -> _Clock:
-    """What the side that reads the clock is."""
+    """The side that reads the clock, as a step function; raises Refusal."""
     found = _step_function(expr)
     if found is None:
         _refuse(expr, "an expression over the clock other than adding days, hours, minutes or seconds to it")
@@ -114,7 +114,7 @@ def _step_function(expr: ScalarExpr) -> _Clock | None:
 
 
 def _shift(function: str, clock: _Clock, by: Literal) -> int | None:
-    """By how much a call moves the clock, in its own unit."""
+    """The amount by which a call shifts the clock, in its own unit."""
     amount = int(by.value) if by.value is not None and by.type.name != "interval year to month" else None
     if amount is None:
         return None
@@ -126,9 +126,9 @@ def _shift(function: str, clock: _Clock, by: Literal) -> int | None:
 
 
 def _of_now(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
-    """now + shift OP other, solved for now."""
+    """`now + shift OP other`, solved for now."""
     if other.type != TIMESTAMP:
-        unsupported(f"a comparison of the clock with a {other.type}", "cast it to timestamp")
+        unsupported(f"a comparison of the clock with a {other.type}", "cast it to timestamp", "now")
     bound = _later(other, -clock.shift)
     if operator in (">", "<="):
         bound = _later(bound, 1)
@@ -136,14 +136,14 @@ def _of_now(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
 
 
 def _of_day(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
-    """day of now + shift OP other: midnights at which that changes."""
+    """`day of now + shift OP other`, solved for now: bounds are midnights."""
     if other.type == TIMESTAMP:
-        # the day of now is a midnight: it is at least a moment when it is past the day of the moment before
+        # the day of now is a midnight: it is >= a moment exactly if it is > the day of the microsecond before
         if operator in (">=", "<"):
             other, operator = _later(other, -1), {">=": ">", "<": "<="}[operator]
         other = _cast(other, DATE)
     if other.type != DATE:
-        unsupported(f"a comparison of current_date() with a {other.type}", "cast it to date")
+        unsupported(f"a comparison of current_date() with a {other.type}", "cast it to date", "current_date")
     days = (1 if operator in (">", "<=") else 0) - clock.shift
     day = other if days == 0 else _days_later(other, days)
     midnight = _cast(day, TIMESTAMP)
@@ -155,7 +155,7 @@ def _later(moment: ScalarExpr, microseconds: int) -> ScalarExpr:
         return moment
     if isinstance(moment, Call) and moment.function == "+":
         start, by = moment.arguments
-        if isinstance(by, Literal) and by.type == _DAY:  # months are of no fixed length
+        if isinstance(by, Literal) and by.type == _DAY:  # months have no fixed length
             return moment if by.value is None else _later(start, int(by.value) + microseconds)
     return call("+", (moment, Literal(str(microseconds), _DAY)), moment.type)
 

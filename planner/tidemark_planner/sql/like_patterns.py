@@ -1,13 +1,13 @@
 """LIKE and ILIKE with ESCAPE, and with ANY, SOME or ALL of several patterns.
 
-The tree that Spark prints shows neither the character that escapes nor, where all are literals, the patterns. So both
-are marked in the text that is analysed, by a condition that is never true, and the mark is read off the tree:
+Spark's printed tree shows neither the escape character nor, where all patterns are literals, the patterns. So the text
+that is analysed marks both with a condition that is never true, and the mark is read off the tree:
 
     s LIKE 'a!%' ESCAPE '!'     s LIKE if('/escape' = '!', NULL, 'a!%')      s LIKE 'a\\%'
     s LIKE ANY ('a%', 'b%')     s LIKE ANY (if('/escape' = '\\', NULL, 'a%'), 'b%')      s LIKE 'a%' OR s LIKE 'b%'
 
-A plan knows one form of a pattern: its escape is the backslash. So a pattern with another must be a literal. Inline
-tables stay as they are, since analysis evaluates them.
+Plans have one form of pattern, whose escape character is the backslash. So a pattern with another escape character must
+be a literal. Inline tables are not marked, since analysis evaluates them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BACKSLASH = "'\\\\'"
 
 
 def like_edits(sql: str, tree: ParseTree) -> list[Edit]:
-    """The marks."""
+    """The edits that mark patterns and escape characters."""
     if "LIKE" not in sql.upper():
         return []
     edits = []
@@ -38,7 +38,7 @@ def like_edits(sql: str, tree: ParseTree) -> list[Edit]:
 
 
 def marked_pattern(node: Node) -> tuple[str, Node] | None:
-    """The character that escapes and the pattern of a marked If; None for any other."""
+    """The escape character and the pattern of a marked If; None for any other If."""
     condition, _, pattern = node.children
     if condition.kind != "EqualTo" or condition.children[0].fields.get("value") != _MARK:
         return None
@@ -46,18 +46,18 @@ def marked_pattern(node: Node) -> tuple[str, Node] | None:
 
 
 def with_backslash(pattern: ScalarExpr, escape: str, folds: bool) -> ScalarExpr:
-    """The pattern in which the backslash escapes; `folds`: its letters are compared in lower case."""
+    """The pattern with the backslash as its escape character; `folds`: its letters are compared in lower case."""
     if escape == "\\":
         return pattern
     if not isinstance(pattern, Literal):
-        unsupported("ESCAPE with a pattern that is not a literal", "escape by the backslash")
+        unsupported("ESCAPE with a pattern that is not a literal", "escape with the backslash", "ESCAPE")
     if folds and escape.lower() != escape.upper():
-        unsupported("ILIKE with a letter as ESCAPE")
+        unsupported("ILIKE with a letter as ESCAPE", "choose a character that is not a letter", "ESCAPE")
     return pattern if pattern.value is None else Literal(_translated(pattern.value, escape), pattern.type)
 
 
 def _translated(pattern: str, escape: str) -> str:
-    """What escapes nothing that can be escaped is as wrong after the backslash: an error of the data."""
+    """An escape before a character that cannot be escaped stays an error of the data after the translation."""
     made, characters = [], iter(pattern)
     for c in characters:
         if c == escape:

@@ -1,10 +1,10 @@
-"""What the names in a FROM clause mean, and the text with each replaced by a declared leaf.
+"""The relations that names in FROM clauses mean, and the text with each name replaced by a declared leaf.
 
     FROM tpch.orders, totals t     ->     FROM `tpch.orders` AS `orders`, `/view/totals` t
 
 `a.b` is table b of DataSource a or export b of Dataflow a; `a` alone is an earlier view of the same Dataflow, or a
-Dataflow with one export. Names are compared without regard to case, as Spark does. Positions in the replaced text
-are mapped back, so that errors point into what the user wrote.
+Dataflow with one export. Names are compared without regard to case, as in Spark. Positions in the rewritten text are
+mapped back, so that errors point into the user's text.
 """
 
 from __future__ import annotations
@@ -33,29 +33,37 @@ class NamedRelation:
 
 @dataclass(frozen=True)
 class Scope:
-    """All names of one planning request, in lower case."""
+    """All names that one planning request may read, in lower case."""
 
     one_part: Mapping[str, tuple[NamedRelation, ...]]
     two_parts: Mapping[tuple[str, str], tuple[NamedRelation, ...]]
     changes: Mapping[str, NamedRelation] = field(default_factory=dict)
-    """What table_changes() gives, by the name of what is watched; nothing outside continual tasks."""
+    """The relations of table_changes(), by the name of the watched input; empty outside continual tasks."""
     unusable: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    """Names that mean something that cannot be read here, and why."""
+    """Names of relations that cannot be read here, and why."""
 
     def resolve(self, name: RelationName) -> NamedRelation:
-        """What the name means; raises Refusal where that is nothing, or two things."""
+        """The relation that the name means; raises Refusal where there is none, or several."""
         folded = tuple(p.lower() for p in name.parts)
         dotted = ".".join(name.parts)
         if folded in self.unusable:
             refuse("UNSUPPORTED", self.unusable[folded], *_at(name, dotted))
         if len(folded) > 2:
-            refuse("UNRESOLVED_RELATION", f"{dotted}: names of three parts are reserved", *_at(name, dotted))
+            refuse(
+                "UNRESOLVED_RELATION",
+                f"{dotted}: names of three parts are reserved: write SOURCE.TABLE or DATAFLOW.EXPORT",
+                *_at(name, dotted),
+            )
         found = self.one_part.get(folded[0], ()) if len(folded) == 1 else self.two_parts.get((folded[0], folded[1]), ())
         if not found:
             raise Refusal(self._missing(name, dotted))
         if len(found) > 1:
             meanings = ", ".join(known.leaf for known in found)
-            refuse("AMBIGUOUS", f"{dotted} could be any of {meanings}", *_at(name, dotted))
+            refuse(
+                "AMBIGUOUS",
+                f"{dotted} is ambiguous: it could be any of {meanings}; write the full name",
+                *_at(name, dotted),
+            )
         return found[0]
 
     def _missing(self, name: RelationName, dotted: str) -> Diagnostic:
@@ -66,7 +74,7 @@ class Scope:
         elif inside:
             hint = f"; {name.parts[0]} has {', '.join(inside[:10])}"
         else:
-            hint = ": no DataSource, Dataflow or view of this name has been planned"
+            hint = ": no DataSource, Dataflow or view of this name is planned; create it, or correct the name"
         at = _at(name, dotted)
         message = f"relation {dotted} does not exist{hint}"
         return Diagnostic("UNRESOLVED_RELATION", message, "", at[0], at[1], at[2], relation=name.parts)
@@ -102,7 +110,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class RewrittenText:
-    """A text after edits, and the way back to the original's positions."""
+    """A text after edits; maps positions back to the original."""
 
     original: str
     text: str
@@ -131,7 +139,7 @@ class RewrittenText:
 def rewrite(
     sql: str, meanings: Iterable[tuple[RelationName, NamedRelation]], more: Iterable[Edit] = ()
 ) -> RewrittenText:
-    """The text with each relation replaced by its leaf, under its own last name where it had no alias."""
+    """The text with each relation replaced by its leaf. A relation without an alias gets its own last name as one."""
     edits = list(more)
     for name, known in meanings:
         alias = "" if name.aliased else f" AS {quoted(name.parts[-1])}"
@@ -145,7 +153,7 @@ def rewrite(
 
 
 def binary_edits(tree: ParseTree) -> list[Edit]:
-    """X'00FF' becomes unhex('00FF'): Spark does not print the bytes of a binary literal."""
+    """X'00FF' becomes unhex('00FF'), since Spark does not print the bytes of a binary literal."""
     return [
         Edit(literal.span.start, literal.span.end, f"unhex({literal.text})")
         for literal in tree.typed_literals()

@@ -1,9 +1,9 @@
-"""The parse tree of a query: where things stand in the text, before analysis gives them meaning.
+"""The parse tree of a query: names, functions and clauses with their positions, before analysis.
 
-Analysis folds `date'today'` into a date and forgets where names and clauses stood, so what must be refused by name
-and position, and which relations are read, is looked up here, by rule of Spark's own grammar:
+Analysis folds `date'today'` into a date and loses the positions of names and clauses. So refusals by name and position,
+and the relations that are read, come from the parse tree, by rule of Spark's grammar:
 
-    rule of the grammar     what it tells
+    rule of the grammar     use
     identifierReference     a relation: its parts, its span, whether it has an alias
     functionName            a function, against the names that are allowed
     literalType             a typed literal such as date'...'
@@ -25,7 +25,7 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 @dataclass(frozen=True)
 class Span:
-    """Where a phrase stands: offsets in code points (`end` is one past), line and column from 1."""
+    """The position of a phrase: offsets in code points (`end` is exclusive), line and column from 1."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A piece of the parse tree: the class of its node and of its parent, its text without spaces, its place."""
+    """A node of the parse tree: the classes of the node and its parent, its text without spaces, its position."""
 
     kind: str
     parent: str
@@ -47,13 +47,14 @@ class Phrase:
 
     @property
     def is_name(self) -> bool:
-        """Whether a keyword only serves as a name here (a column called `escape`)."""
+        """Whether a keyword is used as a name here (a column called `escape`)."""
         return "NonReserved" in self.parent
 
 
 @dataclass(frozen=True)
 class RelationName:
-    """A relation in the text; `ctes`: the common table expressions that it could be."""
+    """The name of a relation in the text; `ctes`: the common table expressions that are visible there, in lower
+    case."""
 
     parts: tuple[str, ...]
     aliased: bool
@@ -63,7 +64,7 @@ class RelationName:
 
 @dataclass(frozen=True)
 class TableCall:
-    """A function in the place of a relation; the span is without its alias."""
+    """A table function in a FROM clause; the span excludes its alias."""
 
     arguments: tuple[str, ...]
     aliased: bool
@@ -72,7 +73,7 @@ class TableCall:
 
 @dataclass(frozen=True)
 class TypedLiteral:
-    """`DATE '2020-01-31'`: the word, the literal as it is written, the text that it means, where all of it stands."""
+    """`DATE '2020-01-31'`: the type word, the literal as written, its value, and the position of both."""
 
     word: Phrase
     text: str
@@ -81,7 +82,7 @@ class TypedLiteral:
 
 
 class _Java(NamedTuple):
-    """What is used of ANTLR and Spark's grammar. (Each part of a class's name is a call to the JVM.)"""
+    """The classes of ANTLR and of Spark's grammar. (Each part of a class name costs a call to the JVM.)"""
 
     lexer: Any
     parser: Any
@@ -107,7 +108,10 @@ def _java(jvm: Any) -> _Java:
 
 
 class ParseTree:
-    """One statement, parsed by Spark's grammar; ask it after `Catalyst.parse` took the same text."""
+    """One statement, parsed by Spark's grammar.
+
+    Call `Catalyst.parse` on the same text first: it raises syntax errors.
+    """
 
     def __init__(self, jvm: Any, sql: str) -> None:
         java = _java(jvm)
@@ -116,7 +120,7 @@ class ParseTree:
         self._parser = java.parser(java.token_stream(lexer))
         self._parser.removeErrorListeners()
         self._tree = self._parser.singleStatement()
-        # What Spark's parser took and is no single statement, such as a script, leaves errors here.
+        # Spark's parser also accepts scripts, which are not a single statement and leave errors here.
         self.is_statement = self._parser.getNumberOfSyntaxErrors() == 0
         self._find, self._unescaped = java.find_all, java.unescaped
         self._sql, self._upper = sql, sql.upper()
@@ -137,7 +141,7 @@ class ParseTree:
             yield Phrase("Token", _name_of(node.getParent()), text, span)
 
     def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, Span, list[Phrase]]]:
-        """Every call of one of these functions: its name, all of it, its arguments."""
+        """Every call of one of these functions: its name, its span, its arguments."""
         if not any(name.upper() in self._upper for name in names):
             return
         for context in self._found("functionName"):
@@ -156,13 +160,13 @@ class ParseTree:
                 yield TableCall(arguments, aliased, _phrase(context).span)
 
     def casts(self, keyword: str) -> Iterator[tuple[Phrase, Span]]:
-        """Every cast by this keyword: the keyword, and all of the cast."""
+        """Every cast by this keyword: the keyword, and the span of the cast."""
         for token, node in zip(self.tokens(keyword), self._found(keyword), strict=True):
             if token.parent == "CastContext":
                 yield token, _phrase(node.getParent()).span
 
     def likes(self) -> Iterator[tuple[list[Phrase], Phrase | None]]:
-        """Every LIKE or ILIKE with ESCAPE, or of several patterns: the patterns, the character that escapes."""
+        """Every LIKE or ILIKE with ESCAPE, or with several patterns: the patterns, and the escape character."""
         for context in self._found("predicate"):
             escape = get_field(context, "escapeChar")
             if escape is not None:
@@ -172,7 +176,7 @@ class ParseTree:
                 yield [_phrase(patterns.get(at)) for at in range(patterns.size())], None
 
     def relations(self) -> list[RelationName]:
-        """Every relation that is read, with what it could mean."""
+        """Every relation that is read."""
         found = []
         for context in self._found("identifierReference"):
             phrase, table = _phrase(context), context.getParent().getParent()
@@ -186,24 +190,27 @@ class ParseTree:
         return found
 
     def typed_literals(self) -> Iterator[TypedLiteral]:
-        """Every literal behind a word for its type. Comments may stand between them, and escapes within it."""
+        """Every literal behind a type word. Comments may stand between both, and escapes in the literal."""
         for context in self._found("literalType"):
             whole = context.getParent()
             text = whole.singleStringLitWithoutMarker().getText()
             yield TypedLiteral(_phrase(context), text, self.unescaped(text), _phrase(whole).span)
 
     def unescaped(self, literal: str) -> str:
-        """What a literal text means, without the quotes around it."""
+        """The value of a string literal."""
         return str(self._unescaped(literal, False))
 
     def _found(self, name: str) -> list[JavaObject]:
-        """Every node of the rule or keyword. (A Java iterator ends by an exception, which is slow to carry over.)"""
+        """Every node of the rule or keyword. (A Java iterator ends with an exception, which is slow across py4j.)"""
         nodes = self._find(self._tree, f"//{name}", self._parser).toArray()
         return [nodes[at] for at in range(len(nodes))]
 
     def _ctes_around(self, context: JavaObject) -> frozenset[str]:
-        """Names bound by a WITH of any query around the place; inside one of its queries, those that stand before it:
-        in `WITH t AS (SELECT * FROM t)` the inner t is the relation."""
+        """The names that enclosing WITH clauses bind at this position.
+
+        Inside a query of a WITH these are the names before it: in `WITH t AS (SELECT * FROM t)` the inner t is the
+        relation.
+        """
         names: set[str] = set()
         at, inside = context if "WITH" in self._upper else None, None
         while at is not None:
@@ -219,7 +226,7 @@ class ParseTree:
 
 
 def split_name(text: str) -> tuple[str, ...]:
-    """The parts of a dotted name."""
+    """The parts of a dotted name, without back quotes."""
     return tuple(m[1].replace("``", "`") if m[1] is not None else m[2] for m in _PART.finditer(text))
 
 

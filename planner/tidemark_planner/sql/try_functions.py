@@ -1,15 +1,14 @@
 """TRY_CAST and try_add, try_subtract, try_multiply, try_divide, try_mod: NULL where the operation raises.
 
-The tree that Spark prints does not show them apart from what they are variants of. So they are mark_try_functions in
-the text that is analysed, by a condition that is never true, and the mark is read off the tree:
+Spark's printed tree does not distinguish them from the functions without try_. So the text that is analysed marks them
+with a condition that is never true, and the mark is read off the tree:
 
     TRY_CAST(s AS INT)      if('/try' = '', NULL, CAST(s AS INT))         If(EqualTo('/try', ''), NULL, Cast(s))
     try_divide(a, b)        if('/try' = '', NULL, (a) / (b))
     try_sum(x)              sum(if('/try' = 'of', NULL, x))
 
-Only the operation itself is tried_operation: what its arguments raise is raised. So `sum(TRY_CAST(s AS INT))` and
-`try_sum(CAST(s AS INT))` are mark_try_functions apart. Inline tables stay as they are, since analysis
-evaluates them.
+Only the operation itself is tried: an error in its arguments is raised. So `sum(TRY_CAST(s AS INT))` and
+`try_sum(CAST(s AS INT))` have different marks. Inline tables are not marked, since analysis evaluates them.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ _MARK = "/try"
 _OPERATION, _AGGREGATE = "", "of"
 _OPEN, _OPEN_AGGREGATE = (f"if('{_MARK}' = '{what}', NULL, " for what in (_OPERATION, _AGGREGATE))
 _OPERATORS = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/", "try_mod": "%"}
-# Of one argument; with a pattern, the tree shows them.
+# With one argument; with a pattern, the tree shows them.
 _CASTS = {"try_to_timestamp": "TIMESTAMP", "try_to_date": "DATE"}
 _AGGREGATES = {"try_sum": "sum", "try_avg": "avg"}
 NAMES = frozenset((*_OPERATORS, *_CASTS))
-# What is tried_operation: the function that raises, and the one that gives NULL instead.
+# By the function that raises: the variant that gives NULL instead.
 TRY_VARIANTS = {"cast": "try_cast", **{operator: name for name, operator in _OPERATORS.items()}}
 
 
 def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
-    """The marks."""
+    """The edits that mark try_ functions."""
     if "TRY_" not in sql.upper():
         return []
     tables = [p.span for p in tree.phrases("inlineTable")]
@@ -59,19 +58,19 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
 
 
 def mark_try_functions(catalyst_jvm: object, sql: str) -> str:
-    """A text of our own with its marks."""
+    """A text of the planner's own with its marks."""
     if "TRY_" not in sql.upper():
         return sql
     return rewrite(sql, (), try_edits(sql, ParseTree(catalyst_jvm, sql))).text
 
 
 def tried_operation(node: Node) -> Node | None:
-    """The operation that a marked If tries."""
+    """The operation that a marked If tries; None for any other If."""
     return _marked(node, _OPERATION)
 
 
 def tried_aggregate(node: Node) -> Node | None:
-    """Of what an aggregate is, that is tried_operation itself."""
+    """The argument of a marked try_sum or try_avg; None for any other node."""
     return _marked(node, _AGGREGATE) if node.kind == "If" else None
 
 

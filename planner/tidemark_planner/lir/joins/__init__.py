@@ -1,11 +1,11 @@
-"""Joins of any number of inputs as LIR: which inputs an index serves in place, and in which order they meet.
+"""N-ary joins as LIR: the indexes that are used, the order of the inputs, and a linear or a delta join.
 
-    candidates ──use their indexes──► JoinProblem ──linear, delta──► plan     an index that no lookup then uses is
-                      ▲                                           │       given up: its input is read as it is,
-                      └──────────── without the idle ones ◄───────┘       with its filters below the join
+    inputs ──in the form of their indexes──► JoinProblem ──linear, delta──► plan
+       ▲                                                                     │    an index that no lookup uses is given
+       └────────────────────── without unused indexes ◄──────────────────────┘    up: its input keeps its own filters
 
-A delta join keeps nothing of the rows on their way, so it is chosen wherever it can be had for no more arrangements
-than a linear join keeps: of three inputs or more that are met by columns.
+A delta join keeps no intermediate rows. It is chosen where it needs no more arrangements than a linear join, which is
+possible for three or more inputs that are joined by columns.
 
 Reading order: `inputs` (the problem), `equalities`, `linear`, `delta`.
 """
@@ -26,7 +26,7 @@ __all__ = ["JoinInput", "join_plan"]
 
 
 def join_plan(candidates: Sequence[JoinInput], predicates: Sequence[ScalarExpr], after: FilterProject) -> Join:
-    """Join the inputs; `predicates` and `after` are over all their columns side by side."""
+    """Join the inputs; `predicates` and `after` are over all their columns, side by side."""
     indexed = frozenset(i for i, c in enumerate(candidates) if c.indexed is not None)
     while True:
         problem = join_problem(candidates, indexed, predicates, after)
@@ -47,7 +47,7 @@ def _cheaper_join(problem: JoinProblem) -> Join:
 
 
 def _name_indexes(plan: Join, candidates: Sequence[JoinInput], met: Mapping[int, Key]) -> Join:
-    """The join, each indexed input named by the first index that it is met in."""
+    """The join, with each indexed input naming the first index that a lookup uses."""
     inputs = list(plan.inputs)
     for at, key in met.items():
         indexed = candidates[at].indexed

@@ -4,10 +4,10 @@
 
     t  →  u by [k]  →  v by [z]       u  →  t by [k]  →  v by [z]       v  →  u by [z]  →  t by [k]       then t.x < v.y
 
-Four arrangements: t by k, u by k, u by z, v by z, and none of t ⋈ u. A path goes to an input that an equality connects
-to those before it, first to one that is indexed already by a key which can be met. It meets by all equalities there
-are, or by those on the key of an index; what remains, and all other predicates, are the closure after the join.
-Hydration follows the first input's path, which is that of the linear join.
+Four arrangements: t by k, u by k, u by z, v by z, and none of t ⋈ u. The next input on a path is one that an equality
+connects to those before it, preferably one that is arranged already by a usable key. A lookup uses all equalities, or
+those on the key of an index. Remaining equalities, and all other predicates, form the closure after the join. Hydration
+follows the path of the first input, in the order of the linear join.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tidemark_protocol.plan.expr import ColumnRef, columns_of
 from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, refs
 
 _FEWEST_INPUTS = 3
-# An input to be met next, and by what.
+# The next input of a path, and the equalities of its lookup.
 _Step = tuple[int, list[KeyEquality]]
 
 
 def delta_join(problem: JoinProblem) -> Join | None:
-    """None for fewer than three inputs, or where one of them can be met by an expression only, or not at all."""
+    """The delta join; None for fewer than three inputs, or where an input cannot be looked up by columns."""
     return _Planner(problem).plan() if len(problem.inputs) >= _FEWEST_INPUTS else None
 
 
@@ -39,7 +39,7 @@ class _Planner:
             for start, keys in zip(starts(problem.inputs), problem.index_keys, strict=True)
         ]
         self._candidates = [e for e in equalities(problem.predicates) if _is_of_columns(e)]
-        # Arrangements that there are, or that an earlier path needs: input, columns.
+        # Arrangements that exist, or that an earlier path needs: input, columns.
         self._arranged = {(at, frozenset(key)) for at, keys in enumerate(self._indexed) for key in keys}
 
     def plan(self) -> Join | None:
@@ -62,7 +62,7 @@ class _Planner:
         return Join(self._problem.inputs, DeltaJoin(drawn, closure))
 
     def _steps(self, source: int) -> list[_Step] | None:
-        """The order of a path, and what each lookup is met by."""
+        """The order of a path, and the equalities of each lookup; None where an input cannot be looked up."""
         known, left, steps = self._columns[source], [i for i in range(len(self._columns)) if i != source], []
         while left:
             possible = [(i, used) for i in left if (used := self._key_equalities(known, i))]
@@ -76,7 +76,7 @@ class _Planner:
         return steps
 
     def _key_equalities(self, known: frozenset[int], lookup: int) -> list[KeyEquality]:
-        """What a lookup is met by: the key of an index, else every column that can be met, each once."""
+        """The equalities of a lookup: those on the key of an index, else one for every column that has one."""
         possible = [m for e in self._candidates if (m := e.between(known, self._columns[lookup]))]
         for key in self._indexed[lookup]:
             if key and (found := equalities_on_key(possible, key, "lookup")):

@@ -1,4 +1,4 @@
-"""Equalities between inputs: what rows are met by.
+"""Equalities between inputs of a join: the keys of its lookups.
 
 t.k = u.k     known {t}, new {u}     ──►  t.k of the stream, u.k of the input
 """
@@ -15,7 +15,7 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of
 
 @dataclass(frozen=True)
 class Equality:
-    """`left = right` (or `<=>`), where each side reads inputs of its own."""
+    """`left = right` (or `<=>`); each side reads inputs of its own."""
 
     predicate: ScalarExpr
     left: ScalarExpr
@@ -23,7 +23,7 @@ class Equality:
     null_safe: bool
 
     def between(self, known: frozenset[int], new: frozenset[int]) -> KeyEquality | None:
-        """The equality as a meeting of known columns and new ones; None where it connects something else."""
+        """The equality with one side over known columns and the other over new ones; None where it connects others."""
         for one, other in ((self.left, self.right), (self.right, self.left)):
             if columns_of(one) <= known and columns_of(other) <= new and columns_of(one) and columns_of(other):
                 return KeyEquality(self.predicate, one, other, self.null_safe)
@@ -32,7 +32,7 @@ class Equality:
 
 @dataclass(frozen=True)
 class KeyEquality:
-    """Rows meet where `stream`, over columns known so far, equals `lookup`, over an input's."""
+    """`stream`, over the columns known so far, equals `lookup`, over the columns of the next input."""
 
     predicate: ScalarExpr
     stream: ScalarExpr
@@ -41,7 +41,7 @@ class KeyEquality:
 
 
 def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
-    """Those predicates that can be met by."""
+    """The predicates that are equalities and cannot fail."""
     found = []
     for predicate in predicates:
         if isinstance(predicate, Call) and predicate.function in ("=", "<=>") and not is_fallible(predicate):
@@ -51,9 +51,10 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
 
 
 def equalities_on_key(meetings: Sequence[KeyEquality], key: Key, side: str) -> list[KeyEquality] | None:
-    """One meeting per column of the key, whose `side` ("stream" or "lookup") is that very column; None if one has none.
+    """One equality per column of the key, whose `side` ("stream" or "lookup") is that column; None if a column has
+    none.
 
-    `key` names columns as the meetings do.
+    `key` and the equalities number columns alike.
     """
     chosen = []
     for column in key:

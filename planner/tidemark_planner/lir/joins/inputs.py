@@ -1,10 +1,10 @@
-"""What a join is asked to do: inputs, which arrangements of them exist, predicates and outputs over all columns.
+"""The problem that a join solves: inputs, existing arrangements of them, predicates and outputs over all columns.
 
     candidate   Mfp filter (x > 1) project [k, y]  ──as its index has it──►  Get i1 (all columns), indexed by [k]
                   Get i1                                                     the filter becomes the join's
 
-An arrangement that exists costs nothing to keep, so an input is met as its index has it wherever the index's key is
-what it is met by; what was computed or filtered below the join is then done above (it cannot fail there either).
+An existing arrangement costs nothing, so an input is read in the form of its index wherever a lookup can use the key of
+the index. Projections and filters below the join then move above it (they cannot fail there either).
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from tidemark_planner.rules.scalar import substitute
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr, map_columns
 from tidemark_protocol.plan.lir import Get, Join, LinearJoin, Plan, Schema, refs
 
-# Columns of an input, by which it is indexed.
+# The columns by which an input is arranged.
 Key = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class IndexedInput:
-    """An input as its indexes have it: `gets` name indexes of one collection, indexed by `keys`; of its rows `row`
-    makes the input's."""
+    """An input in the form of its indexes: `gets` name indexes of one collection, arranged by `keys`; `row` makes the
+    input of its rows.
+    """
 
     gets: tuple[Get, ...]
     keys: tuple[Key, ...]
@@ -34,7 +35,7 @@ class IndexedInput:
 
 @dataclass(frozen=True)
 class JoinInput:
-    """An input that `plan` yields, or `indexed`, where indexes of what it reads exist."""
+    """An input as `plan`, or as `indexed` where the collection that it reads has indexes."""
 
     plan: Plan
     indexed: IndexedInput | None = None
@@ -42,7 +43,7 @@ class JoinInput:
 
 @dataclass(frozen=True)
 class JoinProblem:
-    """Inputs, for each the keys of arrangements that exist, and predicates and outputs over all columns."""
+    """Inputs, the keys of the existing arrangements of each, and predicates and outputs over all columns."""
 
     inputs: tuple[Plan, ...]
     index_keys: tuple[tuple[Key, ...], ...]
@@ -62,7 +63,7 @@ class JoinProblem:
 def join_problem(
     candidates: Sequence[JoinInput], indexed: frozenset[int], predicates: Sequence[ScalarExpr], after: FilterProject
 ) -> JoinProblem:
-    """The problem where the inputs `indexed` are met as their indexes have them."""
+    """The problem in which the inputs `indexed` have the form of their indexes."""
     forms = [c.indexed if i in indexed else None for i, c in enumerate(candidates)]
     inputs = tuple(c.plan if form is None else form.gets[0] for c, form in zip(candidates, forms, strict=True))
     columns: list[ScalarExpr] = []
@@ -80,14 +81,14 @@ def join_problem(
 
 
 def indexes_used(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> Iterator[tuple[int, Key]]:
-    """(input, key) of the arrangements that exist and that the join's lookups use."""
+    """(input, key) of the existing arrangements that lookups of the join use."""
     for at, key in lookups(join):
         columns = key_columns(key)
         yield from ((at, k) for k in index_keys[at] if columns is not None and sorted(k) == sorted(columns))
 
 
 def lookups(join: Join) -> Iterator[tuple[int, tuple[ScalarExpr, ...]]]:
-    """Which inputs the join needs indexed by which keys; streams on their way are no inputs."""
+    """(input, key) of all arrangements of inputs that the join needs."""
     if isinstance(join.plan, LinearJoin):
         yield join.plan.source, join.plan.stages[0].stream_key
         yield from ((stage.lookup, stage.lookup_key) for stage in join.plan.stages)
@@ -96,7 +97,7 @@ def lookups(join: Join) -> Iterator[tuple[int, tuple[ScalarExpr, ...]]]:
 
 
 def arrangement_count(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> int:
-    """How many arrangements the join keeps, of inputs and of streams on their way."""
+    """The number of arrangements that the join must keep itself, of inputs and of intermediate streams."""
     existing = {(at, frozenset(key)) for at, key in indexes_used(join, index_keys)}
     if isinstance(join.plan, LinearJoin):
         needed = [(at, frozenset(key_columns(key) or ())) for at, key in lookups(join)]
@@ -106,13 +107,13 @@ def arrangement_count(join: Join, index_keys: Sequence[tuple[Key, ...]]) -> int:
 
 
 def key_columns(key: Sequence[ScalarExpr]) -> Key | None:
-    """The key's columns, if it is columns only."""
+    """The columns of the key; None where the key has other expressions."""
     columns = tuple(k.index for k in key if isinstance(k, ColumnRef))
     return columns if len(columns) == len(key) else None
 
 
 def starts(inputs: Sequence[Plan]) -> list[int]:
-    """Where the columns of each input begin."""
+    """The position of the first column of each input."""
     return list(accumulate((len(i.schema) for i in inputs[:-1]), initial=0))
 
 

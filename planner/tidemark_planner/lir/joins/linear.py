@@ -1,14 +1,14 @@
-"""The linear plan of an n-ary join: in which order inputs meet, by which keys, and what is kept on the way.
+"""The linear plan of an n-ary join: the order of the inputs, the keys, and the columns that each stage keeps.
 
     inputs t, u, v on [t.k = u.k, u.z = v.z, t.x < v.y]
 
     t  →  u on [t.k = u.k] keep [t.x | u.z]  →  v on [u.z = v.z] keep [t.x | v.y] filter (t.x < v.y)
 
-Inputs keep the query's order, but one that an equality connects to those before it comes first, and among those one
-that an index serves: a cross join is made only where nothing connects. A stage meets by all equalities there are, or
-by those on the key of an index, which then needs no copy; the others are filters. A predicate runs at the first stage
-that has its columns; one that can fail runs at the last, on rows that the whole join has let through. Columns are
-dropped as soon as nothing later reads them.
+Inputs keep the query's order, except that an input that an equality connects to those before it goes first, and among
+these one with a usable index. So a cross join is made only where nothing connects. A stage uses all equalities as its
+key, or those on the key of an index, which then needs no copy; the other equalities are filters. A predicate runs at
+the first stage that has its columns. One that can fail runs at the last stage, on rows that passed the whole join.
+Columns are dropped as soon as nothing later reads them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Planner:
         return Join(self._inputs, LinearJoin(order[0], tuple(stages)))
 
     def _order(self) -> list[int]:
-        """The query's order, connected inputs first, indexed ones among them before others."""
+        """The query's order, with connected inputs first, and among them indexed ones."""
         order, left = [0], list(range(1, len(self._inputs)))
         while left:
             known = frozenset[int]().union(*(self._columns[i] for i in order))
@@ -73,7 +73,7 @@ class _Planner:
     def _stage(
         self, stream: list[int], stream_keys: Sequence[Key], lookup: int, is_last: bool
     ) -> tuple[JoinStage, list[int]]:
-        """The stage that meets `lookup`, and the columns of the stream after it (as positions in all columns)."""
+        """The stage that looks up `lookup`, and the columns of the stream after it (as positions in all columns)."""
         known, new = frozenset(stream), self._columns[lookup]
         possible = [m for m in self._key_equalities(known, lookup) if m.predicate in self._waiting]
         used = _used(possible, stream_keys, self._index_keys[lookup])
@@ -113,7 +113,7 @@ class _Planner:
 
 
 def _used(possible: list[KeyEquality], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]) -> list[KeyEquality]:
-    """What a stage meets by: the key of an index on either side if all of it is met, else everything."""
+    """The equalities of a stage: those on the key of an index on either side if they bind all of it, else all."""
     for side, keys in (("lookup", lookup_keys), ("stream", stream_keys)):
         for key in keys:
             if key and (found := equalities_on_key(possible, key, side)):

@@ -1,11 +1,12 @@
-"""Aggregate: grouping and the aggregates of a SELECT, with what is computed from them.
+"""Aggregate: the grouping and the aggregates of a SELECT, and the expressions over them.
 
     SELECT k + 1, sum(x) / count(*) ... GROUP BY k      ->      Project [(c0 + 1), (c1 / c2)]
                                                                   Aggregate keys=[k] [sum(x), count(*)]
 
-In the outputs, every occurrence of a grouping expression is that key, every aggregate a column after the keys, and
-every scalar subquery outside an aggregate a column after those. Without keys there is one group, whatever the input;
-where nothing is aggregated in it (SELECT 1 FROM t HAVING true), its rows are counted, for keys alone are none of none.
+In the outputs, every occurrence of a grouping expression is that key, every aggregate is a column after the keys, and
+every scalar subquery outside an aggregate is a column after those. Without keys there is one group, whatever the input.
+If it has no aggregates either (SELECT 1 FROM t HAVING true), its rows are counted: an Aggregate with neither keys nor
+aggregates would have no row for an empty input.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def lower_aggregate(node: Node, context: Context) -> Lowered:
 
 
 def _output(node: Node, calls: AggregateCalls, beside: list[Hir], context: Context) -> ScalarExpr:
-    """The output over the input's columns; aggregates, and the rows of subqueries, are stand-ins."""
+    """The output over the input's columns; stand-ins take the places of aggregates and of the rows of subqueries."""
     columns: dict[int, ScalarExpr] = dict(calls.below.columns)
     for each in walk(node):
         if each.kind == "AggregateExpression":
@@ -66,7 +67,7 @@ def _with_stand_ins(node: Node) -> Node:
 
 
 def _stand_in(node: Node) -> int:
-    """An id that no attribute has."""
+    """An id that no attribute of Spark has."""
     return -1 - int(node.fields[_REPLACED[node.kind]]["id"])
 
 
@@ -77,7 +78,10 @@ def _over_groups(expr: ScalarExpr, node: Aggregate) -> ScalarExpr:
         return ColumnRef(at, expr.type, is_nullable(expr))
     if isinstance(expr, ColumnRef):
         if expr.index < FIRST_STAND_IN:
-            refuse("UNRESOLVED_COLUMN", "a column is neither grouped by nor aggregated")
+            refuse(
+                "UNRESOLVED_COLUMN",
+                "a column is neither grouped by nor aggregated: add it to GROUP BY, or aggregate it",
+            )
         if expr.index >= _FIRST_BESIDE:
             return replace(expr, index=len(node.schema) + expr.index - _FIRST_BESIDE)
         return replace(expr, index=len(node.keys) + expr.index - FIRST_STAND_IN)

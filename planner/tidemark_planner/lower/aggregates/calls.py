@@ -1,14 +1,15 @@
-"""Each of Spark's aggregates as LIR's (tidemark_protocol.functions.aggregates) and an expression over them.
+"""Spark's aggregates as aggregates of the allow-list (tidemark_protocol.functions.aggregates) and expressions over
+them.
 
-    count(a, b)         count(*) FILTER (a IS NOT NULL AND b IS NOT NULL); of distinct ones, of structs of them
+    count(a, b)         count(*) FILTER (a IS NOT NULL AND b IS NOT NULL); with DISTINCT, of structs of them
     bool_and(p)         CASE WHEN count(*) FILTER (NOT p) > 0 THEN false WHEN count(*) FILTER (p) > 0 THEN true END
-    any_value, first    min: the rows of a group have no order, so the least value is taken; NULL only if all are
+    any_value, first    min: the rows of a group have no order, so the least value is taken; NULL only if all are NULL
     last                max
     max_by(x, y)        first(x ORDER BY y DESC, x) FILTER (y IS NOT NULL)
     median(x)           percentile_cont(x, 0.5)
     try_sum(x)          TRY_CAST(sum(CAST(x AS decimal(20,0))) AS bigint)
 
-Every order ends with the argument itself: what an aggregate gives never depends on what else is computed.
+Every order ends with the argument itself, so the result of an aggregate depends on nothing else that is computed.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ _ONE_ARGUMENT = {
     "BitXorAgg": "bit_xor",
 }
 _SUMS = {"Sum": "sum", "Average": "avg"}
-# Sums of as many rows as there can be do not overflow where values have no more digits.
+# Sums of values of at most this many digits cannot overflow, however many rows there are.
 _SAFE_DIGITS = 28
 _WIDE = SqlType("decimal", 20, 0)
 _EXTREMES = {"Min": "min", "Max": "max", "First": "min", "Last": "max"}
 
 
 def lower_call(node: Node, calls: AggregateCalls) -> ScalarExpr:
-    """What the AggregateExpression gives, over the stand-ins of `calls`."""
+    """The expression of an AggregateExpression, over the stand-ins of `calls`; raises Refusal."""
     function, condition = node.children[0], node.expression("filter")
     chosen = None if condition is None else calls.below.expression(condition)
     site = AggregateSite(calls, function, chosen, bool(node.fields.get("isDistinct")))
@@ -59,12 +60,12 @@ def lower_call(node: Node, calls: AggregateCalls) -> ScalarExpr:
         return special(site)
     name = _ONE_ARGUMENT.get(function.kind)
     if name is None:
-        unsupported(f"the aggregate {function.kind.lower()}")
+        unsupported(f"the aggregate {function.kind.lower()}", "see the list in docs/reference/sql.md")
     return site.aggregate(name, site.argument())
 
 
 def _count(site: AggregateSite) -> ScalarExpr:
-    """count(*), and what is the same: a count of what is never NULL."""
+    """count(*), and count of an expression that is never NULL."""
     arguments = tuple(site.calls.below.expression(c) for c in site.function.children)
     may_be_null = [a for a in arguments if len(arguments) > 1 and (is_nullable(a) or is_fallible(a))]
     there = [call("is_not_null", (a,), BOOLEAN) for a in may_be_null]
@@ -85,7 +86,7 @@ def _added_up(site: AggregateSite) -> ScalarExpr:
         return site.aggregate(name, site.argument())
     argument = site.calls.below.expression(tried_operation)
     if argument.type.is_decimal and argument.type.precision > _SAFE_DIGITS:
-        unsupported(f"try_{name} of {argument.type}", f"cast it to at most {_SAFE_DIGITS} digits")
+        unsupported(f"try_{name} of {argument.type}", f"cast it to at most {_SAFE_DIGITS} digits", f"try_{name}")
     if name == "avg" or not argument.type.is_integral:
         return site.aggregate(name, argument)
     exact = site.aggregate(name, cast_to(argument, _WIDE))
@@ -103,13 +104,13 @@ def _extreme(site: AggregateSite) -> ScalarExpr:
 
 
 def _any_row(site: AggregateSite, argument: ScalarExpr, value: str) -> ScalarExpr:
-    """Whether there is a row on which the condition is that."""
+    """Whether the condition has this value on some row."""
     condition = argument if value == "true" else call("not", (argument,), BOOLEAN)
     return call(">", (site.aggregate("count", None, condition), Literal("0", BIGINT)), BOOLEAN)
 
 
 def _extreme_by(site: AggregateSite) -> ScalarExpr:
-    """max_by, min_by: of the rows with the extreme order the least value."""
+    """max_by and min_by: the least value of the rows with the extreme key."""
     value, by = site.argument(0), site.argument(1)
     also = not_null_conditions(by)
     order = ((by, OrderKey(0, descending=site.function.kind == "MaxBy")), (value, OrderKey(0)))
@@ -120,9 +121,9 @@ def _percentile(site: AggregateSite) -> ScalarExpr:
     """percentile, median, percentile_cont, percentile_disc: of the values as doubles."""
     disc = site.function.kind == "PercentileDisc"
     if not disc and site.function.children[2].fields.get("value") != "1":
-        unsupported("percentile with frequencies")
+        unsupported("percentile with frequencies", "repeat the rows instead", "percentile")
     if not site.argument().type.is_numeric:
-        unsupported(f"a percentile of {site.argument().type}")
+        unsupported(f"a percentile of {site.argument().type}", "cast it to double")
     argument = cast_to(site.argument(), DOUBLE)
     order = ((argument, OrderKey(0, descending=bool(site.function.fields.get("reverse")))),)
     name = "percentile_disc" if disc else "percentile_cont"
@@ -137,22 +138,24 @@ def _percentile(site: AggregateSite) -> ScalarExpr:
 
 
 def _elements(node: Node) -> tuple[Node, ...]:
-    """What an array of fractions is made of; nothing where there is one fraction."""
+    """The elements of an array of fractions; empty where there is one fraction."""
     while node.kind == "Cast":
         node = node.children[0]
     return node.children if node.kind == "CreateArray" else ()
 
 
 def fraction(expr: ScalarExpr) -> Literal:
-    """The literal fraction of a percentile; a cast of one is that only where it changes nothing."""
+    """The literal fraction of a percentile. Raises Refusal where the expression is not constant, or a cast would change
+    it.
+    """
     found = fold_constant(expr)
     if found is None or found.value is None or not found.type.is_numeric:
-        unsupported("a percentile with an expression", "write one number between 0 and 1")
+        unsupported("a percentile with this expression", "write a number between 0 and 1", "percentile")
     return Literal(repr(float(found.value)), DOUBLE)
 
 
 def _mode(site: AggregateSite) -> ScalarExpr:
-    """The commonest value; of several the least, or the greatest where the order is descending."""
+    """The most frequent value; of several the least, or the greatest where the order is descending."""
     descending = site.function.fields.get("reverseOpt") is False
     return site.aggregate("mode", site.argument(), order=((site.argument(), OrderKey(0, descending)),))
 
@@ -168,17 +171,17 @@ def _string_agg(site: AggregateSite) -> ScalarExpr:
 
 
 def separator(function: Node) -> Literal:
-    """What stands between the texts of a ListAgg."""
+    """The separator of a ListAgg."""
     given = function.children[1]
     if given.kind != "Literal" or given.fields.get("dataType") not in (VOID, "string"):
-        unsupported("string_agg with a separator that is not a string literal")
+        unsupported("a separator that is not a string literal", "write the separator as a literal")
     return Literal(given.fields["value"] or "", STRING)
 
 
 def _array_agg(site: AggregateSite) -> ScalarExpr:
-    """The values in their own order; collect_set is of distinct ones."""
+    """The values in their own order; collect_set takes distinct values."""
     if site.function.fields.get("ignoreNulls") is False:
-        unsupported("an array of NULLs (RESPECT NULLS)")
+        unsupported("RESPECT NULLS", "replace NULL by a value with coalesce")
     if site.function.kind == "CollectSet":
         site = replace(site, distinct=True)
     return site.aggregate("array_agg", site.argument(), order=((site.argument(), OrderKey(0)),))

@@ -3,8 +3,8 @@
     Aggregate keys=[k, x, id] [sum(m)]                    each row once per grouping set, the columns of other sets
       Expand [[m, k, x, 0], [m, k, NULL, 1], ...]         NULL, with the set's number: grouping() reads its bits
 
-The rows below are an object of the dataflow, of those columns that are read: computed once, read once per set. Over no
-rows there are no groups, as in Spark, not even for the empty set.
+The rows below become an object of the dataflow with the columns that are read: computed once, read once per set. As in
+Spark, an empty input has no groups, not even for the empty set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark_protocol.plan.expr import columns_of, map_columns
 
 
 def lower_expand(node: Node, context: Context, reader: Node | None = None) -> Lowered:
-    """The expanded rows, of the columns that `reader` reads, or of all (UNPIVOT's)."""
+    """The expanded rows with the columns that `reader` reads; None: with all columns (UNPIVOT)."""
     attributes, names = attributes_of(node.expressions("output"))
     read = set(attributes) if reader is None else _attributes_read(reader)
     kept = [at for at, attribute in enumerate(attributes) if attribute in read]
@@ -39,7 +39,7 @@ def lower_expand(node: Node, context: Context, reader: Node | None = None) -> Lo
 
 
 def _projections(node: Node) -> list[list[Any]]:
-    """The rows that are made of each row."""
+    """One list of expressions per grouping set."""
     return list(node.fields["projections"])
 
 

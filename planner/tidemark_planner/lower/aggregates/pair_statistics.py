@@ -5,7 +5,7 @@
     regr_r2(y, x)           corr(y, x)^2                             NULL where all x are equal, 1 where all y are
     regr_sxy(y, x)          count * covar_pop(y, x)
 
-All are of exact sums, rounded once.
+All results come from exact sums and are rounded once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ZERO = Literal("0.0", DOUBLE)
 
 
 class _Pairs:
-    """The pairs of a site, as doubles: aggregates of them, of the first values and of the second."""
+    """The pairs of a site as doubles: aggregates of the pairs, of their first values and of their second values."""
 
     def __init__(self, site: AggregateSite) -> None:
         if site.distinct:
-            unsupported("DISTINCT in a regression")
+            unsupported("DISTINCT in a regression", "remove duplicates in a subquery", "DISTINCT")
         self._site = site
         self._values = tuple(cast_to(site.argument(at), DOUBLE) for at in (0, 1))
         self._also = not_null_conditions(*self._values)
@@ -75,9 +75,9 @@ def _sum_of_products(site: AggregateSite) -> ScalarExpr:
 
 
 def _sum_of_squares(site: AggregateSite) -> ScalarExpr:
-    """regr_sxx, regr_syy: Spark has made the argument NULL where either value is."""
+    """regr_sxx and regr_syy: Spark has made the argument NULL where either value is NULL."""
     if site.distinct:
-        unsupported("DISTINCT in a regression")
+        unsupported("DISTINCT in a regression", "remove duplicates in a subquery", "DISTINCT")
     of = site.argument()
     count = cast_to(site.aggregate("count", None, *not_null_conditions(of)), DOUBLE)
     return _computed("*", count, site.aggregate("var_pop", of))

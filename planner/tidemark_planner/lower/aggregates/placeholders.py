@@ -1,8 +1,8 @@
-"""The aggregates of a query while they are lowered: the values that they read, and a stand-in for each.
+"""The aggregates of a query while it is lowered: the values that they read, and a stand-in column for each.
 
     sum(x) / count(*) + 1      values [x]    made [sum(0), count(*)]     over stand-ins: (s0 / s1) + 1
 
-Equal aggregates are made once, whoever asks for them.
+Equal aggregates are computed once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nulla
 from tidemark_protocol.plan.lir import Aggregate, OrderKey
 from tidemark_protocol.types import BIGINT, BOOLEAN, ColumnType, SqlType
 
-# Stand-ins for aggregates while an output is lowered: columns far beyond those of any input.
+# The stand-ins for aggregates are columns far beyond those of any input.
 FIRST_STAND_IN = 1 << 30
 
 
 class AggregateCalls:
-    """The distinct aggregates of all outputs over the rows `below`, and the values that they read."""
+    """Collects the distinct aggregates of all outputs over the rows `below`, and the values that they read."""
 
     def __init__(self, below: Lowered) -> None:
         self.below = below
@@ -47,7 +47,7 @@ class AggregateCalls:
 
 @dataclass(frozen=True)
 class AggregateSite:
-    """One aggregate in the text: its function's node, FILTER and DISTINCT."""
+    """One aggregate call in the text: its function's node, its FILTER (`chosen`) and DISTINCT."""
 
     calls: AggregateCalls
     function: Node
@@ -65,11 +65,11 @@ class AggregateSite:
         order: tuple[tuple[ScalarExpr, OrderKey], ...] = (),
         parameters: tuple[Literal, ...] = (),
     ) -> ColumnRef:
-        """The stand-in of `name` over the rows for which the FILTER and `also` are true."""
+        """The stand-in of aggregate `name` over the rows for which the FILTER and `also` are true."""
         entry, of = AGGREGATES[name], None if argument is None else argument.type
         result = result_type(name, of)
         if result is None:
-            refuse("TYPE", f"there is no {name} of {of}", word=name)
+            refuse("TYPE", f"there is no {name} of {of}: cast its argument", word=name)
         conditions = (*(() if self.chosen is None else (self.chosen,)), *also)
         chosen = conjunction(conditions) if conditions else None
         made = Aggregate(
@@ -84,18 +84,18 @@ class AggregateSite:
         return self.calls.stand_in(made)
 
     def _guarded(self, value: ScalarExpr, chosen: ScalarExpr | None) -> int:
-        """The value's place. One that can fail is evaluated only in the rows that are chosen."""
+        """The position of the value. A value that can fail is evaluated only in the chosen rows."""
         if chosen is not None and is_fallible(value):
             value = call("case", (chosen, value), value.type)
         return self.calls.value(value)
 
 
 def as_struct(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    """Several values as one."""
+    """Several values as one struct."""
     fields = ((f"_{at}", a.type) for at, a in enumerate(arguments))
     return call("named_struct", arguments, SqlType.struct(fields))
 
 
 def not_null_conditions(*values: ScalarExpr) -> tuple[ScalarExpr, ...]:
-    """That none of the values is NULL, of those that may be."""
+    """The conditions that the values are not NULL, for those that may be."""
     return tuple(call("is_not_null", (v,), BOOLEAN) for v in values if is_nullable(v) or is_fallible(v))
