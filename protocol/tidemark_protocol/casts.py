@@ -1,4 +1,4 @@
-"""The cast matrix: which casts ANSI Spark allows, and which of them can fail.
+"""The cast matrix: the casts that Spark allows in ANSI mode, and the errors that they can raise.
 
     cast(int as bigint)            allowed, never fails
     cast(bigint as int)            allowed, CAST_OVERFLOW
@@ -6,7 +6,7 @@
     cast(date as int)              not allowed
     cast(array<T> as array<U>)     as cast(T as U)
 
-Left out though Spark allows it: binary to string (the bytes may be no text; `decode` says which they are).
+Binary to string is left out, although Spark allows it: the bytes may not be text. `decode` takes an encoding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TIMESTAMPS = ("timestamp", "timestamp_ntz")
 
 
 def cast_errors(source: SqlType, target: SqlType) -> frozenset[str] | None:
-    """The error conditions that the cast can raise; None: there is no such cast."""
+    """The error conditions that the cast can raise; None where there is no such cast."""
     if source == target:
         return _NEVER
     if source.is_nested or target.is_nested:
@@ -45,12 +45,12 @@ def cast_errors(source: SqlType, target: SqlType) -> frozenset[str] | None:
 
 
 def cast_may_be_null(source: SqlType, target: SqlType) -> bool:
-    """Whether the cast of a value can be NULL without an error: infinities and NaN are no decimals."""
+    """Whether the cast of a non-NULL value can be NULL without an error: infinities and NaN have no decimal."""
     return source.is_floating and target.is_decimal
 
 
 def _nested(source: SqlType, target: SqlType) -> frozenset[str] | None:
-    """Part by part: an array's elements, a struct's fields by position; as text, what has all its parts as text."""
+    """Part by part: the elements of an array, the fields of a struct by position; as text, if all parts have a text."""
     if target.name == "string":
         parts = [cast_errors(child, target) for child in source.children]
     elif source.name == target.name and len(source.children) == len(target.children):

@@ -2,7 +2,7 @@
 
     decimal(12,2) * decimal(3,2)  ->  decimal(16,4)
 
-Past 38 digits the scale gives way, down to 6, and what does not fit is an error: `may_overflow`.
+Beyond 38 digits the scale is reduced, down to 6. A result that does not fit then is an error: `may_overflow`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from tidemark_protocol.types import INTEGRAL_WIDTH, SqlType
 
 MAX_PRECISION = 38
 _MIN_ADJUSTED_SCALE = 6
-# Digits that hold every value of the type.
+# The number of digits that hold every value of the type.
 INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
 def exact(operator: str, left: SqlType, right: SqlType) -> tuple[int, int]:
-    """Precision and scale that hold every result of `left operator right`, before they are capped."""
+    """Precision and scale that hold every result of `left operator right`, before they are capped at 38. Raises
+    ValueError for other operators.
+    """
     whole = max(left.precision - left.scale, right.precision - right.scale)
     scale = max(left.scale, right.scale)
     if operator in "+-":
@@ -32,7 +34,7 @@ def exact(operator: str, left: SqlType, right: SqlType) -> tuple[int, int]:
 
 
 def capped(precision: int, scale: int) -> SqlType:
-    """The type that Spark gives: whole digits are kept before fraction digits."""
+    """The type that Spark gives: it keeps whole digits before fraction digits."""
     if precision <= MAX_PRECISION:
         return SqlType("decimal", precision, scale)
     kept = max(MAX_PRECISION - (precision - scale), min(scale, _MIN_ADJUSTED_SCALE))
@@ -48,10 +50,10 @@ def may_overflow(operator: str, left: SqlType, right: SqlType) -> bool:
 
 
 def bounded(precision: int, scale: int) -> SqlType:
-    """Both cut at 38, as the results of sum and avg are."""
+    """Precision and scale both cut at 38, as in the results of sum and avg."""
     return SqlType("decimal", min(precision, MAX_PRECISION), min(scale, MAX_PRECISION))
 
 
 def whole_digits(of: SqlType) -> int:
-    """Digits before the point that hold every value of an integral or decimal type."""
+    """The number of digits before the point that hold every value of an integral or decimal type."""
     return INTEGRAL_DIGITS[of.name] if of.name in INTEGRAL_WIDTH else of.precision - of.scale

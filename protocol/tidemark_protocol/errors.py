@@ -1,11 +1,11 @@
-"""What can go wrong with a message or a plan.
+"""Errors of messages, plans and certificates.
 
 ProtocolError
-├── MalformedPlan          bytes that are not the canonical form of a plan of ours
-├── MalformedFrame         a frame that cannot be understood: unknown version, unset message, bad field
+├── MalformedPlan          bytes that are not the canonical form of a plan
+├── MalformedFrame         a frame that cannot be decoded: unknown version, unset message, bad field
 ├── PlanNotAllowed         a plan with a function outside the allow-list, or one that does not type
-├── StageViolation         a message that the protocol's present stage does not allow
-└── CertificateUnreadable  a folder that does not hold a certificate, its key and authorities
+├── StageViolation         a command that the current stage of the conversation does not allow
+└── CertificateUnreadable  a folder without a valid certificate, its key and authorities
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class MalformedPlan(ProtocolError):
 
 
 class MalformedFrame(ProtocolError):
-    """The frame cannot be understood; the connection ends, the replica goes on."""
+    """The frame cannot be decoded. The connection ends; the replica goes on."""
 
 
 class PlanNotAllowed(ProtocolError):
-    """The plan is well-formed, but uses what is not allowed or does not type."""
+    """The plan is well-formed, but uses a function that is not allowed, or does not type."""
 
 
 class StageViolation(ProtocolError):
-    """A command arrived in a stage of the protocol that does not allow it."""
+    """A command arrived in a stage of the conversation that does not allow it."""
 
 
 class CertificateUnreadable(ProtocolError):
-    """A file is missing, half written, or not what it should be; the message has nothing of its contents."""
+    """A file is missing, half written, or not valid. The message never quotes the file."""

@@ -1,4 +1,4 @@
-"""LIR as an indented tree, for people.
+"""LIR printed as an indented tree.
 
     Reduce key=[c0] accumulable [sum(c1), count(*)]
       Join linear: 0 → 1 on [c0 = c1] keep [c1 | c0]
@@ -6,8 +6,8 @@
         Mfp filter (c3 >= DATE '1994-01-01') project [c0, c1]
           Get s:orders
 
-`cN` is column N of the row that the operator sees. In a join stage the key is "stream = lookup", `keep` the columns
-of both that go on; a delta join has a path for each input; in a reduce `values` are what the aggregates read.
+`cN` is column N of the operator's input row. In a join stage the key is "stream = lookup", and `keep` lists the columns
+of both that go on. A delta join has a path for each input. In a reduce, the aggregates read `values`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _MAX_ROWS_SHOWN = 5
 
 
 def explain(plan: Plan) -> str:
-    """The tree, one node a line, inputs indented below."""
+    """The tree, one node per line, inputs indented below."""
     return "\n".join(_lines(plan, 0)) + "\n"
 
 
 def explain_dataflow(description: DataflowDescription) -> str:
-    """The whole dataflow: what it reads, every object that it builds, and what it exports."""
+    """The whole dataflow: its imports, its objects and its exports."""
     parts = []
     for source in description.source_imports:
         columns = ", ".join(source.shard.columns[c].name for c in source.columns)

@@ -1,9 +1,9 @@
-"""Folders that no source reads, since their files are the machine's or the pod's own.
+"""Folders that no source may read, since their files belong to the machine or to the pod.
 
-    /etc ...           keys of certificates, credentials of object stores, the service account's token
-    /scratch, /local   arrangements, and what Spark sets aside: other Dataflows' rows
+    /etc ...           keys of certificates, credentials of object stores, the token of the service account
+    /scratch, /local   arrangements and Spark's temporary files, which hold rows of other Dataflows
 
-The operator refuses such a path where it is written; a replica refuses what leads there by a symbolic link.
+The operator refuses such a path in a resource. A replica refuses a path that leads there by a symbolic link.
 """
 
 from __future__ import annotations
@@ -12,6 +12,6 @@ FORBIDDEN_FOLDERS = ("/etc", "/proc", "/sys", "/dev", "/run", "/var/run", "/scra
 
 
 def forbidden_folder(path: str) -> str | None:
-    """The one of these that the absolute path, without `.` and `..`, is or is below."""
+    """The forbidden folder that the absolute path (without `.` and `..`) is or is below; None if there is none."""
     plain = f"/{'/'.join(segment for segment in path.split('/') if segment)}/"
     return next((folder for folder in FORBIDDEN_FOLDERS if plain.startswith(f"{folder}/")), None)

@@ -3,9 +3,9 @@
 Times are totally ordered here, so an antichain holds one time or none:
 
     Frontier.at(5)      times 0..4 are complete (as an upper) or unreadable (as a since)
-    Frontier.empty()    nothing will change any more (as an upper) or can be read (as a since)
+    Frontier.empty()    no time can change any more (as an upper), no time can be read (as a since)
 
-The empty frontier is greater than every other. Where a number must stand for it (wire, Delta), it is 2^63-1.
+The empty frontier is greater than every other. On the wire and in Delta tables, 2^63-1 stands for it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ EMPTY_SENTINEL = 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
-    """One time, or empty (`time is None`). Compared by the number that stands for it: a controller compares them
-    some hundred thousand times a second."""
+    """One time, or empty (`time is None`).
+
+    Frontiers are compared by their numbers: a controller makes some hundred thousand comparisons per second.
+    """
 
     time: Time | None
     _number: int = field(init=False, repr=False)
@@ -47,7 +49,7 @@ class Frontier:
     @staticmethod
     @lru_cache(maxsize=16_384)
     def decode(number: int) -> Frontier:
-        """The frontier that `encode` wrote; raises ValueError for what it cannot have written."""
+        """The frontier that `encode` wrote; raises ValueError for other numbers."""
         return _known(None if number == EMPTY_SENTINEL else int(number))
 
     def encode(self) -> int:
@@ -58,11 +60,14 @@ class Frontier:
         return self.time is None
 
     def less_than(self, time: int) -> bool:
-        """Whether `time` lies strictly beyond this frontier."""
+        """Whether `time` is strictly beyond this frontier."""
         return self._number < time
 
     def less_equal(self, time: int) -> bool:
-        """Whether `time` is at or beyond this frontier: as an upper, whether `time` may still change."""
+        """Whether `time` is at or beyond this frontier.
+
+        For an upper: whether the contents at `time` may still change.
+        """
         return self._number <= time
 
     def __eq__(self, other: object) -> bool:
@@ -89,12 +94,12 @@ class Frontier:
 
 @lru_cache(maxsize=16_384)
 def _known(time: int | None) -> Frontier:
-    """Frontiers come in droves of few times: all exports of a replica are at the same few."""
+    """A cached frontier: all exports of a replica are at the same few times."""
     return Frontier(None if time is None else Time(time))
 
 
 def meet(frontiers: Iterable[Frontier]) -> Frontier:
-    """The least of the frontiers; of none, the empty frontier (nothing holds it back)."""
+    """The least of the frontiers; of none, the empty frontier."""
     return min(frontiers, default=Frontier.empty())
 
 

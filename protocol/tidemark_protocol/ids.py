@@ -1,4 +1,4 @@
-"""Identities and times, each a type of its own so that one is never passed for another.
+"""Ids and times, each with a type of its own so that they cannot be confused.
 
 GlobalId      one collection: a source table, an index, a sink, an object inside a dataflow
 ReplicaId     one replica of an instance
@@ -19,7 +19,7 @@ WriterTerm = NewType("WriterTerm", int)
 Time = NewType("Time", int)
 
 INSTANCE = GlobalId("instance")
-"""In a Status: what a replica says of its whole instance, rather than of one collection."""
+"""The id of a Status that is about the whole instance rather than about one collection."""
 
 MIN_TIME = Time(0)
 MAX_TIME = Time(2**63 - 2)
@@ -27,7 +27,9 @@ MAX_TIME = Time(2**63 - 2)
 
 @dataclass(frozen=True, order=True)
 class Epoch:
-    """Who speaks to a replica. Ordered: a higher epoch replaces a lower one, never the other way round."""
+    """The identity of a connection to a replica. A connection of a higher epoch replaces one of a lower epoch, never
+    the reverse.
+    """
 
     leader_term: int
     connection: int

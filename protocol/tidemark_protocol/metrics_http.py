@@ -1,16 +1,16 @@
-"""An HTTP server that anybody may ask, as for metrics: whoever comes, it takes no more than so much.
+"""An HTTP server for untrusted clients, as for metrics: connections, time and memory are bounded.
 
     connection ──► a thread ──► the application ──► closed
-                     ├─ open for SECONDS, whatever is said on it ─► cut off
-                     ├─ MOST_BYTES of its request are read       ─► no more of it is: what is there is answered
-                     ├─ the oldest of more than MOST             ─► cut off: who asks now is answered
-                     └─ of twice as many that have not ended yet ─► not taken
+                     ├─ open for MAX_SECONDS                       ─► closed by the server
+                     ├─ request of more than MAX_REQUEST_BYTES     ─► answered after that many bytes
+                     ├─ the oldest of more than MAX_CONNECTIONS    ─► closed by the server, to make room
+                     └─ twice MAX_CONNECTIONS threads still run    ─► refused
 
-Without that each connection on which nothing is said has a thread for ever, and headers take memory without end. An
-operator or a driver that is out of memory for them dies, and whoever was hydrating there is blamed.
+Without these bounds a silent connection would hold a thread for ever, and headers would take memory without end. An
+operator or driver that ran out of memory for them would die, and the Dataflow that was hydrating there would be blamed.
 
-Who has said its request is cut off behind all that have said none: an operator's probes come here, too, and their
-answer takes as long as its event loop does.
+To make room, connections that have sent no request are closed first: the operator's probes arrive here too, and their
+answers may wait for the operator's event loop.
 """
 
 from __future__ import annotations
@@ -27,15 +27,19 @@ from typing import Any, cast
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 LOG = logging.getLogger(__name__)
-MOST = 32
-SECONDS = 15.0
-"""More than an answer takes, and less than a scraper waits."""
-MOST_BYTES = 16 * 1024
-"""Of a request: a scraper says a few hundred."""
+MAX_CONNECTIONS = 32
+MAX_SECONDS = 15.0
+"""Longer than an answer takes, and shorter than a scraper waits."""
+MAX_REQUEST_BYTES = 16 * 1024
+"""A request of a scraper has a few hundred bytes."""
 
 
 def serve(application: Any, host: str, port: int) -> int:
-    """From threads of its own. The port; 0 asks for any that is free. Raises OSError."""
+    """Serve the WSGI application from daemon threads; returns the port. `port` 0: any free port.
+
+    Raises:
+        OSError: the address is not available.
+    """
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
 
     class OfFamily(_Server):
@@ -46,8 +50,8 @@ def serve(application: Any, host: str, port: int) -> int:
     return int(server.server_port)
 
 
-class _AtMost(io.RawIOBase):
-    """So much of a file can be read, and it is over then."""
+class _LimitedReader(io.RawIOBase):
+    """A file that ends after a number of bytes."""
 
     def __init__(self, file: io.RawIOBase, most: int) -> None:
         self._file, self._left = file, most
@@ -66,32 +70,34 @@ class _AtMost(io.RawIOBase):
 
 
 class _Handler(WSGIRequestHandler):
-    rbufsize = 0  # it is `setup` that puts a buffer there, behind what bounds it
+    rbufsize = 0  # `setup` adds a buffer behind the limit
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = io.BufferedReader(_AtMost(cast(io.RawIOBase, self.rfile), MOST_BYTES))
+        self.rfile = io.BufferedReader(_LimitedReader(cast(io.RawIOBase, self.rfile), MAX_REQUEST_BYTES))
 
     def get_environ(self) -> dict[str, Any]:
-        """Asked for once the request has been read."""
-        cast(_Server, self.server).has_asked(self.request)
+        """Called once the request has been read."""
+        cast(_Server, self.server).mark_requested(self.request)
         return super().get_environ()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: a probe comes every few seconds."""
+        """Log nothing: probes arrive every few seconds."""
 
 
 @dataclass
 class _Connection:
     since: float
-    asked: bool = False
+    has_requested: bool = False
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """`_open`: those that may go on, the oldest first. `_threads_alive`: also of those cut off."""
+    """`_open`: the open connections, oldest first. `_threads_alive`: threads, also those of connections that were
+    closed early.
+    """
 
     daemon_threads = True
-    request_queue_size = 4 * MOST
+    request_queue_size = 4 * MAX_CONNECTIONS
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._lock = threading.Lock()
@@ -101,10 +107,10 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            taken = self._threads_alive < 2 * MOST
+            taken = self._threads_alive < 2 * MAX_CONNECTIONS
             if taken:
                 self._threads_alive += 1
-                if len(self._open) >= MOST:
+                if len(self._open) >= MAX_CONNECTIONS:
                     self._make_room()
                 self._open[request] = _Connection(time.monotonic())
         if not taken:
@@ -112,7 +118,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread is to be had
+        except BaseException:  # no thread could be started
             self._ended()
             raise
 
@@ -122,35 +128,35 @@ class _Server(ThreadingMixIn, WSGIServer):
         finally:
             self._ended()
 
-    def has_asked(self, request: Any) -> None:
+    def mark_requested(self, request: Any) -> None:
         with self._lock:
             if connection := self._open.get(request):
-                connection.asked = True
+                connection.has_requested = True
 
     def service_actions(self) -> None:
-        """Twice a second, and after each connection."""
+        """Called twice a second, and after each connection: close connections that are open for too long."""
         with self._lock:
-            since = time.monotonic() - SECONDS
+            since = time.monotonic() - MAX_SECONDS
             for request in [request for request, its in self._open.items() if its.since <= since]:
-                self._cut_off(request)
+                self._close_early(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """It is closed: from here on its number may be another connection's, which is not to be cut off."""
+        """Forget the connection before its socket is closed: afterwards another one may have its file descriptor."""
         with self._lock:
             self._open.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Of one that was cut off, or left; as often as somebody likes."""
+        """Log at debug level: clients can cause this as often as they like."""
         LOG.debug("%s was not answered", client_address, exc_info=True)
 
     def _make_room(self) -> None:
-        """Under the lock."""
-        silent = (request for request, connection in self._open.items() if not connection.asked)
-        self._cut_off(next(silent, next(iter(self._open))))
+        """Close the oldest connection, preferably one without a request; the caller holds the lock."""
+        silent = (request for request, connection in self._open.items() if not connection.has_requested)
+        self._close_early(next(silent, next(iter(self._open))))
 
-    def _cut_off(self, request: Any) -> None:
-        """Under the lock. What its thread waits for is over then."""
+    def _close_early(self, request: Any) -> None:
+        """Close the connection, so that its thread stops waiting; the caller holds the lock."""
         del self._open[request]
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)

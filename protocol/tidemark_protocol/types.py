@@ -1,4 +1,4 @@
-"""SQL types and schemas, as Spark names them.
+"""SQL types and columns, with Spark's names.
 
 A `SqlType` prints as Spark DDL (`decimal(15,2)`, `array<struct<a:int,b:string>>`) and parses back. Elements of arrays
 and fields of structs may always be NULL. Rows inside the engine have positional columns; names belong to schemas
@@ -17,7 +17,7 @@ from tidemark_protocol.vocabulary import wire_name
 SIMPLE_TYPES = frozenset(
     "boolean tinyint smallint int bigint float double string binary date timestamp timestamp_ntz".split()
 )
-# Only inside expressions: no column of a table or an export has these.
+# Types of expressions alone: no column of a table or an export has them.
 INTERVAL_TYPES = frozenset({"interval year to month", "interval day to second"})
 INTEGRAL_WIDTH = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 MAX_TYPE_DEPTH = 20
@@ -26,14 +26,17 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class TypeNotSupported(ValueError):
-    """A type that Tidemark's engine has no representation for."""
+    """A type that Tidemark cannot represent."""
 
 
 @dataclass(frozen=True)
 class SqlType:
-    """A type: its name; of decimals precision and scale; of arrays and structs the types inside.
+    """A type: its name; the precision and scale of decimals; the types inside arrays and structs.
 
-    `children`: an array's element, a struct's fields, which `labels` names.
+    `children`: the element of an array, or the fields of a struct; `labels`: the names of the fields.
+
+    Raises:
+        TypeNotSupported: the type is not valid, or nested deeper than MAX_TYPE_DEPTH.
     """
 
     name: str
@@ -129,12 +132,12 @@ class SqlType:
 
 
 def quoted_name(name: str) -> str:
-    """A field's name as it stands in DDL: in backquotes unless it is plain."""
+    """A field's name in DDL: in back quotes unless it is a plain identifier."""
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 class _Parser:
-    """The text of one type, token by token; keywords in any case, fields' names as they are."""
+    """Parses the text of one type. Keywords may be in any case; names of fields keep theirs."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at, self._depth = text.strip(), 0, 0
@@ -217,7 +220,7 @@ TIMESTAMP = SqlType("timestamp")
 @wire_name("Column")
 @dataclass(frozen=True)
 class Column:
-    """A named column of a table or an export. `nullable` is true nullability, known to the catalogue."""
+    """A named column of a table or an export. `nullable` False means that no row has NULL there."""
 
     name: str
     type: SqlType

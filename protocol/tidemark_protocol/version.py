@@ -1,4 +1,4 @@
-"""Which release this is: what was installed says so, so it stands in pyproject.toml alone."""
+"""The version of the installed release; pyproject.toml alone states it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 @cache
 def release() -> str:
-    """Such as `0.1.0.dev0`; `unknown` where the sources run without having been installed."""
+    """For example `0.1.0.dev0`; `unknown` where the sources run without installation."""
     try:
         return version("tidemark")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Wire names: what dataclasses and their fields are called in bytes, whatever they are called in Python.
+"""Wire names: the names of dataclasses and their fields in encoded bytes, independent of their names in Python.
 
     @wire_name("ColumnRef")                                   the class may be renamed; "ColumnRef" stays
     @dataclass(frozen=True)
@@ -6,8 +6,8 @@
         index: int                                            the wire name of a field is that of its attribute,
         of: SqlType = field(metadata={WIRE_NAME: "type"})     unless its metadata gives another
 
-Stored plans, digests and messages hold wire names, so a wire name is never changed and never used again. A test
-compares the vocabulary with tests/golden/vocabulary.json.
+Stored plans, digests and messages hold wire names, so a wire name is never changed and never reused. A test compares
+the vocabulary with tests/golden/vocabulary.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Member(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A dataclass of the vocabulary."""
+    """The wire names of a dataclass and of its fields."""
 
     wire_name: str
     members: tuple[Member, ...]

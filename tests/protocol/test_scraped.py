@@ -66,10 +66,10 @@ def read_to_its_end(connection: socket.socket) -> bytes:
 def test_who_says_nothing_has_no_more_than_so_many_threads(port: int, connect: Callable[[], socket.socket]) -> None:
     """Nor keeps anybody else from an answer: the oldest make room."""
     before = threading.active_count()
-    silent = [connect() for _ in range(10 * metrics_http.MOST)]
+    silent = [connect() for _ in range(10 * metrics_http.MAX_CONNECTIONS)]
 
     until(lambda: answered(port))
-    until(lambda: threading.active_count() - before <= metrics_http.MOST)
+    until(lambda: threading.active_count() - before <= metrics_http.MAX_CONNECTIONS)
     assert is_over(silent[0])
 
 
@@ -77,7 +77,7 @@ def test_a_connection_ends_whatever_is_said_on_it(
     port: int, connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that sends its request byte by byte too, which never ends."""
-    monkeypatch.setattr(metrics_http, "SECONDS", 0.0)
+    monkeypatch.setattr(metrics_http, "MAX_SECONDS", 0.0)
     slow = connect()
     slow.sendall(b"GET / HT")
 
@@ -88,7 +88,7 @@ def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
     port: int, connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The headers of 32 of them would be more than an operator's memory."""
-    monkeypatch.setattr(metrics_http, "SECONDS", 10 * BOUND)
+    monkeypatch.setattr(metrics_http, "MAX_SECONDS", 10 * BOUND)
     endless = connect()
     with suppress(ConnectionError):
         endless.sendall(b"GET /metrics HTTP/1.1\r\n" + 16 * (b"A: " + 65_000 * b"a" + b"\r\n"))
@@ -99,7 +99,7 @@ def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
 
 def test_who_has_asked_is_not_cut_off_for_those_who_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a probe is who waits for an operator's event loop: an operator whose probes fail is ended."""
-    monkeypatch.setattr(metrics_http, "SECONDS", 10 * BOUND)
+    monkeypatch.setattr(metrics_http, "MAX_SECONDS", 10 * BOUND)
     begun, may_answer = threading.Event(), threading.Event()
 
     def slow(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -117,7 +117,7 @@ def test_who_has_asked_is_not_cut_off_for_those_who_say_nothing(monkeypatch: pyt
         asked = connected()
         asked.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert begun.wait(BOUND)
-        silent = [connected() for _ in range(metrics_http.MOST)]
+        silent = [connected() for _ in range(metrics_http.MAX_CONNECTIONS)]
         assert is_over(silent[0])  # who came behind it, and asked nothing
         may_answer.set()
 

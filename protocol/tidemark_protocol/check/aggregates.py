@@ -1,4 +1,4 @@
-"""The checks of what groups and partitions are reduced to: aggregates, the plans that keep them, window calls."""
+"""The checks of aggregates, of the plans that keep them, and of window calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS: dict[type, str] = {
 
 
 def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[Aggregate, ...]:
-    """The reduce's aggregates in the order of its columns; raises PlanNotAllowed unless all are allowed."""
+    """The aggregates of the reduce in the order of its columns; raises PlanNotAllowed unless all are allowed."""
     made = _in_order(plan)
     for part in plan.parts if isinstance(plan, CollationReduce) else (plan,):
         for aggregate in getattr(part, "aggregates", ()):
@@ -43,9 +43,12 @@ def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[
 
 def _check_hierarchical(part: HierarchicalReduce) -> None:
     if part.buckets and (part.monotonic or any(b < 1 for b in part.buckets)):
-        refuse(f"a reduce has stages of {part.buckets} parts, but {'only grows' if part.monotonic else 'one is empty'}")
+        refuse(
+            f"a reduce has stages of {part.buckets} parts, but "
+            f"{'its input only grows' if part.monotonic else 'one is empty'}"
+        )
     if part.must_consolidate and not part.monotonic:
-        refuse("a reduce whose input may shrink takes it as it comes")
+        refuse("a reduce whose input may shrink must not consolidate it")
 
 
 def _in_order(plan: Any) -> tuple[Aggregate, ...]:
@@ -56,7 +59,7 @@ def _in_order(plan: Any) -> tuple[Aggregate, ...]:
     made = [a for part in plan.parts for a in part.aggregates]
     places = [p for at in plan.positions for p in at]
     if sorted(places) != list(range(len(made))) or len(plan.parts) != len(plan.positions):
-        refuse("the parts of a reduce do not give each aggregate its own place")
+        refuse("the parts of a reduce do not give each aggregate its own position")
     return tuple(a for _, a in sorted(zip(places, made, strict=True), key=lambda pair: pair[0]))
 
 
@@ -92,7 +95,7 @@ def _check_parameters(name: str, given: tuple[Literal, ...], wanted: tuple[SqlTy
 
 
 def check_window_calls(plan: Window) -> None:
-    """Raise PlanNotAllowed unless each call is on the allow-list and its frame makes sense in the window's order."""
+    """Raise PlanNotAllowed unless each call is on the allow-list and its frame fits the window's order."""
     schema = plan.input.schema
     for call in plan.calls:
         _check_call(call, schema)
@@ -135,7 +138,9 @@ def _check_frame(frame: WindowFrame, order: tuple[OrderKey, ...], schema: Schema
 
 
 def _check_distance(bound: SqlType, ordered: SqlType) -> None:
-    """Numbers are as far apart as their type says; dates and times by an interval (dates also by days, an int)."""
+    """Distances between numbers have their type; between dates and times they are intervals (between dates also days,
+    an int).
+    """
     moment = ordered.name in ("date", "timestamp", "timestamp_ntz")
     fits = bound == ordered if ordered.is_numeric else moment and bound.name in INTERVAL_TYPES
     if not fits and not (ordered.name == "date" and bound == INT):

@@ -1,13 +1,13 @@
-"""Is a command one that may be acted on at all? Asked of everything that comes off the wire, before anyone acts on it.
+"""The check of every command that arrives from the wire, before anything acts on it.
 
     times      0 .. 2^63-2, inside plans too, where they are plain numbers
     ids        1 to MAX_ID_LENGTH characters; those of a dataflow distinct, and at least one export among them
     numbers    terms, limits and epochs are not negative
-    refreshes  schedules are some (plan/refresh.py)
+    refreshes  schedules are valid (plan/refresh.py)
 
-Settings are not looked at: a newer operator may have more of them (messages/replica_settings.py). What a plan
-computes is `check.check_dataflow`'s affair: a dataflow that fails there is installed as refused and harms nobody,
-while a command that fails here ends its connection, and nothing of it was done.
+Settings are not checked: a newer operator may send more of them (messages/replica_settings.py). `check.plan` checks
+what a plan computes: a dataflow that fails there is installed as refused, while a command that fails here ends its
+connection before any part of it has been done.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_ID_LENGTH = 1024
 
 
 def check_command(command: Command) -> None:
-    """Raises MalformedFrame, saying what is wrong with it."""
+    """Raise MalformedFrame where the command is not valid; the message names the field."""
     what = type(command).__name__
     match command:
         case Hello(epoch=epoch) | CreateTimely(epoch=epoch):
@@ -58,7 +58,7 @@ def check_command(command: Command) -> None:
 
 
 def check_id(id: str) -> None:
-    """Raises ValueError."""
+    """Raise ValueError where the length of the id is not allowed."""
     if not id or len(id) > MAX_ID_LENGTH:
         raise ValueError(f"an id of {len(id)} characters (1 to {MAX_ID_LENGTH} are allowed)")
 
@@ -66,7 +66,7 @@ def check_id(id: str) -> None:
 def _check_dataflow(dataflow: DataflowDescription) -> None:
     what = f"CreateDataflow of {dataflow.name[:MAX_ID_LENGTH]!r}"
     if not dataflow.export_ids:
-        raise MalformedFrame(f"{what}: it exports nothing, so nobody could ever schedule or drop it")
+        raise MalformedFrame(f"{what}: it exports nothing, so it could never be scheduled or dropped")
     _check_ids(what, (*dataflow.import_ids, *(o.id for o in dataflow.objects), *dataflow.export_ids))
     if len(set(dataflow.export_ids)) < len(dataflow.export_ids):
         raise MalformedFrame(f"{what}: it exports an id twice")

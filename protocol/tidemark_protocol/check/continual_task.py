@@ -1,7 +1,7 @@
-"""The checks of a dataflow that is a continual task (plan.py has the whole picture).
+"""The checks of a continual task; `plan.py` calls them.
 
-It is the dataflow's only export, reads shards alone (an index does not outlive its replica, and a task goes on exactly
-where it was), and watches one of them, whole.
+The task is the only export of its dataflow. It reads shards alone, since it resumes exactly where it stopped, and an
+index does not outlive its replica. It watches one of them with all columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidemark_protocol.plan.lir import Changes, Get, Plan
 
 
 def check_task(dataflow: DataflowDescription, nodes: Iterable[Plan]) -> None:
-    """Raise PlanNotAllowed unless tasks, and changes, are used as they must be."""
+    """Raise PlanNotAllowed unless continual tasks and Changes are used as they must be."""
     export = dataflow.continual_task
     if export is not None:
         _check_alone(dataflow)

@@ -1,4 +1,4 @@
-"""The checks of each kind of LIR node against the schemas of its inputs (plan.py has the whole picture)."""
+"""The checks of each kind of LIR node against the schemas of its inputs; `plan.py` walks the plan."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOP_K_KINDS = frozenset({"heads", "tournament", "monotonic_top1", "monotonic_top
 
 
 def fits(actual: Schema, declared: Schema) -> bool:
-    """Whether rows of `actual` may be read as `declared`: the same types, and no NULL that is not declared."""
+    """Whether rows of `actual` may be read as `declared`: the same types, and no NULL where none is declared."""
     return len(actual) == len(declared) and all(
         a.type == d.type and (d.nullable or not a.nullable) for a, d in zip(actual, declared, strict=True)
     )
@@ -83,7 +83,7 @@ def check_join(plan: Join) -> None:
 
 
 def _check_path(plan: Join, path: LinearJoin | DeltaPath) -> Schema:
-    """The stream at the end of the path."""
+    """The schema of the stream at the end of the path."""
     met = sorted([path.source, *(s.lookup for s in path.stages)])
     if not path.stages or met != list(range(len(plan.inputs))):
         refuse(f"a join path from input {path.source} does not meet each of the {len(plan.inputs)} inputs once")
@@ -94,7 +94,7 @@ def _check_path(plan: Join, path: LinearJoin | DeltaPath) -> Schema:
 
 
 def _is_lookup(stage: JoinStage) -> bool:
-    """Whether the stage meets columns by columns, at least one and each of the lookup once, and computes nothing."""
+    """Whether the stage looks up columns by columns (at least one, each of the lookup once) and computes nothing."""
     closure, columns = stage.closure, {k.index for k in stage.lookup_key if isinstance(k, ColumnRef)}
     computes = closure.expressions or closure.predicates or closure.lower or closure.upper
     by_columns = all(isinstance(k, ColumnRef) for k in stage.stream_key) and len(columns) == len(stage.lookup_key)
@@ -146,7 +146,7 @@ def _check_top_k_plan(plan: TopKPlan) -> None:
     if bool(plan.buckets) != (plan.kind == "tournament") or any(b < 1 for b in plan.buckets):
         refuse(f"a top-k of kind {plan.kind!r} has stages of {plan.buckets} parts")
     if plan.must_consolidate and not plan.kind.startswith("monotonic"):
-        refuse(f"a top-k of kind {plan.kind!r} takes its input as it comes")
+        refuse(f"a top-k of kind {plan.kind!r} must not consolidate its input")
 
 
 def check_window(plan: Window) -> None:
@@ -170,7 +170,7 @@ def check_arrange_by(plan: ArrangeBy) -> None:
 
 
 def check_nothing(plan: Negate | Threshold | Changes) -> None:
-    """Their schema follows from their input's."""
+    """The schema of these nodes follows from that of their input."""
 
 
 def _check_keys(keys: tuple[ScalarExpr, ...], schema: Schema) -> None:
@@ -205,5 +205,5 @@ _BY_KIND: dict[type, Callable[[Any], None]] = {
 
 
 def check_node(plan: Any) -> None:
-    """Check the node itself; its inputs have been."""
+    """Check the node itself; the caller checks its inputs."""
     _BY_KIND[type(plan)](plan)

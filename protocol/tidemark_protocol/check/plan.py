@@ -1,8 +1,8 @@
-"""Is a plan allowed? Every function on the allow-list, every type right, every column and name in range.
+"""The check of a plan: functions on the allow-list, types that fit, columns and names that exist, sizes within limits.
 
-The planner asks before it answers; the replica asks again of every CreateDataflow, for a frame may come from
-anywhere. Nothing that passes can make an evaluator read a column that is not there, call a function that is not
-listed, or take more than the limits below. Raises PlanNotAllowed, saying what and where.
+The planner checks each plan before it answers. The replica checks every CreateDataflow again, since a frame may come
+from any client. A plan that passes cannot make an evaluator read a missing column, call a function that is not allowed,
+or exceed the limits below. Every check raises PlanNotAllowed; its message says what is wrong and where.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The checks of scalar expressions and of MapFilterProject (plan.py has the whole picture)."""
+"""The checks of scalar expressions and of MapFilterProject ; `plan.py` and `nodes.py` call them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def check_expr(expr: ScalarExpr, schema: Schema) -> None:
         else:
             _check_call(node)
     if unbound(expr):
-        refuse("an expression reads a variable that no function around it has")
+        refuse("an expression reads a variable that no enclosing function binds")
 
 
 def check_mfp(mfp: MapFilterProject) -> None:
-    """Raise PlanNotAllowed unless each expression reads what stands before it and the projection is in range."""
+    """Raise PlanNotAllowed unless each expression reads columns before it alone, and the projection is in range."""
     row = list(mfp.input)
     for expr in mfp.expressions:
         _check_value(expr, tuple(row))
@@ -69,7 +69,7 @@ def _check_column(node: ColumnRef, schema: Schema) -> None:
     if node.type != column.type:
         refuse(f"column {node.index} is read as {node.type}, but is {column.type}")
     if column.nullable and not node.nullable:
-        refuse(f"column {node.index} is read as never NULL, but may be")
+        refuse(f"column {node.index} is read as never NULL, but may be NULL")
 
 
 def _check_literal(node: Literal) -> None:
@@ -86,16 +86,16 @@ def _check_call(node: Call) -> None:
     if not function.accepts(node):
         refuse(f"there is no {describe(node)}")
     if function.nullable(node) and not node.nullable:
-        refuse(f"{describe(node)} is declared never NULL, but may be")
+        refuse(f"{describe(node)} is declared as never NULL, but may be NULL")
     if node.function in ("cast", "try_cast") and node.type.name in _DATETIMES:
         _check_moment(node.arguments[0])
 
 
 def _check_moment(argument: ScalarExpr) -> None:
-    """No constant text may become a date or time that depends on when it is evaluated, such as 'today'."""
+    """Refuse constant text that becomes a date or time relative to the current time, such as 'today'."""
     if argument.type.name != "string" or not is_constant(argument):
         return
     if not isinstance(argument, Literal):
-        refuse("constant text is put together and cast to a date or time; write the date itself")
+        refuse("constant text is put together and cast to a date or time: write the date or time as one literal")
     if argument.value is not None and literals.is_special_time(argument.value):
-        refuse(f"{argument.value!r} as a date or time depends on the moment; write the date itself")
+        refuse(f"{argument.value!r} as a date or time depends on the current time: write the date or time itself")

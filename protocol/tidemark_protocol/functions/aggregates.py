@@ -1,16 +1,16 @@
-"""The allow-list of aggregates: how each is kept, what it takes and the type of its result.
+"""The allow-list of aggregates: how each is kept, its argument and the type of its result.
 
     sum(decimal(12,2))  ->  decimal(22,2)     accumulable
     max(string)         ->  string            hierarchical
     string_agg(string)  ->  string            basic; rows in `order`, the separator a parameter
     corr(struct(x, y))  ->  double            accumulable; of pairs none of whose values is NULL
 
-It is short: SQL's other aggregates are these and a projection (any_value is min, bool_and compares two counts, max_by
-is a `first` in an order, a median is a percentile, regressions are of variances); the planner writes them so.
+The list is short: the planner writes SQL's other aggregates as these and a projection (any_value is min, bool_and
+compares two counts, max_by is `first` in an order, a median is a percentile, regressions use variances).
 
-NULL arguments are left out by all but `first`; of none, array_agg is an empty array, count 0 and the others NULL.
-Functions that depend on an order (`ordered`) take the group's rows in the aggregate's own; the planner ends every order
-with the argument, so results never depend on what else is computed.
+All aggregates but `first` ignore NULL. Of no value, array_agg is an empty array, count is 0, and the others are NULL.
+An aggregate that depends on an order (`ordered`) reads the rows of the group in its own order. The planner ends every
+order with the argument, so results do not depend on other columns.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Result = Callable[[SqlType], SqlType | None]
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """`kind`: how it is kept. `parameters`: the types of its constant arguments. `of_rows`: it needs no argument.
+    """`kind`: how it is kept. `parameters`: the types of its constant arguments. `of_rows`: it may have no argument.
 
-    `distinct`: whether equal arguments may be told to count once; where not, it makes no difference.
+    `distinct`: whether DISTINCT changes the result; where not, it is not allowed in plans.
     """
 
     name: str
@@ -105,7 +105,10 @@ AGGREGATES: dict[str, AggregateFunction] = {f.name: f for f in _ENTRIES}
 
 
 def result_type(function: str, argument: SqlType | None) -> SqlType | None:
-    """The type of the aggregate's result; None: there is no such aggregate. `argument` None: of the row itself."""
+    """The type of the aggregate's result; None where there is no such aggregate.
+
+    `argument` None: over the row itself.
+    """
     entry = AGGREGATES.get(function)
     if entry is None or (argument is None and not entry.of_rows):
         return None

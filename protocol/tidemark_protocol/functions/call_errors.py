@@ -1,11 +1,11 @@
-"""What a call can raise, given its arguments: sets of Spark's error conditions, empty where it never fails.
+"""The errors that a call can raise, given its arguments: sets of Spark's error conditions; empty: it never fails.
 
     bigint + bigint          ARITHMETIC_OVERFLOW
     double / 3.0             nothing
     decimal(38,2) * ...      NUMERIC_VALUE_OUT_OF_RANGE
     x div y                  DIVIDE_BY_ZERO, ARITHMETIC_OVERFLOW
 
-The sets are upper bounds: what is said to never fail never does.
+The sets are upper bounds: a call with an empty set never fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def always(code: str) -> Errors:
 
 
 def raised(call: Call) -> frozenset[str]:
-    """`raise_error`: its literal argument is the code."""
+    """`raise_error`: the code is its literal argument."""
     code = call.arguments[0]
     return frozenset({code.value}) if isinstance(code, Literal) and code.value is not None else NOTHING
 
@@ -60,7 +60,7 @@ def overflow(call: Call) -> frozenset[str]:
 
 
 def negation(call: Call) -> frozenset[str]:
-    """One-sided `-`. Spark negates decimals in 34 digits: one that has more may be rounded up beyond its type."""
+    """Unary `-`. Spark negates decimals with 34 digits: a longer one may be rounded up beyond its type."""
     if call.type.is_decimal:
         return frozenset({OUT_OF_RANGE}) if call.type.precision > _EXACT_DIGITS else NOTHING
     return overflow(call)
@@ -93,7 +93,8 @@ def cast(call: Call) -> frozenset[str]:
 
 
 def like(call: Call) -> frozenset[str]:
-    """A pattern that ends with a backslash, or escapes another than `%`, `_` and the backslash, is an error."""
+    """A pattern that ends with a backslash, or escapes other characters than `%`, `_` and the backslash, is an
+    error."""
     pattern = call.arguments[1]
     if isinstance(pattern, Literal) and (pattern.value is None or _is_valid_pattern(pattern.value)):
         return NOTHING
@@ -112,7 +113,9 @@ def rounding(call: Call) -> frozenset[str]:
 
 
 def whole(call: Call) -> frozenset[str]:
-    """`floor`, `ceil`: a decimal of 38 whole digits may need one more, a double may be beyond bigint or no number."""
+    """`floor` and `ceil`: a decimal of 38 whole digits may need one more; a double may be beyond bigint, or not a
+    number.
+    """
     of = call.arguments[0].type
     if of.is_floating:
         return frozenset({ARITHMETIC_OVERFLOW})

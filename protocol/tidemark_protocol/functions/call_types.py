@@ -1,7 +1,7 @@
-"""Which argument and result types a function takes: small predicates over a call's types.
+"""Signatures: predicates over the argument and result types of a call.
 
-A signature is a function `(arguments, result type) -> bool`. Nothing is coerced here: the planner writes every
-coercion as a `cast`, so types either fit exactly or the call is not allowed.
+A signature is a function `(arguments, result type) -> bool`. Types must fit exactly, since the planner writes every
+coercion as a `cast`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def types_of(arguments: tuple[ScalarExpr, ...]) -> tuple[SqlType, ...]:
 
 
 def fixed(result: SqlType, *parameters: SqlType) -> Signature:
-    """Exactly these types."""
+    """A signature of exactly these types."""
     return lambda arguments, to: to == result and types_of(arguments) == parameters
 
 
 def of_names(result: SqlType, *names: str) -> Signature:
-    """One argument of a type with one of these names."""
+    """A signature of one argument whose type has one of these names."""
     return lambda arguments, to: to == result and len(arguments) == 1 and arguments[0].type.name in names
 
 
@@ -75,7 +75,7 @@ def whole_division(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def number(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """One number, and one of its own type."""
+    """One number, with a result of its type."""
     return arguments[0].type.is_numeric and arguments[0].type == result
 
 
@@ -85,7 +85,7 @@ def negated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def whole_numbers(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """Integers of one type, and one of their type: what works on bits."""
+    """Integers of one type, with a result of that type: bitwise functions."""
     return set(types_of(arguments)) == {result} and result.is_integral
 
 
@@ -106,7 +106,7 @@ def chosen(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """To another type; a cast to its own type would be no call."""
+    """A cast to another type; a cast to the own type is not allowed in plans."""
     source = arguments[0].type
     return source != result and not _is_interval(result) and cast_errors(source, result) is not None
 
@@ -121,7 +121,7 @@ def strings(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def raising(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """`raise_error`: a literal code; it stands where a boolean is expected."""
+    """`raise_error`: a literal code; the result stands where a boolean is expected."""
     code = arguments[0]
     return isinstance(code, Literal) and code.type == STRING and code.value in RAISED and result == BOOLEAN
 
@@ -168,7 +168,7 @@ def whole(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def describe(expr: ScalarExpr) -> str:
-    """The expression's kind and types, for messages."""
+    """The kind and types of the expression, for messages."""
     if isinstance(expr, Call):
         return f"{expr.function}({', '.join(str(t) for t in types_of(expr.arguments))}) of type {expr.type}"
     return f"column {expr.index}" if isinstance(expr, ColumnRef) else f"literal of type {expr.type}"

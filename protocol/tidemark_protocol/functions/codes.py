@@ -1,6 +1,6 @@
-"""Functions of codes: hashes, encodings, URLs, digits in other bases, text in the shape that a literal format says.
+"""Functions of codes: hashes, encodings, URLs, digits in other bases, text in a literal format.
 
-What makes a text longer than a few times its arguments takes a literal format that bounds it.
+A function that can make a text much longer than its arguments takes a literal format, which bounds the length.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INT, INTERVAL_TYPES
 BINARY = SqlType("binary")
 CHARSETS = frozenset("US-ASCII ISO-8859-1 UTF-8 UTF-16BE UTF-16LE UTF-16 UTF-32".split())
 URL_PARTS = frozenset("HOST PATH QUERY REF PROTOCOL FILE AUTHORITY USERINFO".split())
-_MOST_DECIMALS = 100
-# Java's directives of which a row decides neither the number nor the width.
+_MAX_DECIMALS = 100
+# Java's format directives whose number and width do not depend on rows.
 _FORMAT = re.compile(r"([^%]|%%|%([1-9]\$)?[-+ 0,(#]{0,3}[0-9]{0,3}(\.[0-9]{1,2})?[sdfxXoeEgGcbn])*", re.DOTALL)
 _SHOWN = frozenset("string boolean tinyint smallint int bigint float double decimal".split())
 # Digits of a number format, with at most one decimal point; grouping and signs take no digits.
@@ -31,7 +31,7 @@ def literal_text(argument: ScalarExpr) -> str | None:
 
 
 def number_format(text: str) -> SqlType | None:
-    """The decimal that a format of to_number and to_char has room for; None: it is not one that is supported."""
+    """The decimal type that a format of to_number or to_char describes; None where the format is not supported."""
     found = _NUMBER_FORMAT.fullmatch(text)
     if found is None:
         return None
@@ -62,7 +62,7 @@ def _chosen(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 def _with_decimals(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     of, digits = arguments
-    small = isinstance(digits, Literal) and digits.type == INT and 0 <= int(digits.value or -1) <= _MOST_DECIMALS
+    small = isinstance(digits, Literal) and digits.type == INT and 0 <= int(digits.value or -1) <= _MAX_DECIMALS
     return small and of.type.is_numeric and result == STRING
 
 

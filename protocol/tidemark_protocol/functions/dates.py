@@ -1,4 +1,4 @@
-"""Functions of dates and times beyond the first: parts, distances, text in a literal pattern. The zone is UTC."""
+"""More functions of dates and times: parts, distances, text in a literal pattern. The time zone is UTC."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAYS = frozenset(
     "SU SUN SUNDAY MO MON MONDAY TU TUE TUESDAY WE WED WEDNESDAY TH THU THURSDAY FR FRI FRIDAY SA SAT SATURDAY".split()
 )
 _ZONE_NAME = re.compile(r"UTC|[+-][0-9]{2}:[0-9]{2}|[A-Z][\w+-]*(/[\w+-]+)+", re.ASCII)
-# Letters that say the same in every locale or are always English's, and what stands between them.
+# Pattern letters that are the same in every locale, or always English, and separators.
 _PATTERN = re.compile(r"(y{4}|yy|M{1,4}|d{1,2}|H{1,2}|h{1,2}|m{1,2}|s{1,2}|S{1,9}|a|E{1,4}|D{1,3}|[ ,.:/_-])+")
 
 

@@ -1,4 +1,4 @@
-"""What is known of one scalar function of the allow-list (`registry.py`)."""
+"""One scalar function of the allow-list (`registry.py`): its signature, errors and nullability."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def not_null(call: Call) -> bool:
 
 
 def maybe(call: Call) -> bool:
-    """NULL also where no argument is: an element, a field, what was not found."""
+    """NULL also where no argument is NULL: an element, a field, a search without a match."""
     return True
 
 
 @dataclass(frozen=True)
 class Function:
-    """One entry: how many arguments, of which types, what it raises, when it is NULL, which arguments are lazy.
+    """One function: the number and types of its arguments, its errors, its nullability, and lazy arguments.
 
-    `lazy`: an argument that the function does not need (a CASE branch not taken, `y` in `false AND y`) raises
-    nothing. `higher`: it takes functions (lambdas.py); no other does.
+    `lazy`: an argument that the function does not need (a CASE branch not taken, `y` in `false AND y`) raises nothing.
+    `higher_order`: it takes lambdas (lambdas.py); no other function does.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Functions of intervals, which live inside expressions only: differences of times, multiples, their parts.
+"""Functions of intervals, which exist inside expressions alone: differences of times, multiples, fields.
 
 timestamp - timestamp     interval day to second          ts + x * INTERVAL 1 DAY
 extract(HOUR FROM i)      tinyint                         make_dt_interval(1, 2, 3, 4.5)
@@ -18,7 +18,7 @@ DAYS = SqlType("interval day to second")
 MONTHS = SqlType("interval year to month")
 _TINYINT = SqlType("tinyint")
 _SECONDS = SqlType("decimal", 8, 6)
-# By the names of Spark's classes: the field that is extracted, of which interval, as what.
+# By Spark's class: the function, the field, the type of the interval, the type of the result.
 PARTS = {
     "ExtractANSIIntervalDays": ("interval_days", "DAY", DAYS, INT),
     "ExtractANSIIntervalHours": ("interval_hours", "HOUR", DAYS, _TINYINT),
@@ -28,7 +28,7 @@ PARTS = {
     "ExtractANSIIntervalMonths": ("interval_months", "MONTH", MONTHS, _TINYINT),
 }
 FIELDS = {name: field for name, field, _, _ in PARTS.values()}
-# The last fields of Spark's types that hold no smaller ones: how much each is, in microseconds or in months.
+# The fields at which Spark's interval types may end, in microseconds or in months.
 WHOLE = {
     DAYS: {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000},
     MONTHS: {"YEAR": 12},

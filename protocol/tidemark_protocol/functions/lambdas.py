@@ -1,9 +1,9 @@
-"""Functions of functions over arrays: transform, filter, exists, forall, aggregate, zip_with, array_sort.
+"""Higher-order functions over arrays: transform, filter, exists, forall, aggregate, zip_with, array_sort.
 
     transform(a, x -> x + c1)     Call("transform", (a, Call("lambda", (x + c1, x))))     x = Call("variable", ("x0",))
 
-A function's parameters follow its body. What a body makes per element is of a fixed width, or made of the element
-alone: results are as large as arrays, not as their squares. An accumulator is of a fixed width, so none grows.
+The parameters of a lambda follow its body. The result of a body has a fixed width, or is made of the element alone, so
+results are as large as arrays, not as their squares. An accumulator has a fixed width, so it cannot grow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def names_of(function: Call) -> tuple[str, ...]:
 
 
 def renamed(expr: ScalarExpr, names: tuple[tuple[str, str], ...] = ()) -> ScalarExpr:
-    """The expression with variables named by how deep they stand: equal for those that differ by names alone."""
+    """The expression with variables named by nesting depth: equal for expressions that differ by names alone."""
     if not isinstance(expr, Call):
         return expr
     if expr.function == VARIABLE:
@@ -44,7 +44,7 @@ def renamed(expr: ScalarExpr, names: tuple[tuple[str, str], ...] = ()) -> Scalar
 
 
 def unbound(expr: ScalarExpr, known: frozenset[tuple[str, SqlType]] = frozenset()) -> bool:
-    """Whether the expression reads a variable that no function around it has."""
+    """Whether the expression reads a variable that no enclosing lambda binds."""
     if not isinstance(expr, Call):
         return False
     if expr.function == VARIABLE:
@@ -76,8 +76,8 @@ def _takes(function: ScalarExpr, *parameters: SqlType) -> bool:
 
 
 def _stays_small(function: ScalarExpr) -> bool:
-    """Whether what the body makes is of a fixed width, or made of the parameters and of what is."""
-    assert isinstance(function, Call), "the caller has seen that it is a lambda"
+    """Whether the body has a fixed width, or reads parameters and columns of fixed width alone."""
+    assert isinstance(function, Call), "the caller has checked that it is a lambda"
     if is_fixed_width(function.type):
         return True
     own = {names_of(n) for n in walk(function) if isinstance(n, Call) and n.function == LAMBDA}

@@ -1,7 +1,7 @@
-"""Functions of numbers beyond arithmetic: roots, logarithms, angles.
+"""Mathematical functions beyond arithmetic: roots, logarithms, angles.
 
-They work on doubles, never fail, and give NaN where they are not defined (logarithms NULL, as Spark's). The last digit
-of a transcendental function is its library's: all evaluators must use the same.
+They work on doubles and never fail. Where they are undefined they are NaN (logarithms NULL, as in Spark). The last
+digit of a transcendental function depends on the library, so all evaluators must use the same one.
 """
 
 from __future__ import annotations

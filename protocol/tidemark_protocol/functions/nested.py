@@ -1,9 +1,9 @@
-"""Functions of arrays, structs and JSON: which types they take, and what they raise (registry.py has the list).
+"""Functions of arrays, structs and JSON: their types and errors (registry.py lists them).
 
     subscript(array<T>, int)   T        INVALID_ARRAY_INDEX beyond the end
     field(struct<a:T>, 0)      T        `x.a`; of an array of structs, an array of that field
 
-Those whose result could be of any size take only small literals for what decides it.
+Where an argument decides the size of the result, it must be a small literal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INVALID_ARRAY_INDEX_IN_ELEMENT_AT = "INVALID_ARRAY_INDEX_IN_ELEMENT_AT"
 INVALID_INDEX_OF_ZERO = "INVALID_INDEX_OF_ZERO"
 INVALID_PARAMETER = "INVALID_PARAMETER_VALUE"
 STRINGS = SqlType.array(STRING)
-# The most elements that a literal may ask a function for.
+# The largest number of elements that a literal may ask for.
 MAX_ELEMENTS = 10_000
 Arguments = tuple[ScalarExpr, ...]
 
@@ -32,7 +32,7 @@ def named_struct(arguments: Arguments, result: SqlType) -> bool:
 
 
 def field(arguments: Arguments, result: SqlType) -> bool:
-    """A field by its position; of an array of structs, of each."""
+    """A field by its position; of an array of structs, the field of each."""
     of, position = arguments
     found = field_type(of.type, position)
     return found is not None and found == result
@@ -63,7 +63,7 @@ def of_array(result: SqlType) -> Signature:
 
 
 def same_arrays(arguments: Arguments, result: SqlType) -> bool:
-    """Arrays of one type give one of it."""
+    """Arrays of one type, with a result of that type."""
     return result.is_array and set(types_of(arguments)) == {result}
 
 
@@ -73,7 +73,7 @@ def of_elements(arguments: Arguments, result: SqlType) -> bool:
 
 
 def search(result: SqlType) -> Signature:
-    """An array, and what is looked for in it."""
+    """A signature of an array and an element to search for."""
     return lambda arguments, to: to == result and _array_and_element(arguments)
 
 
@@ -116,7 +116,7 @@ def slicing(arguments: Arguments, result: SqlType) -> bool:
 
 
 def joining(arguments: Arguments, result: SqlType) -> bool:
-    """`array_join`: texts, what stands between them, and what stands for NULL."""
+    """`array_join`: texts, a separator, and optionally a text for NULL."""
     return result == STRING and types_of(arguments) in ((STRINGS, STRING), (STRINGS, STRING, STRING))
 
 
@@ -144,7 +144,7 @@ def element_errors(call: Call) -> frozenset[str]:
 
 
 def try_element_errors(call: Call) -> frozenset[str]:
-    """Position 0 is an error, whoever asks."""
+    """Position 0 is an error, also for try_ functions."""
     index = call.arguments[-1]
     fine = isinstance(index, Literal) and (index.value is None or int(index.value) != 0)
     return frozenset() if fine else frozenset({INVALID_INDEX_OF_ZERO})

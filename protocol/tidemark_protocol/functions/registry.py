@@ -1,9 +1,9 @@
-"""The allow-list: every scalar function that a plan may use.
+"""The allow-list of scalar functions.
 
     FUNCTIONS["/"]   two arguments; double or decimal; DIVIDE_BY_ZERO unless the divisor is a literal other than 0
 
-A function is here once it is deterministic, does no I/O, its Spark SQL text gives back the same tree, and it is
-known when it fails. What is not here is refused by the planner, and again by the replica.
+A function is on the list if it is deterministic, does no I/O, has a Spark SQL text that gives the same tree back, and
+its errors are known. The planner refuses all others, and so does the replica.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _cast_nullable(call: Call) -> bool:
 
 
 def _tried(operator: str, errors: Errors) -> Signature:
-    """Arithmetic of numbers that could raise."""
+    """A signature of arithmetic of numbers that could raise."""
     fits = call_types.arithmetic(operator)
     return lambda arguments, to: to.is_numeric and fits(arguments, to) and bool(errors(Call(operator, arguments, to)))
 
@@ -135,7 +135,7 @@ _ENTRIES = (
     Function("to_json", 1, 1, nested.as_json),
 )
 FUNCTIONS: dict[str, Function] = {f.name: f for f in (*_ENTRIES, *MATH, *TEXT, *DATES, *CODES, *INTERVALS, *LAMBDAS)}
-# The planner turns comparisons with them into temporal bounds: no plan holds one.
+# The planner turns comparisons with these into temporal bounds: no plan contains one.
 CLOCK: dict[str, Function] = {
     "now": Function("now", 0, 0, fixed(TIMESTAMP), nullable=not_null),
     "current_date": Function("current_date", 0, 0, fixed(DATE), nullable=not_null),
@@ -143,13 +143,13 @@ CLOCK: dict[str, Function] = {
 
 
 def call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> Call:
-    """A call whose nullability follows from its arguments."""
+    """A call whose nullability follows from its arguments. `function` must be on the list."""
     made = Call(function, arguments, result)
     return Call(function, arguments, result, entry(function).nullable(made))
 
 
 def entry(function: str) -> Function:
-    """What is known of a function, those of the clock included."""
+    """The entry of a function, including those that read the clock; raises KeyError."""
     return CLOCK[function] if function in CLOCK else FUNCTIONS[function]
 
 
@@ -160,28 +160,28 @@ def errors_of(expr: ScalarExpr) -> frozenset[str]:
 
 
 def is_fallible(expr: ScalarExpr) -> bool:
-    """Whether some row makes the expression raise."""
+    """Whether the expression can raise on some row."""
     return bool(errors_of(expr))
 
 
 def error_code(expr: ScalarExpr) -> str:
-    """The code of its failure: the narrowest name that is right whoever evaluates it."""
+    """The code of a failure: the one condition that the expression can raise, else EXPRESSION_FAILED."""
     codes = errors_of(expr)
     return next(iter(codes)) if len(codes) == 1 else EXPRESSION_FAILED
 
 
 def error_value(expr: ScalarExpr, text: str) -> ErrorValue:
-    """What stands in `__error` for a row on which `expr`, written as `text`, fails."""
+    """The value of `__error` for a row on which `expr`, with the SQL text `text`, fails."""
     longest = 500
     return ErrorValue(error_code(expr), text if len(text) <= longest else text[: longest - 1] + "…")
 
 
 def reads_clock(expr: ScalarExpr) -> bool:
-    """Whether the expression depends on when it is evaluated."""
+    """Whether the expression depends on the time of its evaluation."""
     return any(isinstance(node, Call) and node.function in CLOCK for node in walk(expr))
 
 
 def is_constant(expr: ScalarExpr) -> bool:
-    """Whether the expression reads no column, and no variable."""
+    """Whether the expression reads neither a column nor a variable."""
     variable = (isinstance(node, Call) and node.function == VARIABLE for node in walk(expr))
     return not any(isinstance(node, ColumnRef) for node in walk(expr)) and not any(variable)

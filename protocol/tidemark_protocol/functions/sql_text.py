@@ -2,8 +2,8 @@
 
     Call("*", (ColumnRef(3), Call("-", (Literal("1"), ColumnRef(4)))))   ->   (c3 * (1BD - c4))
 
-The same tree always gives the same text, and the text, analysed over the same columns in a session with ANSI mode
-on and the time zone UTC, gives back the same tree: literals carry their exact types, everything is in parentheses.
+Equal trees have equal texts. The text, analysed over the same columns in ANSI mode and UTC, gives the same tree back:
+literals carry their exact types, and everything is in parentheses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def positional(index: int) -> str:
 
 
 def to_sql(expr: ScalarExpr, column_name: ColumnName = positional) -> str:
-    """The text of the expression; `column_name` gives each position's name, quoted where it must be."""
+    """The text of the expression; `column_name` gives the (quoted) name of each column. Raises PlanNotAllowed."""
     if isinstance(expr, ColumnRef):
         return column_name(expr.index)
     if isinstance(expr, Literal):
@@ -46,7 +46,7 @@ def to_sql(expr: ScalarExpr, column_name: ColumnName = positional) -> str:
 
 
 def error_of(expr: ScalarExpr, column_name: ColumnName = positional) -> ErrorValue:
-    """What `__error` says of a row on which the expression fails; the same from every evaluator."""
+    """The value of `__error` for a row on which the expression fails; the same in every evaluator."""
     return error_value(expr, to_sql(expr, column_name))
 
 
@@ -66,7 +66,7 @@ def _case(call: Call, arguments: list[str]) -> str:
 
 
 def _trim(side: str) -> Callable[[Call, list[str]], str]:
-    """The second argument, where there is one, is the set of characters that are taken away."""
+    """The second argument, where there is one, is the set of characters to remove."""
 
     def written(call: Call, arguments: list[str]) -> str:
         what = f"{arguments[1]} FROM {arguments[0]}" if len(arguments) == 2 else f"FROM {arguments[0]}"
@@ -155,7 +155,7 @@ _SPECIAL_FORMS: dict[str, Callable[[Call, list[str]], str]] = {
 
 
 def literal_sql(literal: Literal) -> str:
-    """The constant in the form whose natural type is the literal's, or under a cast to it."""
+    """The constant in a form whose type is the literal's, or under a cast to it."""
     value, of = literal.value, literal.type
     if value is None:
         return f"CAST(NULL AS {_type_sql(of)})"
@@ -180,7 +180,7 @@ def _nested_sql(literal: Literal) -> str:
 
 
 def string_sql(text: str) -> str:
-    """A string literal: no character of it can end the literal, start an escape, or name a variable of Spark's."""
+    """A string literal in which no character ends the literal, starts an escape, or names a variable of Spark's."""
     return "'" + _SPECIAL.sub(lambda m: _ESCAPES.get(m[0], f"\\u{ord(m[0]):04x}"), text) + "'"
 
 

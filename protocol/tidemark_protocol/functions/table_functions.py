@@ -1,11 +1,11 @@
 """The allow-list of table functions: each row of the input becomes as many rows as there are values.
 
     explode(array<T>)             its elements                               none for NULL and for an empty array
-    posexplode(array<T>)          their places, from 0, and the elements
+    posexplode(array<T>)          the positions, from 0, and the elements
     sequence(start, stop, step)   start, start + step, ... up to stop        none where an argument is NULL
 
-`..._outer`: where there is no value, one row of NULLs. A sequence that leads away from its stop is an error row, and
-so is one of more values than Spark's arrays hold. Without a step it goes by 1 towards its stop; dates by days.
+`..._outer`: one row of NULLs where there is no value. A sequence that leads away from its stop is an error row, and so
+is one with more values than Spark's arrays can hold. The default step is 1 towards the stop; for dates, one day.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from tidemark_protocol.types import DATE, INT, ColumnType, SqlType
 ILLEGAL_SEQUENCE = "INVALID_PARAMETER_VALUE"
 TOO_MANY_VALUES = "COLLECTION_SIZE_LIMIT_EXCEEDED"
 MAX_VALUES = 2**31 - 1 - 15
-"""What Spark makes an array of at most."""
+"""The most elements of an array in Spark."""
 _OUTER = "_outer"
 
 
 @dataclass(frozen=True)
 class TableFunction:
-    """A name taken apart: explode or sequence, with places or without, with a row for nothing or without."""
+    """The parts of a name: explode or sequence, with positions or without, with a row for no value (outer) or
+    without."""
 
     base: str
     with_position: bool
@@ -33,7 +34,7 @@ class TableFunction:
 
 
 def table_function(name: str) -> TableFunction | None:
-    """What the name means; None: there is no such table function."""
+    """The parts of the name; None where there is no such table function."""
     base = name.removesuffix(_OUTER)
     with_position = base == "posexplode"
     base = "explode" if with_position else base
@@ -41,7 +42,7 @@ def table_function(name: str) -> TableFunction | None:
 
 
 def produces(name: str, arguments: Sequence[SqlType]) -> Schema | None:
-    """The columns that the function appends; None: there is none over such arguments."""
+    """The columns that the function appends; None where there is no such function over these arguments."""
     function = table_function(name)
     element = None if function is None else _PRODUCES[function.base](arguments)
     if function is None or element is None:

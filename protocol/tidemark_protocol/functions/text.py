@@ -1,6 +1,6 @@
-"""Functions of text beyond the first: searching, padding, regular expressions, digests.
+"""More functions of text: searching, padding, regular expressions, digests.
 
-What makes text longer takes a literal length, and is not put into another of its kind, so that no row explodes.
+A function that makes text longer takes a literal length and must not contain another such call, so rows stay small.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INVALID_PATTERN = "INVALID_PARAMETER_VALUE"
 MAX_CHARACTERS = 10_000
 MAX_REPEATS = 1_000
 _GROWING = frozenset({"lpad", "rpad", "repeat"})
-# A pattern of which every regular expression engine says the same: literal characters, `.`, ^ first and $ last.
+# Patterns that all regular expression engines treat alike: literal characters, `.`, ^ first and $ last.
 _PLAIN_PATTERN = re.compile(r"\^?[\w\s.,:;@%/#=<>!&~\"'-]*\$?", re.ASCII)
 
 
@@ -38,7 +38,7 @@ def _is_bounded(arguments: tuple[ScalarExpr, ...], most: int) -> bool:
 
 
 def pattern_errors(call: Call) -> frozenset[str]:
-    """A pattern may be none; one that is plain is known to be."""
+    """A pattern may be invalid; a plain one is known to be valid."""
     pattern = call.arguments[1]
     plain = isinstance(pattern, Literal) and (pattern.value is None or _PLAIN_PATTERN.fullmatch(pattern.value))
     return NOTHING if plain else frozenset({INVALID_PATTERN})
@@ -49,7 +49,7 @@ def _text(*parameters: SqlType) -> Signature:
 
 
 def _replaced(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """From a literal position on."""
+    """regexp_replace from a literal position on."""
     return _text(STRING, STRING, STRING, INT)(arguments, result) and isinstance(arguments[3], Literal)
 
 
@@ -60,7 +60,7 @@ def _joined(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 
 def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    """levenshtein: of two texts; -1 beyond the bound that is the third."""
+    """levenshtein of two texts; -1 beyond the third argument."""
     return fixed(INT, STRING, STRING)(arguments[:2], result) and all(a.type == INT for a in arguments[2:])
 
 

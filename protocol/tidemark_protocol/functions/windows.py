@@ -1,4 +1,4 @@
-"""The allow-list of window functions: what each takes, and the type of its result.
+"""The allow-list of window functions: their arguments, and the types of their results.
 
     row_number, rank, dense_rank, ntile(n)     ->  int        no arguments, no frame
     percent_rank, cume_dist                    ->  double     no arguments, no frame
@@ -6,12 +6,12 @@
     first_value(x), last_value, nth_value(n)   ->  type of x  over the frame; `parameters` of nth_value: n, from 1
     count, sum, avg, min, max ...              ->  as in aggregates.py, over the frame
 
-Rows of a partition are in the window's order, ties broken by the whole row: what row_number, ntile, lag, lead, a
-frame in rows and the values of a frame's first, last and n-th row depend on is therefore definite. Peers (rows equal
-in the order's columns) share what rank, dense_rank, percent_rank, cume_dist and frames in ranges say. A function that
-`ignores nulls` skips rows whose argument is NULL; `default` is the current row's value of its column where there is no
-such row; the offset may be negative. Order-dependent aggregates (string_agg) take the frame's rows in the window's
-order. Bounds of frames: `WindowFrame`; a bound of 0 (an int) is the current row, in ranges with its peers.
+The rows of a partition are in the window's order, and ties are broken by the whole row. So row_number, ntile, lag,
+lead, frames in rows, and the first, last and n-th value of a frame are definite. Peers (rows that are equal in the
+order columns) have equal rank, dense_rank, percent_rank, cume_dist and frames in ranges. With `ignore nulls`, rows
+whose argument is NULL are skipped. `default` is read on the current row where the row at the offset does not exist; the
+offset may be negative. Order-dependent aggregates (string_agg) read the rows of the frame in the window's order.
+`WindowFrame` describes frames; a bound of 0 (an int) is the current row, in ranges with its peers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ IGNORES_NULLS = frozenset((*_SHIFTS, *_PICKS))
 
 @dataclass(frozen=True)
 class WindowSignature:
-    """The result's type, whether the function works on a frame, the types of its parameters, and where it may be
-    NULL: always, never, or where one of its arguments may be (None)."""
+    """The type of the result, whether the function has a frame, and the types of its parameters.
+
+    `nullable`: True, False, or None: where one of its arguments is.
+    """
 
     result: SqlType
     framed: bool
@@ -44,7 +46,7 @@ class WindowSignature:
 
 
 def signature(function: str, arguments: Sequence[SqlType]) -> WindowSignature | None:
-    """What the function over these columns is; None: there is none."""
+    """The signature of the function over columns of these types; None where there is none."""
     if function in _RANKS:
         parameters = (INT,) if function == "ntile" else ()
         return None if arguments else WindowSignature(_RANKS[function], False, parameters, nullable=False)

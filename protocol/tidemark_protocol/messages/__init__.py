@@ -1,1 +1,5 @@
-"""Messages between operator, planner and replica, as frozen dataclasses, and the order in which they may come."""
+"""The messages of the protocol, one frozen dataclass each.
+
+Reading order: `commands`, `responses`, `conversation_stages`, `command_history` (what a new replica is sent),
+`planning` (operator and planner), `replica_settings`, `legacy_protocol` (the older generation).
+"""

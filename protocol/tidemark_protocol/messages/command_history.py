@@ -1,10 +1,10 @@
-"""The command history: what must be told to a new replica to bring it to the present, and nothing more.
+"""The command history: the commands that bring a new replica to the present, reduced to the fewest.
 
     push(CreateDataflow d) push(Schedule d) push(Peek p) push(CancelPeek p) push(AllowCompaction d to 7)
         reduces to    CreateDataflow d as of 7, Schedule d
 
-Reduced, it replays in one fixed order (`replay`): Hello and CreateInstance belong to the connection and are prepended
-by whoever connects. Peeks come before AllowCompaction, so that what they read is still there.
+The reduced history replays in one fixed order (`replay`). Hello and CreateInstance belong to a connection and are sent
+before it. Peeks come before AllowCompaction, so that the times that they read are still readable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NO_RESUMES: Mapping[GlobalId, Frontier] = MappingProxyType({})
 
 @dataclass
 class _Entry:
-    """A dataflow, and what was said about its exports since."""
+    """A dataflow, and the later commands about its exports."""
 
     description: DataflowDescription
     compaction: dict[GlobalId, Frontier] = field(default_factory=dict)
@@ -47,8 +47,10 @@ class _Entry:
     _created: CreateDataflow | None = None
 
     def created(self, resume_from: Frontier | None) -> CreateDataflow:
-        """The same to all that join while the as_of stays, so that it is encoded once; but for who `resume_from`
-        earlier."""
+        """The CreateDataflow with the current as_of, or with `resume_from` where a replica resumes at an earlier time.
+
+        The command is cached while the as_of stays the same, so that it is encoded once for all replicas.
+        """
         as_of = self.as_of
         if resume_from is not None and resume_from < as_of:
             return CreateDataflow(self.description.with_as_of(resume_from))
@@ -62,7 +64,7 @@ class _Entry:
         return meet(max(own, self.compaction.get(e, own)) for e in self.description.export_ids)
 
     def compacted(self, resume_from: Frontier | None) -> Iterator[AllowCompaction]:
-        """How far exports may be compacted, where that is beyond the time from which on they are created."""
+        """AllowCompaction of exports, where it goes beyond the as_of with which they are created."""
         own, as_of = Frontier.at(self.description.as_of), self.as_of
         resume_from = as_of if resume_from is None else min(resume_from, as_of)
         allowed = ((id, self.compaction.get(id, own)) for id in self.description.export_ids)
@@ -70,7 +72,7 @@ class _Entry:
 
 
 class History:
-    """Reduces as it goes: its size is bounded by what is alive, not by how much was said."""
+    """Reduces with each command: its size is bounded by what is alive, not by the number of commands."""
 
     def __init__(self) -> None:
         self._configuration = UpdateConfiguration()
@@ -82,7 +84,7 @@ class History:
         self._complete = False
 
     def push(self, command: Command) -> None:
-        """Remembers the command. Commands about ids that are gone change nothing."""
+        """Add the command. Commands about ids that are gone change nothing."""
         match command:
             case CreateDataflow(dataflow):
                 entry = _Entry(dataflow)
@@ -108,16 +110,18 @@ class History:
                 self._push_storage(command)
 
     def forget_peek(self, uuid: str) -> None:
-        """The peek was answered: no new replica needs to see it."""
+        """The peek was answered: no new replica needs it."""
         self._peeks.pop(uuid, None)
 
     def forget_shard(self, id: ShardId) -> None:
-        """The shard is gone, or of no interest any more."""
+        """No new replica needs to hear of the shard."""
         self._shards.pop(id, None)
 
     def replay(self, resume_from: Mapping[GlobalId, Frontier] = NO_RESUMES) -> Iterator[Command]:
-        """What brings a new replica, greeted and with its instance created, to the present. `resume_from`: from when on
-        it goes on with exports that it has, where that is before all others begin with them."""
+        """The commands that bring a new replica to the present, after Hello and CreateInstance.
+
+        `resume_from`: times at which the replica resumes exports that it has kept, where these are before the as_of.
+        """
         if self._configuration != UpdateConfiguration():
             yield self._configuration
         for entry in self._dataflows:

@@ -1,12 +1,12 @@
-"""Commands: what the controller tells a replica, one frozen dataclass each.
+"""Commands: messages of the controller to a replica, one frozen dataclass each.
 
 The order of a conversation (the stages of docs/protocol.md):
 
-    Hello, CreateInstance                      creation: the replica answers nothing
-    any commands, InitializationComplete       initialization: the replica brings itself to the state asked for
+    Hello, CreateInstance                      creation: the replica sends no response
+    any commands, InitializationComplete       initialization: the replica reconciles its state with the commands
     any commands                               computation
 
-Delivery is ordered; nothing is said about when. Either side must take messages about things that are gone.
+Delivery is ordered and asynchronous. Either side must accept messages about objects that it has dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class CreateTimely:
-    """First on a connection of the older generation (legacy_protocol.py); it has an epoch and no nonce."""
+    """First on a connection of the older generation (legacy_protocol.py). It has an epoch and no nonce."""
 
     epoch: Epoch
 
@@ -42,8 +42,9 @@ class CreateTimely:
 @wire_name("InstanceConfig")
 @dataclass(frozen=True)
 class InstanceConfig:
-    """What all dataflows of the instance share. A replica whose running config differs must not go on with it:
-    its process ends and starts anew."""
+    """Settings that all dataflows of the instance share. A replica that runs with others must end its process and start
+    anew.
+    """
 
     instance: str
     storage_location: str
@@ -51,21 +52,24 @@ class InstanceConfig:
 
 @dataclass(frozen=True)
 class CreateInstance:
-    """Second on every connection; once."""
+    """Second on every connection, exactly once."""
 
     config: InstanceConfig
 
 
 @dataclass(frozen=True)
 class InitializationComplete:
-    """The commands so far are all that there was: now reconcile. Once per connection."""
+    """The commands so far describe the whole state: the replica reconciles now. Exactly once per connection."""
 
 
 @dataclass(frozen=True)
 class UpdateConfiguration:
-    """New values for what is set; None and absent keys stay. Takes effect at once, also for peeks in flight.
-    `max_result_bytes`: a larger answer is an error. `stash_above_bytes`: a larger one is stashed; until it is set,
-    none is, and an answer must fit a message. `settings`: by the names of replica_settings.py."""
+    """New values; None and absent keys leave a value as it is. Takes effect at once, also for peeks under way.
+
+    `max_result_bytes`: a larger answer is an error. `stash_above_bytes`: a larger answer is stashed; while it is unset,
+    no
+    answer is stashed, and answers must fit a message. `settings`: see replica_settings.py.
+    """
 
     max_result_bytes: int | None = None
     settings: dict[str, str] = field(default_factory=dict)
@@ -74,21 +78,23 @@ class UpdateConfiguration:
 
 @dataclass(frozen=True)
 class CreateDataflow:
-    """Build it, suspended, read-only. Imported indexes exist already; inputs' since <= as_of; export ids are new."""
+    """Build the dataflow, suspended and read-only. Imported indexes exist; every input's since <= as_of; export ids are
+    new.
+    """
 
     dataflow: DataflowDescription
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Start the work for this export; a dataflow starts once all of its exports are scheduled. Idempotent."""
+    """Start the work for this export. A dataflow starts once all of its exports are scheduled. Idempotent."""
 
     id: GlobalId
 
 
 @dataclass(frozen=True)
 class AllowWrites:
-    """The sink may write to its shard, under this term. Irreversible; idempotent for the same term."""
+    """The sink may write to its shard under this term. Irreversible; idempotent for the same term."""
 
     id: GlobalId
     term: WriterTerm
@@ -96,12 +102,14 @@ class AllowWrites:
 
 @dataclass(frozen=True)
 class AllowAllWrites:
-    """The older generation's AllowWrites: every sink that there is, or will be, may write. Irreversible."""
+    """The older generation's AllowWrites: every sink, present or future, may write. Irreversible."""
 
 
 @dataclass(frozen=True)
 class AllowCompaction:
-    """External readers need nothing before `frontier`. Empty: drop it; all frontiers must then be reported empty."""
+    """Nobody reads the collection before `frontier`. Empty: drop it; the replica must then report all its frontiers as
+    empty.
+    """
 
     id: GlobalId
     frontier: Frontier
@@ -110,12 +118,16 @@ class AllowCompaction:
 @wire_name("IndexTarget")
 @dataclass(frozen=True)
 class IndexTarget:
+    """A peek reads an index."""
+
     id: GlobalId
 
 
 @wire_name("ShardTarget")
 @dataclass(frozen=True)
 class ShardTarget:
+    """A peek reads a shard."""
+
     id: GlobalId
     shard: ShardMetadata
 
@@ -123,10 +135,11 @@ class ShardTarget:
 @wire_name("Peek")
 @dataclass(frozen=True)
 class Peek:
-    """Read a collection at `timestamp`. Exactly one PeekResponse is owed.
+    """Read a collection at `timestamp`. The replica owes exactly one PeekResponse.
 
-    `mfp` runs over the collection's columns; `columns` name its output. `literals`: if not None, only rows whose
-    index key equals one of these. A replica is a whole copy, so its answer is final: `finishing` has been applied.
+    `mfp` runs over the columns of the collection; `columns` name its output. `literals`: if not None, only rows whose
+    index
+    key equals one of these. A replica holds whole collections, so its answer is final: `finishing` has been applied.
     """
 
     uuid: str
@@ -140,15 +153,21 @@ class Peek:
 
 @dataclass(frozen=True)
 class CancelPeek:
-    """No answer is needed any more; one that was given already is not followed by a second. A stashed one goes."""
+    """Nobody needs the answer any more.
+
+    An answer that was sent is not followed by another; a stashed one is removed.
+    """
 
     uuid: str
 
 
 @dataclass(frozen=True)
 class RunIngestion:
-    """Ingest this source, under this term, until dropped or fenced. Sent again, it replaces the description of the
-    same id. Ticks beyond `controller_now` (+ the time passed since) + `max_ahead_ms` must not be minted."""
+    """Ingest this source under this term until the ingestion is dropped or fenced. A second one replaces the
+    description.
+
+    The replica must not mint ticks beyond `controller_now` + the time passed since + `max_ahead_ms`.
+    """
 
     ingestion: IngestionDescription
     term: WriterTerm
@@ -165,7 +184,7 @@ class DropIngestion:
 
 @dataclass(frozen=True)
 class AllowShardCompaction:
-    """No one reads the shard before `frontier`. The shard itself stays, also at the empty frontier."""
+    """Nobody reads the shard before `frontier`. The shard stays, even at the empty frontier."""
 
     id: ShardId
     location: str
@@ -174,7 +193,7 @@ class AllowShardCompaction:
 
 @dataclass(frozen=True)
 class DeleteShard:
-    """Remove the shard and its files. Answered by ShardDeleted, also when it was gone already."""
+    """Delete the shard and its files. The replica answers with ShardDeleted, also if the shard was gone already."""
 
     id: ShardId
     location: str

@@ -1,8 +1,8 @@
-"""The stages of a conversation, and which command may come in each.
+"""The stages of a conversation, and the commands that each allows.
 
     CREATION ── Hello, CreateInstance ──► INITIALIZATION ── InitializationComplete ──► COMPUTATION
 
-Both sides run one `Stages` per connection: the replica refuses what does not fit, the controller never sends it.
+Both sides keep one `Stages` per connection: the replica refuses other commands, the controller never sends them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, 
 
 
 class Stage(Enum):
-    """CREATION has two steps: before Hello, and between Hello and CreateInstance."""
+    """CREATION has two steps: before Hello, and between Hello and CreateInstance (GREETED)."""
 
     CREATION = "creation"
     GREETED = "creation, after Hello"
@@ -31,13 +31,15 @@ _ONCE = (Hello, CreateInstance, InitializationComplete)
 
 
 class Stages:
-    """The stage that the commands seen so far lead to."""
+    """The stage that the commands so far have led to."""
 
     def __init__(self) -> None:
         self.stage = Stage.CREATION
 
     def accept(self, command: Command) -> Stage:
-        """Moves on by one command and returns the stage after it; raises StageViolation, staying where it was."""
+        """Advance by one command; returns the stage after it. Raises StageViolation and keeps the stage where it is not
+        allowed.
+        """
         step = _NEXT.get(self.stage)
         if step is not None and isinstance(command, step[0]):
             self.stage = step[1]
@@ -47,5 +49,5 @@ class Stages:
 
     @property
     def may_respond(self) -> bool:
-        """The replica sends nothing before the instance was created."""
+        """The replica sends nothing before CreateInstance."""
         return self.stage not in (Stage.CREATION, Stage.GREETED)

@@ -1,9 +1,9 @@
-"""What the operator asks the planner, and what it gets back.
+"""Requests of the operator to the planner, and the answers.
 
 PlanRequest      ──► Planned          objects, imports and exports of a dataflow
-PlanQueryRequest ──► PlannedPeek      a query that reads what is there already
-                 ──► PlannedOneShot   any other: a dataflow that is run once, and a finishing
-either           ──► Refused          diagnostics: what, where in the text, and which name is missing
+PlanQueryRequest ──► PlannedPeek      a query that reads one collection and needs no operators
+                 ──► PlannedOneShot   any other query: a dataflow that runs once, and a finishing
+either           ──► Refused          diagnostics: the reason, the position in the text, and a missing name
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
 
 GRACE_SECONDS = 5.0
-"""What a call has beyond its plan's time: for its turn, for the end of a process that took too long, for the answer."""
+"""The deadline of a call is the time of its plan plus these seconds: for queueing, for ending a worker, for the
+answer."""
 MAX_SQL_CHARACTERS = 128 * 1024
-"""Of a text that is planned: a longer one takes too long to analyse, and to look for names in."""
+"""The longest SQL text: a longer one takes too long to analyse."""
 
 
 @wire_name("SharedIndex")
 @dataclass(frozen=True)
 class SharedIndex:
-    """An arrangement by the columns `key` of all of a relation's rows, which plans of its instance may import as `id`.
+    """An arrangement of a relation by the columns `key`, which plans of its instance may import as `id`.
 
-    `on`: the collection that it is of; indexes on one collection are kept by one dataflow, and move together.
+    `on`: the indexed collection. All indexes on one collection are kept by one dataflow and have the same frontiers.
     """
 
     id: GlobalId
@@ -39,10 +40,10 @@ class SharedIndex:
 @wire_name("Relation")
 @dataclass(frozen=True)
 class Relation:
-    """A name that SQL may use: table `name` of `parent` (a DataSource or a Dataflow).
+    """A name that SQL may read: table `name` of `parent` (a DataSource or a Dataflow).
 
-    `shard` None: the export is an index; only peeks read it where `indexes` is empty (it is of another instance).
-    `short`: `parent` alone also names it. `index_key`: by which a peek can look rows up.
+    `shard` None: the export is an index; if `indexes` is empty, it belongs to another instance, and only peeks read it.
+    `short`: the name `parent` alone also means it. `index_key`: the key by which a peek can look rows up.
     """
 
     parent: str
@@ -60,7 +61,7 @@ class Relation:
 @wire_name("Catalogue")
 @dataclass(frozen=True)
 class Catalogue:
-    """All that names mean in one namespace and instance."""
+    """All relations that names can mean in one namespace and instance."""
 
     relations: tuple[Relation, ...]
 
@@ -68,6 +69,8 @@ class Catalogue:
 @wire_name("ViewRequest")
 @dataclass(frozen=True)
 class ViewRequest:
+    """A view: its name and its query."""
+
     name: str
     sql: str
 
@@ -75,9 +78,10 @@ class ViewRequest:
 @wire_name("TaskRequest")
 @dataclass(frozen=True)
 class TaskRequest:
-    """Of a continual task: the relation `watch` (`a.b` or `a`), and the view whose rows are taken out of the output.
+    """A continual task: the watched relation (`a.b` or `a`), and the view whose rows are removed from the output
+    (`delete`).
 
-    `columns`: the output's, needed where the view that is exported reads the output itself.
+    `columns`: those of the output; needed where the exported view reads the output itself.
     """
 
     watch: str
@@ -88,8 +92,10 @@ class TaskRequest:
 @wire_name("ExportRequest")
 @dataclass(frozen=True)
 class ExportRequest:
-    """An export `name` of view `view`; `key`: column names of an index, None for the default. `task`: of a continual
-    task, which is its Dataflow's only export."""
+    """An export `name` of view `view`. `key`: the column names of an index key; None: the default key.
+
+    `task`: that of a continual task, which is the only export of its Dataflow.
+    """
 
     name: str
     kind: str
@@ -103,7 +109,7 @@ class ExportRequest:
 class PlanRequest:
     """Views in order (a later one may read an earlier one by its name), then exports of them.
 
-    Object ids in the answer are `id_prefix` + the view's or object's name.
+    The ids of objects in the answer are `id_prefix` + the name of the view or object.
     """
 
     dataflow: str
@@ -118,7 +124,7 @@ class PlanRequest:
 @wire_name("PlannedTask")
 @dataclass(frozen=True)
 class PlannedTask:
-    """The import that a continual task watches, and the name under which its objects read its output, if they do."""
+    """The import that a continual task watches, and the id under which objects read its output, if they do."""
 
     watches: GlobalId
     own: GlobalId | None = None
@@ -127,8 +133,10 @@ class PlannedTask:
 @wire_name("PlannedExport")
 @dataclass(frozen=True)
 class PlannedExport:
-    """`on`: the object exported; `key`: positions of the index key (also kept for a materialized view: a unique key
-    of the rows when one is known, else all columns)."""
+    """An export of object `on`. `key`: positions of the columns of the index key.
+
+    A materialized view has a key too: a unique key of its rows where one is known, else all columns.
+    """
 
     name: str
     kind: str
@@ -143,7 +151,7 @@ class PlannedExport:
 @wire_name("Planned")
 @dataclass(frozen=True)
 class Planned:
-    """`references` are the catalogue ids that the plan reads. `explain` is the tree for people."""
+    """`references`: the catalogue ids that the plan reads. `explain`: the printed plan."""
 
     source_imports: tuple[SourceImport, ...]
     objects: tuple[BuildDesc, ...]
@@ -160,8 +168,8 @@ class Diagnostic:
     """Why SQL was refused. `code`: SYNTAX, UNRESOLVED_RELATION, UNRESOLVED_COLUMN, AMBIGUOUS, UNSUPPORTED,
     FORBIDDEN_FUNCTION, TYPE, DUPLICATE_NAME, RESERVED_NAME, TOO_LARGE, TIMEOUT, INTERNAL.
 
-    `line` and `column` count from 1, 0 where unknown; `word` is the offending word; `relation` holds the parts of
-    a missing name (UNRESOLVED_RELATION), so that the operator can wait for it.
+    `line` and `column` count from 1; 0: unknown. `word`: the offending word. `relation`: the parts of a missing name
+    (UNRESOLVED_RELATION), so that the operator can wait for it.
     """
 
     code: str
@@ -176,14 +184,17 @@ class Diagnostic:
 @wire_name("Refused")
 @dataclass(frozen=True)
 class Refused:
+    """The SQL is refused, for these reasons."""
+
     diagnostics: tuple[Diagnostic, ...]
 
 
 @wire_name("Finishing")
 @dataclass(frozen=True)
 class Finishing:
-    """What is done to the rows of a peek at the end: order (over the result's columns), limit, offset, and how many
-    of the leading columns are shown (the rest were only there to order by)."""
+    """The last steps on the rows of a peek: order (over the columns of the result), limit, offset, and the number of
+    leading columns that are shown (None: all).
+    """
 
     order: tuple[OrderKey, ...] = ()
     limit: int | None = None
@@ -194,7 +205,7 @@ class Finishing:
 @wire_name("PlanQueryRequest")
 @dataclass(frozen=True)
 class PlanQueryRequest:
-    """Any SELECT over the catalogue, to be read once. Object ids in the answer begin with `id_prefix`."""
+    """A SELECT over the catalogue that is read once. Ids of objects in the answer begin with `id_prefix`."""
 
     sql: str
     catalogue: Catalogue
@@ -206,8 +217,10 @@ class PlanQueryRequest:
 @wire_name("PlannedPeek")
 @dataclass(frozen=True)
 class PlannedPeek:
-    """A query that needs no operators reads one export or table. `mfp` runs over the relation's columns; `literals`:
-    values of the index key that rows must equal, or None."""
+    """A query that reads one relation and needs no operators. `mfp` runs over the columns of the relation.
+
+    `literals`: the values that the index key must equal; None: any.
+    """
 
     relation: GlobalId
     mfp: MapFilterProject
@@ -219,10 +232,9 @@ class PlannedPeek:
 @wire_name("PlannedOneShot")
 @dataclass(frozen=True)
 class PlannedOneShot:
-    """`planned` is a dataflow of one export, an index of the query's rows; `finishing` is done to what it holds.
+    """`planned`: a dataflow with one export, an index of the rows of the query; `finishing` is applied to them.
 
-    `columns` are the result's: the export's, without those that are only ordered by, under the query's own names,
-    which need not be distinct.
+    `columns`: those of the result under the names of the query, which need not be distinct.
     """
 
     planned: Planned

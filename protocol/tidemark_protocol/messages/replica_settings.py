@@ -1,10 +1,9 @@
-"""What a controller may set on all replicas of an instance at any time, without starting them anew.
+"""Settings that a controller can change on all replicas of an instance at any time, without a restart.
 
-    UpdateConfiguration.settings     {"log_level": "debug"}     texts on the wire; what is absent stays as it is
+    UpdateConfiguration.settings     {"log_level": "debug"}     texts on the wire; absent settings keep their values
 
-A replica may be older than its operator, by a version, and outlives it: so a setting that it does not know, or a value
-that it does not know, leaves everything as it is, and says so. Ending the connection for it would take the instance
-down for as long as the upgrade lasts.
+A replica may be older than its operator. So it ignores settings and values that it does not know, and reports them.
+Ending the connection instead would take the instance down during an upgrade.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from enum import Enum
 
 
 class LogLevel(Enum):
-    """The least that a replica's process writes to its log."""
+    """The lowest level that a replica's process logs."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -30,24 +29,23 @@ _MAX_SHOWN = 64
 
 @dataclass(frozen=True)
 class ParsedSettings:
-    """What is meant by settings. None: it stays as it is. `unknown`: of each setting that this version does not
-    understand, by its name, why."""
+    """The settings that this version knows; None: unchanged. `unknown`: by name, why a setting is ignored."""
 
     log_level: LogLevel | None
     unknown: Mapping[str, str]
 
 
 def parse_settings(settings: Mapping[str, str]) -> ParsedSettings:
-    """Whatever they are."""
+    """Never raises: unknown settings and values are reported in `unknown`."""
     unknown = {name: why for name, value in settings.items() if (why := _refusal(name, value))}
     known = LOG_LEVEL in settings and LOG_LEVEL not in unknown
     return ParsedSettings(LogLevel(settings[LOG_LEVEL]) if known else None, unknown)
 
 
 def _refusal(name: str, value: str) -> str:
-    """Why it cannot be done, with what could be; empty where it can."""
+    """Why the setting is ignored; empty where it is valid."""
     values = _VALUES.get(name)
     if values is None:
-        return f"there is no setting {name[:_MAX_SHOWN]!r}; there is {', '.join(_VALUES)}"
+        return f"there is no setting {name[:_MAX_SHOWN]!r}; choose one of {', '.join(_VALUES)}"
     known = [member.value for member in values]
-    return "" if value in known else f"setting {name} is {value[:_MAX_SHOWN]!r}; it can be {', '.join(known)}"
+    return "" if value in known else f"setting {name} is {value[:_MAX_SHOWN]!r}; choose one of {', '.join(known)}"

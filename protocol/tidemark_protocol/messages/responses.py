@@ -1,6 +1,6 @@
-"""Responses: what a replica tells its controller, one frozen dataclass each.
+"""Responses: messages of a replica to its controller, one frozen dataclass each.
 
-Every response is owed to an earlier command; none is sent for ids that no command created.
+Every response follows from an earlier command. No response is sent for ids that no command created.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from tidemark_protocol.types import Column
 
 @dataclass(frozen=True)
 class Frontiers:
-    """How far an index or a materialized view is. None: that kind is unchanged.
+    """The progress of an index or a materialized view. None: that kind has not changed.
 
-    `write`: times below are sealed; `input`: input below has been read; `output`: times below have been processed.
-    Each kind starts at or beyond as_of, never goes back, and once empty is never reported again.
+    `write`: contents at times below it are final. `input`: inputs at times below it have been read. `output`: times
+    below it
+    have been processed. Each kind starts at or beyond as_of, never regresses, and is not reported again once empty.
     """
 
     id: GlobalId
@@ -28,7 +29,7 @@ class Frontiers:
 
 @dataclass(frozen=True)
 class PeekRows:
-    """An Arrow IPC stream of the peek's columns, and how many rows it holds."""
+    """The answer: an Arrow IPC stream of the columns of the peek, and its number of rows."""
 
     data: bytes
     row_count: int
@@ -36,8 +37,10 @@ class PeekRows:
 
 @dataclass(frozen=True)
 class PeekStashed:
-    """An answer too large for a message: its Arrow IPC stream of `size` bytes waits at the replica, to be fetched in
-    pieces, until CancelPeek or until the client goes."""
+    """An answer too large for one message: its Arrow IPC stream of `size` bytes stays on the replica.
+
+    The controller fetches it in pieces, until CancelPeek or until the connection ends.
+    """
 
     row_count: int
     size: int
@@ -45,8 +48,10 @@ class PeekStashed:
 
 @dataclass(frozen=True)
 class PeekError:
-    """`everywhere`: any replica would say the same, as the data or the question is to blame; else it may be this one's
-    own failure. A replica that is older than this field tells none of its errors apart."""
+    """The peek failed. `is_deterministic`: every replica would give this error, since the data or the query causes it.
+
+    Replicas older than this field leave it False.
+    """
 
     message: str
     is_deterministic: bool = False
@@ -54,12 +59,12 @@ class PeekError:
 
 @dataclass(frozen=True)
 class PeekCanceled:
-    """Only ever after a CancelPeek."""
+    """Only after a CancelPeek."""
 
 
 @dataclass(frozen=True)
 class PeekResponse:
-    """Exactly one per Peek received."""
+    """Exactly one per Peek."""
 
     uuid: str
     result: PeekRows | PeekStashed | PeekError | PeekCanceled
@@ -67,11 +72,13 @@ class PeekResponse:
 
 @dataclass(frozen=True)
 class SubscribeBatch:
-    """All updates of [lower, upper), consolidated, as an Arrow IPC stream; or the error that ends the subscribe.
+    """All updates in [lower, upper), consolidated, as an Arrow IPC stream; or the error that ends the subscribe.
 
-    The stream has the columns `c0 ... cn-1, __time, __diff, __part`, in order of time and part. A part is a hash of the
-    row: updates of one time that do not fit one message are divided by it. Then `upper_part` of one batch, and
-    `lower_part` of the next, say how far in that time the former goes; bounds are compared as (frontier, part).
+    The stream has the columns `c0 ... cn-1, __time, __diff, __part`, ordered by time and part. A part is a hash of the
+    row:
+    updates of one time that do not fit one message are split by it. `upper_part` of a batch, and `lower_part` of the
+    next,
+    give the part within that time; bounds are compared as (frontier, part).
     """
 
     lower: Frontier
@@ -84,35 +91,41 @@ class SubscribeBatch:
 
 @dataclass(frozen=True)
 class SubscribeDropped:
-    """The subscribe was dropped; `frontier` is the upper of the last batch."""
+    """The subscribe was dropped; `frontier` is the upper of its last batch."""
 
     frontier: Frontier
 
 
 @dataclass(frozen=True)
 class SubscribeResponse:
+    """A batch, or the end, of the subscribe `id`."""
+
     id: GlobalId
     result: SubscribeBatch | SubscribeDropped
 
 
 @dataclass(frozen=True)
 class CopyToDone:
+    """The copy is complete."""
+
     row_count: int
 
 
 @dataclass(frozen=True)
 class CopyToFailed:
+    """The copy failed; its location does not exist."""
+
     message: str
 
 
 @dataclass(frozen=True)
 class CopyToDropped:
-    pass
+    """The copy was dropped before it was complete."""
 
 
 @dataclass(frozen=True)
 class CopyToResponse:
-    """Exactly one per copy-to created."""
+    """Exactly one per copy-to sink."""
 
     id: GlobalId
     result: CopyToDone | CopyToFailed | CopyToDropped
@@ -120,7 +133,7 @@ class CopyToResponse:
 
 @dataclass(frozen=True)
 class Status:
-    """Introspection that nothing may depend on: kind `hydration`, `erroring`, `step_failed`, ..."""
+    """Introspection that nothing may depend on; kind `hydration`, `erroring`, `step_failed`, ..."""
 
     id: GlobalId
     kind: str
@@ -129,6 +142,8 @@ class Status:
 
 @dataclass(frozen=True)
 class ShardFrontiers:
+    """The frontiers of a watched shard."""
+
     id: ShardId
     upper: Frontier
     since: Frontier
@@ -136,8 +151,10 @@ class ShardFrontiers:
 
 @dataclass(frozen=True)
 class IngestionStatus:
-    """`state`: running, waiting, fenced, failed; `message` says why, or what a running one noticed. Counters of files:
-    `files`, `waiting_files`, `changed_files`, and since the ingester began `bad_files`."""
+    """`state`: running, waiting, fenced, failed. `message`: the reason, or a remark of a running ingestion.
+
+    Counters of files: `files`, `waiting_files`, `changed_files`, and, since the ingester started, `bad_files`.
+    """
 
     id: GlobalId
     state: str
@@ -147,7 +164,7 @@ class IngestionStatus:
 
 @dataclass(frozen=True)
 class ShardDeleted:
-    """The answer to DeleteShard; `error` None when it is gone."""
+    """The answer to DeleteShard; `error` None: the shard is gone."""
 
     id: ShardId
     error: str | None = None
@@ -160,7 +177,9 @@ Response = ComputeResponse | StorageResponse
 
 @dataclass(frozen=True)
 class DescribedDataflow:
-    """`reads_from`: the earliest time that it still reads of its inputs; None where the replica does not tell."""
+    """`reads_from`: the earliest time that the dataflow still reads of its inputs; None where the replica does not
+    report it.
+    """
 
     export_ids: tuple[GlobalId, ...]
     digest: str
@@ -170,6 +189,8 @@ class DescribedDataflow:
 
 @dataclass(frozen=True)
 class DescribedCollection:
+    """The frontiers of an index."""
+
     id: GlobalId
     since: Frontier
     write: Frontier
@@ -177,8 +198,11 @@ class DescribedCollection:
 
 @dataclass(frozen=True)
 class DescribedShard:
-    """`error`: the shard exists but cannot be read now; then the numbers are the last seen, or minimal. `owner`: the id
-    that the table itself has, and `columns` its own, nullable; where a replica tells them."""
+    """A shard as the replica finds it. `error`: it exists but cannot be read now; the numbers are then old or minimal.
+
+    `owner`: the id stored in the table; `columns`: those of the table, nullable. Both only where the replica reports
+    them.
+    """
 
     id: ShardId
     exists: bool
@@ -192,8 +216,9 @@ class DescribedShard:
 
 @dataclass(frozen=True)
 class Description:
-    """The answer to Describe: what a replica has, so that a controller chooses as_ofs without guessing; and what it
-    `understands` of plans (plan/plan_features.py)."""
+    """The answer to Describe: the state of a replica, from which a controller chooses as_ofs. `plan_features`: see
+    plan/plan_features.py.
+    """
 
     incarnation: str
     epoch: Epoch | None

@@ -1,1 +1,6 @@
-"""The plan of a dataflow (LIR), its parts, and its canonical bytes."""
+"""Plans: what a replica computes or ingests, as values with canonical bytes.
+
+Reading order: `expr` and `literals` (scalars), `map_filter_project`, `reductions`, `lir` (operators), `dataflow`
+(imports,
+objects, exports), `refresh`, `ingestion`; `codec` (bytes and digests) and `plan_features` (what older replicas lack).
+"""

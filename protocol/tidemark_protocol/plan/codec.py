@@ -1,4 +1,4 @@
-"""Plans as canonical JSON: the same value always gives the same bytes, so bytes can be identity.
+"""Plans as canonical JSON: equal values have equal bytes, so a digest of the bytes is an identity.
 
 Protobuf's encoding is not canonical across releases, so plans travel inside protobuf messages as these bytes, and
 the operator stores them as they are (docs/decisions/0002). A dataclass becomes an object tagged with its wire name
@@ -7,8 +7,8 @@ old digest:
 
     {"@":"ColumnRef","index":3,"type":"bigint"}
 
-Decoding is driven by the classes' own annotations and refuses what they do not allow: unknown classes and fields,
-missing fields, wrong kinds, depth and size past the limits. Untrusted bytes never reach further than this file.
+Decoding follows the annotations of the classes and refuses everything else: unknown classes and fields, missing fields,
+wrong kinds, too much depth or size. Untrusted bytes are checked here and nowhere else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ def encode(value: Any, depth: int = 0) -> bytes:
 
 
 def decode(data: bytes, expected: type[T]) -> T:
-    """The value that `encode` wrote; raises MalformedPlan, saying where."""
+    """The value that `encode` wrote.
+
+    Raises:
+        MalformedPlan: the bytes are not the encoding of an `expected`; the message says where.
+    """
     if len(data) > MAX_PLAN_BYTES:
         raise MalformedPlan(f"plan of {len(data)} bytes is larger than the limit of {MAX_PLAN_BYTES}")
     try:
@@ -59,7 +63,7 @@ def decode(data: bytes, expected: type[T]) -> T:
 
 
 def digest(value: Any) -> Digest:
-    """Sha-256 of the canonical bytes, in hex."""
+    """SHA-256 of the canonical bytes, in hex."""
     return Digest(hashlib.sha256(encode(value)).hexdigest())
 
 
@@ -104,7 +108,7 @@ def _from_json(raw: Any, expected: Any, where: str, depth: int) -> Any:
 
 
 def _checked(raw: str | int | bool | None, where: str) -> str | int | bool | None:
-    """JSON can spell numbers and texts that neither a column nor a message can hold."""
+    """JSON can express numbers and texts that neither a column nor a message can hold."""
     if isinstance(raw, int) and not -(2**63) <= raw < 2**63:
         raise MalformedPlan(f"{where}: a number of more than 64 bits")
     if isinstance(raw, str):
@@ -149,13 +153,13 @@ def _object(raw: dict[str, Any], classes: dict[str, Any], where: str, depth: int
 
 @functools.cache
 def _fields(cls: Any) -> dict[str, tuple[str, Any]]:
-    """Attribute and annotation of each field, by its wire name."""
+    """By wire name: the attribute and the annotation of each field."""
     hints = typing.get_type_hints(cls)
     return {member.wire_name: (member.attribute, hints[member.attribute]) for member in entry_of(cls).members}
 
 
 class _Allowed(NamedTuple):
-    """What an annotation allows: kinds of values, and dataclasses by their wire names."""
+    """The kinds of values that an annotation allows, and dataclasses by their wire names."""
 
     choices: tuple[Any, ...]
     classes: dict[str, Any]

@@ -1,11 +1,11 @@
-"""A dataflow: what it imports, builds and exports, and from which time on it is valid.
+"""A dataflow: its imports, objects and exports, its as_of and its until.
 
     source_imports ─┐                            ┌─ index_exports   arrangements that peeks and importers read
                     ├─► objects (LIR, in order) ─┤
     index_imports ──┘                            └─ sink_exports    a materialized view's shard, subscribes, copies
 
-`plan_digest` is the identity of a dataflow: canonical bytes of what is computed, without the names and times that
-may change while the computation stays the same. When it ends is part of what it computes.
+`plan_digest` is the identity of a dataflow: a digest of the computation, without the name and the as_of, which may
+differ between runs of the same computation. `until` belongs to the computation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidemark_protocol.vocabulary import wire_name
 @wire_name("ShardMetadata")
 @dataclass(frozen=True)
 class ShardMetadata:
-    """Where a shard is and what its user columns are."""
+    """The location of a shard, and its user columns."""
 
     shard_id: ShardId
     location: str
@@ -41,7 +41,7 @@ class ShardMetadata:
 @wire_name("SourceImport")
 @dataclass(frozen=True)
 class SourceImport:
-    """A shard read by the dataflow; `columns` are the positions of the shard's columns that are used, in order."""
+    """A shard that the dataflow reads. `columns`: positions of the shard's columns that are used, in order."""
 
     id: GlobalId
     shard: ShardMetadata
@@ -64,7 +64,7 @@ class IndexImport:
 @wire_name("BuildDesc")
 @dataclass(frozen=True)
 class BuildDesc:
-    """An object built by the dataflow, under a name that later objects and exports use."""
+    """An object that the dataflow builds, under an id that later objects and exports use."""
 
     id: GlobalId
     plan: Plan
@@ -73,6 +73,8 @@ class BuildDesc:
 @wire_name("IndexExport")
 @dataclass(frozen=True)
 class IndexExport:
+    """An index on object `on`. `key`: positions of its columns."""
+
     id: GlobalId
     on: GlobalId
     key: tuple[int, ...]
@@ -82,7 +84,7 @@ class IndexExport:
 @wire_name("MaterializedViewSink")
 @dataclass(frozen=True)
 class MaterializedViewSink:
-    """`refresh` None: the shard shows every time of the collection; else only what it was at the refreshes."""
+    """`refresh` None: the shard follows the collection at every time; else it has the contents of the last refresh."""
 
     shard: ShardMetadata
     refresh: RefreshSchedule | None = None
@@ -91,6 +93,8 @@ class MaterializedViewSink:
 @wire_name("SubscribeSink")
 @dataclass(frozen=True)
 class SubscribeSink:
+    """`with_snapshot`: send the contents at the as_of first. `up_to`: the time before which the subscribe ends."""
+
     columns: tuple[Column, ...]
     with_snapshot: bool = True
     up_to: Time | None = None
@@ -99,7 +103,7 @@ class SubscribeSink:
 @wire_name("CopyToSink")
 @dataclass(frozen=True)
 class CopyToSink:
-    """`location`: a folder that does not exist yet (copy_location.py says where it may be); `format`: parquet, csv."""
+    """`location`: a folder that does not exist yet (see copy_location.py); `format`: parquet or csv."""
 
     columns: tuple[Column, ...]
     location: str
@@ -109,11 +113,11 @@ class CopyToSink:
 @wire_name("ContinualTaskSink")
 @dataclass(frozen=True)
 class ContinualTaskSink:
-    """At each time at which the import `watches` changes, what the collection holds is added to the shard, at that
-    time; a row of negative multiplicity is taken out of it.
+    """At each time at which the import `watches` changes, the contents of the collection are added to the shard.
 
-    `own`: the name under which the dataflow's objects read the shard, all of its columns, as it was just before the
-    time at which they read everything else.
+    A row of negative multiplicity is removed from the shard. `own`: the id under which the dataflow's objects read the
+    shard,
+    with all its columns, as of just before the time at which they read everything else.
     """
 
     shard: ShardMetadata
@@ -124,12 +128,14 @@ class ContinualTaskSink:
 ShardSink = MaterializedViewSink | ContinualTaskSink
 """Sinks that write a shard."""
 ClientSink = SubscribeSink | CopyToSink
-"""Sinks that are there for one client: their own responses tell how far they are, never Frontiers."""
+"""Sinks for one client: they report progress by responses of their own, never by Frontiers."""
 
 
 @wire_name("SinkExport")
 @dataclass(frozen=True)
 class SinkExport:
+    """A sink of object `on`."""
+
     id: GlobalId
     on: GlobalId
     sink: MaterializedViewSink | SubscribeSink | CopyToSink | ContinualTaskSink
@@ -138,7 +144,7 @@ class SinkExport:
 @wire_name("Settings")
 @dataclass(frozen=True)
 class Settings:
-    """Session settings that change what an expression means; pinned with the plan."""
+    """Session settings that change the meaning of expressions; they are pinned with the plan."""
 
     time_zone: str = "UTC"
     ansi: bool = True
@@ -147,10 +153,11 @@ class Settings:
 @wire_name("DataflowDescription")
 @dataclass(frozen=True)
 class DataflowDescription:
-    """All that a replica needs to render a dataflow.
+    """Everything that a replica needs to render a dataflow.
 
-    Objects stand in dependency order. Import, object and export ids are distinct. `until`: updates at or beyond
-    it are not produced (None: no bound). Every input's since is at or before `as_of`.
+    Objects are in dependency order. Ids of imports, objects and exports are distinct. `until`: updates at or beyond it
+    are not
+    produced (None: no bound). Every input's since is at or before `as_of`.
     """
 
     name: str
@@ -166,7 +173,7 @@ class DataflowDescription:
 
     @property
     def continual_task(self) -> SinkExport | None:
-        """The export that is a continual task; it is the only one."""
+        """The continual task of the dataflow, which is then its only export; None where it has none."""
         return next((e for e in self.sink_exports if isinstance(e.sink, ContinualTaskSink)), None)
 
     @property
@@ -175,18 +182,22 @@ class DataflowDescription:
 
     @property
     def is_one_shot(self) -> bool:
-        """Whether it exists at one time only."""
+        """Whether the dataflow exists at one time alone."""
         return self.until is not None and self.until <= self.as_of + 1
 
     @property
     def is_query(self) -> bool:
-        """Whether somebody waits for its one answer. A query has no uid, so its exports bear its own name; a resource
-        may have but one time as well, and stays."""
+        """Whether the dataflow computes the one answer that a client waits for.
+
+        The ids of a query's exports begin with its own name, since a query has no uid. A resource may have a single
+        time as well,
+        and stays.
+        """
         return self.is_one_shot and all(id.startswith(f"{self.name}/") for id in self.export_ids)
 
     @property
     def is_transient(self) -> bool:
-        """Whether it is there for one client alone, to be subscribed to or copied."""
+        """Whether all exports are sinks for a client: subscribes or copies."""
         sinks = [e for e in self.sink_exports if isinstance(e.sink, ClientSink)]
         return bool(sinks) and len(sinks) == len(self.export_ids)
 
@@ -201,15 +212,15 @@ class DataflowDescription:
 
     @cached_property
     def encoded(self) -> bytes:
-        """Canonical bytes, made once: every replica is told the same."""
+        """The canonical bytes, cached: all replicas get the same."""
         return encode(self)
 
     @cached_property
     def required_features(self) -> frozenset[str]:
-        """What a replica must understand, so as to be told of it."""
+        """The plan features that a replica must support to be sent this dataflow."""
         return required_features(self)
 
     @cached_property
     def plan_digest(self) -> Digest:
-        """The same for two descriptions that compute the same collections under the same ids."""
+        """Equal for two descriptions that compute the same collections under the same ids."""
         return digest(replace(self, name="", as_of=Time(0)))

@@ -4,7 +4,7 @@
 
 Columns are positions in the row that the expression is evaluated on. Every function is one of the allow-list
 (`functions/registry.py`), which also says when it can fail and how it is written in Spark SQL
-(`functions/sql_text.py`). All coercions are explicit `cast` calls: evaluators add none.
+(`functions/sql_text.py`). All coercions are explicit `cast` calls; evaluators add none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidemark_protocol.vocabulary import wire_name
 @wire_name("ColumnRef")
 @dataclass(frozen=True)
 class ColumnRef:
-    """The column at `index` of the input row."""
+    """The column at position `index` of the input row."""
 
     index: int
     type: SqlType
@@ -29,12 +29,15 @@ class ColumnRef:
 @wire_name("Literal")
 @dataclass(frozen=True)
 class Literal:
-    """A constant. `value` is its canonical text, None is NULL.
+    """A constant in canonical text; `value` None: NULL.
 
-    boolean true/false; integers and decimals in digits (decimals with exactly `scale` fraction digits); floats
-    as Python's repr, `NaN`, `Infinity`, `-Infinity`; date 2020-01-31; timestamps 2020-01-31T23:59:59.000001
-    (timestamp: in UTC); binary in hex; intervals in months or microseconds; strings as they are; arrays and structs
-    as JSON lists of their elements' or fields' canonical texts (or lists, or null).
+    boolean true/false; integers and decimals in digits (decimals with exactly `scale` fraction digits); floats as
+    Python's
+    repr, `NaN`, `Infinity`, `-Infinity`; date 2020-01-31; timestamps 2020-01-31T23:59:59.000001 (timestamp: in UTC);
+    binary in
+    hex; intervals in months or microseconds; strings unchanged; arrays and structs as JSON lists of the canonical texts
+    of
+    their elements or fields (or lists, or null).
     """
 
     value: str | None
@@ -44,7 +47,7 @@ class Literal:
 @wire_name("Call")
 @dataclass(frozen=True)
 class Call:
-    """A function of the allow-list applied to arguments; `type` is the result's."""
+    """A function of the allow-list applied to arguments; `type`: that of the result."""
 
     function: str
     arguments: tuple[ScalarExpr, ...]
@@ -68,12 +71,12 @@ def walk(expr: ScalarExpr) -> Iterator[ScalarExpr]:
 
 
 def columns_of(expr: ScalarExpr) -> frozenset[int]:
-    """The positions that the expression reads."""
+    """The positions of the columns that the expression reads."""
     return frozenset(node.index for node in walk(expr) if isinstance(node, ColumnRef))
 
 
 def map_columns(expr: ScalarExpr, position: Callable[[int], int]) -> ScalarExpr:
-    """The same expression over a row whose columns were moved by `position`."""
+    """The same expression over a row whose column n is now at `position(n)`."""
     if isinstance(expr, ColumnRef):
         return replace(expr, index=position(expr.index))
     if isinstance(expr, Call):

@@ -1,10 +1,10 @@
-"""Sources: how outside data becomes shards.
+"""Ingestion: how outside data becomes shards.
 
     DataSource ── remap shard: tick -> end offsets of all tables (the binding)
                └─ one shard per table: exactly the data between two bindings
 
-An `IngestionDescription` is what one replica at a time runs, fenced by a writer term. Schemas are part of it: they
-were given by the user, or inferred once (`InspectSource`) and pinned in the resource's status.
+One replica at a time runs an `IngestionDescription`; a writer term fences all others. It contains the schemas, which
+the user gave, or which were inferred once (`InspectSource`) and pinned in the status of the resource.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark_protocol.vocabulary import wire_name
 @wire_name("Option")
 @dataclass(frozen=True)
 class Option:
-    """One reader option, as text: `header` = `true`."""
+    """One option of a reader, as texts: `header` = `true`."""
 
     name: str
     value: str
@@ -29,10 +29,11 @@ class Option:
 @wire_name("FilesTable")
 @dataclass(frozen=True)
 class FilesTable:
-    """A table fed by the files in a directory that match `pattern`.
+    """A table from the files of a directory that match `pattern`.
 
-    `columns` None: not pinned yet. `on_bad_record`: `error` puts bad records in the table's errs; `deadLetter`
-    puts them in the source's table `<name>_dead_letter`.
+    `columns` None: not pinned yet. `on_bad_record`: `error` turns bad records into errors of the table; `deadLetter`
+    writes
+    them to the table `<name>_dead_letter` of the source.
     """
 
     name: str
@@ -48,13 +49,15 @@ class FilesTable:
 @wire_name("FilesSource")
 @dataclass(frozen=True)
 class FilesSource:
+    """Files of one or more directories."""
+
     tables: tuple[FilesTable, ...]
 
 
 @wire_name("TpchSource")
 @dataclass(frozen=True)
 class TpchSource:
-    """TPC-H at `scale_factor` (as decimal text), then a definite stream of order transactions."""
+    """TPC-H data of `scale_factor` (as decimal text), followed by a deterministic stream of order transactions."""
 
     scale_factor: str
     transactions_per_second: int
@@ -67,7 +70,7 @@ SourceSpec = FilesSource | TpchSource
 @wire_name("SourceTable")
 @dataclass(frozen=True)
 class SourceTable:
-    """A table that a source offers."""
+    """A table of a source."""
 
     name: str
     columns: tuple[Column, ...]
@@ -78,7 +81,7 @@ class SourceTable:
 @wire_name("IngestedTable")
 @dataclass(frozen=True)
 class IngestedTable:
-    """A table and the shard it goes to; `id` is the collection that dataflows import."""
+    """A table and its shard; `id`: the collection that dataflows import."""
 
     id: GlobalId
     table: SourceTable
@@ -88,7 +91,7 @@ class IngestedTable:
 @wire_name("IngestionDescription")
 @dataclass(frozen=True)
 class IngestionDescription:
-    """What a replica needs to run a DataSource. `id` names the ingestion, `tick_ms` divides all of its times."""
+    """Everything that a replica needs to ingest a DataSource. `tick_ms` divides all its times."""
 
     id: GlobalId
     name: str

@@ -7,11 +7,12 @@
           Mfp filter c3 >= DATE '1994-01-01'
             Get s1:orders
 
-A node is a frozen value; its `schema` (types of its positional output columns) follows from its fields, so a plan
-can be checked without a catalogue (`check/plan.py`). Nothing here evaluates anything.
+A node is a frozen value. Its `schema` (the types of its output columns, by position) follows from its fields, so a plan
+can be checked without a catalogue (`check/plan.py`). The replica's `render/` evaluates plans; this file only describes
+them.
 
-The vocabulary is whole (a one-way door); which nodes the replica renders today is `replica .../render/`'s to say,
-and the planner plans no other.
+The planner makes every node but ArrangeBy, and every kind of TopK but `tournament`: these are variants that tests
+compare with the planner's choices.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LIR_VERSION = 1
 @wire_name("ErrorValue")
 @dataclass(frozen=True)
 class ErrorValue:
-    """An error as it stands in `__error`: a code and the expression's text, never data."""
+    """An error as it is stored in `__error`: a code and the text of the expression, never data."""
 
     code: str
     expression: str
@@ -50,6 +51,8 @@ class ErrorValue:
 @wire_name("ConstantRow")
 @dataclass(frozen=True)
 class ConstantRow:
+    """A row, and its multiplicity."""
+
     values: tuple[Literal, ...]
     diff: int = 1
 
@@ -67,7 +70,10 @@ class Constant:
 @wire_name("Get")
 @dataclass(frozen=True)
 class Get:
-    """The collection `id`: an import, an object of the dataflow, or a Let's binding; `key` asks for an arrangement."""
+    """The collection `id`: an import, an object of the dataflow, or a binding.
+
+    `key`: read the arrangement by this key.
+    """
 
     id: GlobalId | LocalId
     schema: Schema
@@ -77,6 +83,8 @@ class Get:
 @wire_name("Let")
 @dataclass(frozen=True)
 class Let:
+    """`value` is computed once and read in `body` under the name `id`."""
+
     id: LocalId
     value: Plan
     body: Plan
@@ -89,7 +97,7 @@ class Let:
 @wire_name("RecursiveBinding")
 @dataclass(frozen=True)
 class RecursiveBinding:
-    """One binding of a LetRec; past `max_iterations` it raises, or returns what there is."""
+    """One binding of a LetRec. After `max_iterations` it is in error, or has the rows by then (`return_at_limit`)."""
 
     id: LocalId
     value: Plan
@@ -100,6 +108,8 @@ class RecursiveBinding:
 @wire_name("LetRec")
 @dataclass(frozen=True)
 class LetRec:
+    """The rows of `body`, which reads the bindings at their fixpoint."""
+
     bindings: tuple[RecursiveBinding, ...]
     body: Plan
 
@@ -111,6 +121,8 @@ class LetRec:
 @wire_name("Mfp")
 @dataclass(frozen=True)
 class Mfp:
+    """Map, filter and project."""
+
     input: Plan
     mfp: MapFilterProject
 
@@ -122,7 +134,7 @@ class Mfp:
 @wire_name("FlatMap")
 @dataclass(frozen=True)
 class FlatMap:
-    """A table function on each row; its columns are appended to the row, then `mfp_after`."""
+    """A table function on each row; its columns are appended to the row, then `mfp_after` runs."""
 
     input: Plan
     function: str
@@ -138,11 +150,13 @@ class FlatMap:
 @wire_name("JoinStage")
 @dataclass(frozen=True)
 class JoinStage:
-    """One lookup: the stream so far meets input `lookup`.
+    """One lookup: the stream so far is joined with input `lookup`.
 
-    Rows meet where `stream_key` = `lookup_key`, both over their own whole row, NULL never equal unless the key's
-    position is in `null_safe`. No keys: a cross join. Of the two rows the columns `stream_thinning` and
-    `lookup_thinning` are kept; `closure` runs over their concatenation and gives the stream of the next stage.
+    Rows match where `stream_key` = `lookup_key`, each over its own whole row. NULL matches nothing, unless the position
+    of
+    the key is in `null_safe`. No keys: a cross join. The columns `stream_thinning` and `lookup_thinning` of the two
+    rows are
+    kept; `closure` runs over their concatenation and gives the stream of the next stage.
     """
 
     lookup: int
@@ -157,7 +171,7 @@ class JoinStage:
 @wire_name("LinearJoin")
 @dataclass(frozen=True)
 class LinearJoin:
-    """Inputs met one after the other, beginning with input `source`; each stage keeps the stream so far arranged."""
+    """Inputs joined one after the other, starting with input `source`; each stage arranges the stream so far."""
 
     source: int
     stages: tuple[JoinStage, ...]
@@ -166,7 +180,7 @@ class LinearJoin:
 @wire_name("DeltaPath")
 @dataclass(frozen=True)
 class DeltaPath:
-    """What an update of input `source` meets, in this order: keys are columns, and closures only choose columns."""
+    """The lookups of an update of input `source`, in order. Keys are columns, and closures only choose columns."""
 
     source: int
     stages: tuple[JoinStage, ...]
@@ -175,9 +189,9 @@ class DeltaPath:
 @wire_name("DeltaJoin")
 @dataclass(frozen=True)
 class DeltaJoin:
-    """One path per input, in their order, all over arrangements of the inputs alone: no intermediate state.
+    """One path per input, in the order of the inputs, over arrangements of the inputs alone: no intermediate state.
 
-    All paths give rows of the same columns, and `closure` runs over them. Hydration follows the first path.
+    All paths give rows with the same columns, and `closure` runs over them. Hydration follows the first path.
     """
 
     paths: tuple[DeltaPath, ...]
@@ -203,8 +217,9 @@ class Join:
 class Reduce:
     """Group by `key`, aggregate over `values`; `mfp_after` runs over key ++ aggregates and keeps the key.
 
-    With no key there is always exactly one row, also for an empty input (`count` 0, other aggregates NULL),
-    unless `plan` is distinct.
+    Without a key there is always exactly one row, also for an empty input (`count` 0, other aggregates NULL), unless
+    `plan` is
+    distinct.
     """
 
     input: Plan
@@ -221,8 +236,11 @@ class Reduce:
 @wire_name("TopKPlan")
 @dataclass(frozen=True)
 class TopKPlan:
-    """Which algorithm: `heads` (of value-ordered batches), `tournament` (in stages, whose groups `buckets` bound), or,
-    for an input that only grows, `monotonic_top1` and `monotonic_top_k`."""
+    """The algorithm: `heads` (of value-ordered batches), `tournament` (in stages; `buckets` bound their groups), or,
+    for an
+    input that only grows, `monotonic_top1` and `monotonic_top_k`. `must_consolidate`: the input may retract what it
+    adds.
+    """
 
     kind: str = "heads"
     buckets: tuple[int, ...] = ()
@@ -232,7 +250,7 @@ class TopKPlan:
 @wire_name("TopK")
 @dataclass(frozen=True)
 class TopK:
-    """Of each group the rows `offset` to `offset + limit` by `order`, ties broken by the whole row.
+    """Of each group the rows `offset` to `offset + limit` by `order`; ties are broken by the whole row.
 
     `limit` None: all rows from `offset` on. A row of multiplicity n counts n times.
     """
@@ -252,7 +270,7 @@ class TopK:
 @wire_name("Window")
 @dataclass(frozen=True)
 class Window:
-    """Each row of the input, as often as it is there, and beside it a column per call over its partition."""
+    """Each row of the input, with its multiplicity, and beside it one column per call over its partition."""
 
     input: Plan
     partition: tuple[int, ...]
@@ -267,6 +285,8 @@ class Window:
 @wire_name("Negate")
 @dataclass(frozen=True)
 class Negate:
+    """Each row with the opposite multiplicity."""
+
     input: Plan
 
     @property
@@ -277,7 +297,7 @@ class Negate:
 @wire_name("Threshold")
 @dataclass(frozen=True)
 class Threshold:
-    """Rows of positive multiplicity."""
+    """The rows of positive multiplicity."""
 
     input: Plan
 
@@ -289,7 +309,7 @@ class Threshold:
 @wire_name("Union")
 @dataclass(frozen=True)
 class Union:
-    """The sum of collections (UNION ALL). `consolidate_output` where an input is a Negate."""
+    """The sum of collections (UNION ALL). `consolidate_output`: set where an input is a Negate."""
 
     inputs: tuple[Plan, ...]
     consolidate_output: bool = False
@@ -303,7 +323,7 @@ class Union:
 @wire_name("ArrangeBy")
 @dataclass(frozen=True)
 class ArrangeBy:
-    """The input, and arrangements of it by each of `keys`."""
+    """The input, arranged by each of `keys`."""
 
     input: Plan
     keys: tuple[tuple[ScalarExpr, ...], ...]
@@ -316,10 +336,12 @@ class ArrangeBy:
 @wire_name("Changes")
 @dataclass(frozen=True)
 class Changes:
-    """What changes in the input, as a collection: at each time the rows that it gained or lost then, and at no other.
+    """The changes of the input as a collection: at each time, the rows that it gained or lost at that time.
 
-    A row of the input that is there n times more is a row `insert` n times, one that is there less `delete`; beside it
-    the time of the change. What the input holds at the as_of is no change. Only over what a continual task watches.
+    A row whose multiplicity rises by n is a row `insert` n times; one whose multiplicity falls is a row `delete`.
+    Beside it
+    stands the time of the change. The contents at the as_of are no change. Allowed only over the input of a continual
+    task.
     """
 
     input: Plan

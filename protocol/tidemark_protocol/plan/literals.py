@@ -1,4 +1,4 @@
-"""Whether a literal's text is the canonical form of a value of its type (expr.Literal says which form)."""
+"""Validation of literals: whether a text is the canonical form of a value of its type (see expr.Literal)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FLOAT = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|NaN|-?Infinity")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?")
 _HEX = re.compile(r"([0-9a-fA-F]{2})*")
-# The strings that Spark's cast to a date or a timestamp takes for the moment of planning.
+# Spark casts these strings to a date or timestamp relative to the current time (or the Unix epoch).
 _SPECIAL_TIMES = ("epoch", "now", "today", "tomorrow", "yesterday")
-# What Spark takes away around them: Java's trim, which is more than Python's strip.
+# The characters that Spark trims around them: Java's trim removes more than Python's strip.
 _BLANKS = "".join(map(chr, range(0x21)))
 
 
@@ -28,7 +28,7 @@ def is_valid(literal: Literal) -> bool:
 
 
 def is_special_time(text: str) -> bool:
-    """Whether casting the text to a date or timestamp would mean a moment relative to now (or the epoch)."""
+    """Whether a cast of the text to a date or timestamp would depend on the current time (or be the epoch)."""
     return text.strip(_BLANKS).lower().startswith(_SPECIAL_TIMES)
 
 
@@ -38,12 +38,12 @@ def nested_text(value: Any) -> str:
 
 
 def nested_value(text: str) -> Any:
-    """What `nested_text` wrote; raises ValueError."""
+    """The value that `nested_text` wrote; raises ValueError."""
     return json.loads(text)
 
 
 def parts_of(literal: Literal) -> tuple[Literal, ...]:
-    """The elements of an array, or the values of a struct's fields, each a literal of its own."""
+    """The elements of an array, or the values of the fields of a struct, as literals. The literal must not be NULL."""
     assert literal.value is not None, "NULL has no parts"
     value, of = nested_value(literal.value), literal.type
     types = of.children * len(value) if of.is_array else of.children

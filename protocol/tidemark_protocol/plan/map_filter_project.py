@@ -1,4 +1,4 @@
-"""MapFilterProject: the stateless part of any operator.
+"""MapFilterProject: the stateless part of every operator.
 
 row  c0 c1 c2  ──map──>  c0 c1 c2 c3 c4  ──filter──>  kept rows  ──project──>  c4 c0
 """
@@ -17,12 +17,14 @@ Schema = tuple[ColumnType, ...]
 @wire_name("MapFilterProject")
 @dataclass(frozen=True)
 class MapFilterProject:
-    """Map, then filter, then project: the stateless part of any operator.
+    """Map, then filter, then project.
 
-    `expressions` are appended one by one to the row (each may read those before it), rows are kept where all
-    `predicates` are true, and `projection` picks the output columns out of input ++ expressions. `lower` and
-    `upper` are temporal bounds, timestamps or milliseconds: a row is there while lower <= now < upper for all of them,
-    and never where one is NULL.
+    `expressions` are appended to the row one by one (each may read those before it). Rows are kept where all
+    `predicates` are
+    true. `projection` picks the output columns out of input ++ expressions. `lower` and `upper` are temporal bounds
+    (timestamps, or bigints in milliseconds): a row exists while lower <= now < upper for all of them, and never where
+    one is
+    NULL.
 
     Errors: false AND error is false, so a row that some predicate drops raises nothing.
     """
@@ -46,7 +48,7 @@ class MapFilterProject:
 
     @property
     def extended(self) -> Schema:
-        """Input columns and mapped ones, before the projection."""
+        """The input columns and the mapped ones, before the projection."""
         return self.input + tuple(ColumnType(e.type, is_nullable(e)) for e in self.expressions)
 
     @property

@@ -1,10 +1,10 @@
-"""What a plan may hold that older replicas do not understand, in words.
+"""Plan features: parts of plans that older replicas cannot decode.
 
-    plan ──► needs refresh      a replica that says `refresh` as it is described is told of the plan;
-                                no other is: it could not read the bytes, and would end its connection
+    plan ──► requires `refresh`     only replicas that list `refresh` in their Description are sent the plan;
+                                    others could not decode its bytes, and would end the connection
 
-What comes into plans has a line here, by the wire name of the class or the field. A field that holds its default
-is not written, so such a plan is read by everybody. A replica says all the words that there are where it is built.
+Each class or field that is added to plans has a feature here, by its wire name. A field with its default value is not
+encoded, so a plan without the new value requires no feature. A replica lists all features of its release.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidemark_protocol.types import SqlType
 from tidemark_protocol.vocabulary import entry_of
 
 FEATURES = {"MaterializedViewSink.refresh": "refresh"}
-"""By `Class`, or `Class.field`. What is inside of it needs no line of its own."""
+"""By `Class` or `Class.field`. What the class or field contains needs no entry of its own."""
 SUPPORTED_FEATURES = tuple(sorted(set(FEATURES.values())))
 
 
 def required_features(value: Any) -> frozenset[str]:
-    """The words without which a tree of the protocol's dataclasses is not understood."""
-    words: set[str] = set()
+    """The features that a tree of dataclasses of the protocol requires."""
+    features: set[str] = set()
     todo = [value]
     while todo:
         each = todo.pop()
@@ -32,22 +32,22 @@ def required_features(value: Any) -> frozenset[str]:
         elif not isinstance(each, SqlType) and dataclasses.is_dataclass(each):
             cls: Any = type(each)
             own, fields = _members(cls)
-            words |= own
-            for name, default, word in fields:
+            features |= own
+            for name, default, feature in fields:
                 held = getattr(each, name)
                 if held is not default and held != default:
-                    words |= word
+                    features |= feature
                     todo.append(held)
-    return frozenset(words)
+    return frozenset(features)
 
 
 @functools.cache
 def _members(cls: Any) -> tuple[frozenset[str], tuple[tuple[str, Any, frozenset[str]], ...]]:
-    """The word of a class, and of its fields with their defaults."""
+    """The feature of a class, and those of its fields with their defaults."""
     name, members = entry_of(cls)
-    named = ((member.attribute, member.default, _word(f"{name}.{member.wire_name}")) for member in members)
-    return _word(name), tuple(named)
+    named = ((member.attribute, member.default, _feature_of(f"{name}.{member.wire_name}")) for member in members)
+    return _feature_of(name), tuple(named)
 
 
-def _word(member: str) -> frozenset[str]:
+def _feature_of(member: str) -> frozenset[str]:
     return frozenset({FEATURES[member]} if member in FEATURES else ())

@@ -1,9 +1,9 @@
-"""What a group or a partition is reduced to: the aggregates of a Reduce by the way they are kept, and window calls.
+"""Aggregates of a Reduce, by the state that they need, and the calls of a Window.
 
     accumulable    count, sum, avg, stddev ...    sums of contributions: a row of digits per group
-    hierarchical   min, max                       the heads of value-ordered state
-    basic          array_agg, median, ...         all values of the group, looked at again when one changes
-    collation      several of these               computed apart and put side by side
+    hierarchical   min, max                       the first rows of value-ordered state
+    basic          array_agg, median, ...         all values of the group, read again when one changes
+    collation      several of these               computed separately and put side by side
 
 `lir.py` has the nodes that hold them.
 """
@@ -20,7 +20,7 @@ from tidemark_protocol.vocabulary import wire_name
 @wire_name("OrderKey")
 @dataclass(frozen=True)
 class OrderKey:
-    """One column to order by; ascending, NULL first unless said otherwise."""
+    """One column to order by; by default ascending with NULL first."""
 
     column: int
     descending: bool = False
@@ -30,12 +30,13 @@ class OrderKey:
 @wire_name("Aggregate")
 @dataclass(frozen=True)
 class Aggregate:
-    """`function` over the value column at `argument` (None: the row itself, as in count(*)).
+    """`function` over the value column at `argument` (None: over the row itself, as in count(*)).
 
-    Rows where the value column at `filter` is not true are left out; `distinct`: equal arguments count once.
-    `order` (over the value columns) is the order of the group's rows for functions that depend on one: first, last,
-    array_agg, string_agg, max_by; ties are broken by the whole row of values. `parameters` are the function's
-    constant arguments: a separator, a percentile.
+    Rows where the value column at `filter` is not true are left out. `distinct`: equal arguments count once. `order`
+    (over the
+    value columns): the order of the rows for functions that depend on one (first, last, array_agg, string_agg, max_by);
+    ties
+    are broken by the whole row of values. `parameters`: constant arguments, such as a separator or a fraction.
     """
 
     function: str
@@ -50,13 +51,13 @@ class Aggregate:
 @wire_name("DistinctReduce")
 @dataclass(frozen=True)
 class DistinctReduce:
-    """The keys alone, each once."""
+    """The distinct keys."""
 
 
 @wire_name("AccumulableReduce")
 @dataclass(frozen=True)
 class AccumulableReduce:
-    """Aggregates that are sums of contributions; of distinct arguments where they say so."""
+    """Aggregates that are sums of contributions, of distinct arguments where `distinct` is set."""
 
     aggregates: tuple[Aggregate, ...]
 
@@ -64,7 +65,7 @@ class AccumulableReduce:
 @wire_name("HierarchicalReduce")
 @dataclass(frozen=True)
 class HierarchicalReduce:
-    """min and max; `monotonic` when the input only grows."""
+    """min and max. `monotonic`: the input only grows. `buckets`: stages of a tournament, none by default."""
 
     aggregates: tuple[Aggregate, ...]
     buckets: tuple[int, ...] = ()
@@ -95,11 +96,12 @@ ReducePlan = DistinctReduce | AccumulableReduce | HierarchicalReduce | BasicRedu
 @wire_name("WindowFrame")
 @dataclass(frozen=True)
 class WindowFrame:
-    """The rows of the partition around the current one that a call sees.
+    """The rows of the partition, around the current row, that a call reads.
 
-    `unit` rows: counted in rows; range: by the distance of the one order column's value; groups of peers belong
-    together. Bounds are offsets (negative: before the current row, 0: the current row, with its peers for range);
-    None: the partition's end on that side.
+    `unit` rows: bounds count rows. `unit` range: bounds are distances in the one order column; peers belong together.
+    Bounds
+    are offsets (negative: before the current row; 0: the current row, in a range with its peers); None: the end of the
+    partition on that side.
     """
 
     unit: str
@@ -110,10 +112,11 @@ class WindowFrame:
 @wire_name("WindowCall")
 @dataclass(frozen=True)
 class WindowCall:
-    """One column of a Window: `function` over the input's columns `arguments`.
+    """One column of a Window: `function` over the input columns `arguments`.
 
-    `frame` None: the function has none of its own (row_number, rank, lag). `parameters`: constant arguments, as the
-    offset of lag or the number of ntile.
+    `frame` None: the function has no frame (row_number, rank, lag). `parameters`: constant arguments, such as the
+    offset of
+    lag or the number of ntile.
     """
 
     function: str

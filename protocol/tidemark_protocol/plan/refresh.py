@@ -1,11 +1,11 @@
-"""When a materialized view is brought up to date, where that is not at every time.
+"""Refresh schedules: the times at which a materialized view is brought up to date.
 
     every 10 counted from 3, and at 15       ... 3 ........ 13 . 15 ....... 23 ...     refreshes
                                              └─ Q at 3 ─┘└ Q13 ┘└─ Q15 ──┘└─ Q23 ─     what the view holds
 
-At time t it holds what its query gives at the last refresh at or before t: so it is a function of time, like any view.
-Multiples of `every_ms` count in both directions. With `at` alone there is a last refresh, after which the view never
-changes again.
+At time t the view holds the result of its query at the last refresh at or before t, so it is a function of time like
+any view. Multiples of `every_ms` extend in both directions. A schedule of `at` alone has a last refresh, after which
+the view never changes.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ MAX_TIMES = 32
 @wire_name("RefreshSchedule")
 @dataclass(frozen=True)
 class RefreshSchedule:
-    """Multiples of `every_ms` from `aligned_to` on and before it, and the times `at`."""
+    """Refreshes at `aligned_to` plus all multiples of `every_ms`, and at the times `at`."""
 
     every_ms: int | None = None
     aligned_to: Time = MIN_TIME
     at: tuple[Time, ...] = ()
 
     def next(self, time: int) -> Time | None:
-        """The first refresh at or after `time`; None: there is none any more."""
-        place = bisect_left(self.at, time)
-        found = list(self.at[place : place + 1])
+        """The first refresh at or after `time`; None: there is none."""
+        position = bisect_left(self.at, time)
+        found = list(self.at[position : position + 1])
         if self.every_ms is not None:
             found.append(Time(time + (self.aligned_to - time) % self.every_ms))
         return min((each for each in found if each <= MAX_TIME), default=None)
 
     def last(self, time: int) -> Time | None:
-        """The last refresh at or before `time`; None: there was none yet."""
+        """The last refresh at or before `time`; None: there is none."""
         found = list(self.at[: bisect_right(self.at, time)][-1:])
         if self.every_ms is not None:
             found.append(Time(time - (time - self.aligned_to) % self.every_ms))
         return max((each for each in found if each >= MIN_TIME), default=None)
 
     def check(self) -> None:
-        """Raises ValueError, saying why it is none."""
+        """Raise ValueError where the schedule is not valid."""
         if self.every_ms is None and not self.at:
-            raise ValueError("a refresh schedule names neither an interval nor a time")
+            raise ValueError("a refresh schedule has neither an interval nor a time")
         if self.every_ms is not None and not MIN_EVERY_MS <= self.every_ms <= MAX_EVERY_MS:
             raise ValueError(f"a refresh every {self.every_ms} ms is outside {MIN_EVERY_MS}..{MAX_EVERY_MS}")
         if len(self.at) > MAX_TIMES:
@@ -61,6 +61,6 @@ class RefreshSchedule:
                 raise ValueError(f"time {time} of a refresh is outside {MIN_TIME}..{MAX_TIME}")
 
     def __str__(self) -> str:
-        """As people read it."""
-        said = [] if self.every_ms is None else [f"every {self.every_ms} ms counted from {self.aligned_to}"]
-        return " and ".join(said + ([f"at {', '.join(map(str, self.at))}"] if self.at else []))
+        """The schedule in words."""
+        parts = [] if self.every_ms is None else [f"every {self.every_ms} ms counted from {self.aligned_to}"]
+        return " and ".join(parts + ([f"at {', '.join(map(str, self.at))}"] if self.at else []))

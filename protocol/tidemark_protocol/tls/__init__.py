@@ -1,4 +1,8 @@
-"""Who speaks to whom, by certificates: what they say, where they lie, and servers that let in the operator alone.
+"""TLS between the processes of Tidemark: identities in certificates, folders of certificates, and servers that accept
+the
+operator alone.
 
 folder (tls.crt, tls.key, ca.crt) ──each handshake──► server credentials ──► RequireCaller(operator) ──► service
+
+Reading order: `identities`, `folder`, `server`.
 """

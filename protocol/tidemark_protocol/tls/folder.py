@@ -1,10 +1,10 @@
-"""A folder with a certificate, read as a whole or not at all, and again when it changes.
+"""A folder with a certificate: read as a whole or not at all, and again when it changes.
 
     tls.crt   the holder's certificate        tls.key   its key        ca.crt   the authorities that it trusts
 
-Kubernetes renews a mounted Secret by turning the link `..data` to another folder: the three are read behind one look at
-it. In a folder without that link they may be half watch: then key and certificate do not match, and it is read again
-later.
+Kubernetes renews a mounted Secret by moving the link `..data` to another folder, so the three files are read behind one
+resolution of it. A folder without the link may be half renewed: key and certificate then do not match, and the folder
+is read again later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINK = "..data"
 
 @dataclass(frozen=True)
 class Material:
-    """What both sides of a handshake need, in PEM."""
+    """The files of a handshake, in PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -35,16 +35,16 @@ class CertificateFolder:
         self.path = path
 
     def read(self) -> Material:
-        """Checked, and of one moment. Raises CertificateUnreadable."""
+        """The valid files of one moment; raises CertificateUnreadable."""
         place = self._place()
         found = _content(place)
         _check(place, found)
         if _content(place) != found:
-            raise CertificateUnreadable(f"{self.path} changed while it was read")
+            raise CertificateUnreadable(f"{self.path} changed while it was read: it is read again later")
         return found
 
     def content(self) -> Material:
-        """What is there, right or not. Raises CertificateUnreadable."""
+        """The files as they are, valid or not; raises CertificateUnreadable."""
         return _content(self._place())
 
     def _place(self) -> Path:
@@ -53,16 +53,18 @@ class CertificateFolder:
 
 
 class CertificateWatch:
-    """The folder's last whole content; safe to ask from any thread."""
+    """The last valid content of the folder; safe to use from any thread."""
 
     def __init__(self, folder: CertificateFolder) -> None:
-        """Raises CertificateUnreadable: there must be one to begin with."""
+        """Raises CertificateUnreadable: the folder must be valid at first."""
         self._folder, self._lock = folder, threading.Lock()
         self._refused: Material | str | None = None
         self.current = folder.read()
 
-    def look(self) -> Material | None:
-        """What is there now, if it is new. Raises CertificateUnreadable, once for each change: the last one stays."""
+    def reload(self) -> Material | None:
+        """The new content where it has changed, else None. Raises CertificateUnreadable once per invalid change;
+        `current` then stays.
+        """
         with self._lock:
             try:
                 found: Material | str = self._folder.content()
@@ -87,12 +89,16 @@ def _check(place: Path, found: Material) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_cert_chain(place / CERTIFICATE, place / KEY, password=_no_password)
-    except (OSError, ValueError):  # an SSLError is an OSError, and a file may be gone by now
-        raise CertificateUnreadable(f"{place}: {CERTIFICATE} and {KEY} are no certificate and its key") from None
+    except (OSError, ValueError):  # an SSLError is an OSError, and the file may have been removed
+        raise CertificateUnreadable(
+            f"{place}: {CERTIFICATE} and {KEY} are not a PEM certificate and its key: renew both"
+        ) from None
     try:
         context.load_verify_locations(cadata=found.authorities.decode("ascii"))
     except (ssl.SSLError, ValueError):
-        raise CertificateUnreadable(f"{place}: {AUTHORITIES} holds no certificates") from None
+        raise CertificateUnreadable(
+            f"{place}: {AUTHORITIES} holds no PEM certificates: write the authorities into it"
+        ) from None
 
 
 def _no_password() -> str:

@@ -1,9 +1,10 @@
-"""What a certificate says of its holder: one URI, and for those who are called, one host name.
+"""Identities in certificates: one URI per holder, and one host name per holder that accepts connections.
 
     tidemark://replica/NAMESPACE/NAME/UID  ◄──►  UID.NAME.NAMESPACE.replica.tidemark.internal
 
-A caller asks for the host name whatever the address is, so an address proves nothing: not who listens there now, nor
-whether it is the resource that had this name before. No such host can be looked up; `.internal` is nobody's.
+A caller verifies the host name, whatever address it connects to. So an address proves nothing: neither which process
+listens there, nor whether its resource is an earlier one of the same name. The host names never resolve; `.internal` is
+reserved.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ DOMAIN = "tidemark.internal"
 
 @dataclass(frozen=True)
 class Identity:
-    """`path`: the parts of the URI, the role first. Each is a DNS label."""
+    """`path`: the parts of the URI, the role first. Each part is a DNS label."""
 
     path: tuple[str, ...]
 
@@ -43,12 +44,12 @@ GATEWAY = Identity(("gateway",))
 
 
 def replica_identity(namespace: str, name: str, uid: str) -> Identity:
-    """Of one ComputeReplica; a later one of the same name is another."""
+    """The identity of one ComputeReplica; a later one of the same name has another uid."""
     return Identity(("replica", namespace, name, uid))
 
 
 def identity_of(uri: str) -> Identity | None:
-    """Whose URI it is; None for one that is none of ours."""
+    """The identity of the URI; None for a URI of another scheme."""
     if not uri.startswith(SCHEME):
         return None
     path = tuple(uri.removeprefix(SCHEME).split("/"))

@@ -1,9 +1,9 @@
-"""Servers that take one caller: the holder of a certificate that says who it is.
+"""Servers that accept one caller: the holder of a certificate with its identity.
 
-    handshake   its certificate is of an authority in ca.crt, valid now, and made for calling   (gRPC, TLS 1.2 or 1.3)
-    each call   its certificate says `tidemark://operator`                                      (RequireCaller)
+    handshake   an authority in ca.crt signed its certificate, which is valid now, for clients   (gRPC, TLS 1.2 or 1.3)
+    each call   the URI of its certificate is `tidemark://operator`                               (RequireCaller)
 
-The folder is looked at in every handshake, so a new certificate needs no restart; connections that are there stay.
+The folder is read in every handshake, so a new certificate needs no restart. Open connections stay.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 def server_credentials(folder: CertificateFolder) -> Any:
-    """For `add_secure_port`; callers must show a certificate. Raises CertificateUnreadable."""
+    """Credentials for `add_secure_port`; callers must show a certificate. Raises CertificateUnreadable."""
     watch = CertificateWatch(folder)
 
     def look() -> Any:
         try:
-            found = watch.look()
+            found = watch.reload()
         except CertificateUnreadable as error:
-            LOG.warning("the certificate stays as it was: %s", error)
+            LOG.warning("the previous certificate stays in use: %s", error)
             return None
         if found is None:
             return None
-        LOG.info("a new certificate is in use, from %s", folder.path)
+        LOG.info("a new certificate of %s is in use", folder.path)
         return _configuration(found)
 
     return grpc.dynamic_ssl_server_credentials(_configuration(watch.current), look, True)
@@ -47,7 +47,7 @@ def _configuration(material: Material) -> Any:
 
 
 class RequireCaller(grpc.ServerInterceptor):  # type: ignore[misc]
-    """Refuses every call of anybody else with PERMISSION_DENIED, before anything of it is read."""
+    """Refuses calls of every other identity with PERMISSION_DENIED, before it reads their messages."""
 
     def __init__(self, caller: Identity) -> None:
         self._caller = caller
@@ -61,10 +61,13 @@ class RequireCaller(grpc.ServerInterceptor):  # type: ignore[misc]
 
     def _guarded(self, behaviour: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def guarded(request: Any, context: Any) -> Any:
-            said = context.auth_context().get(PEER_URI, ())
-            if list(said) != [self._caller.uri.encode()]:
-                who = ", ".join(uri.decode(errors="replace") for uri in said) or "somebody without a name"
-                context.abort(grpc.StatusCode.PERMISSION_DENIED, f"only {self._caller} may call, and this is {who}")
+            uris = context.auth_context().get(PEER_URI, ())
+            if list(uris) != [self._caller.uri.encode()]:
+                who = ", ".join(uri.decode(errors="replace") for uri in uris) or "a caller without an identity"
+                context.abort(
+                    grpc.StatusCode.PERMISSION_DENIED,
+                    f"only {self._caller} may call this service, and the caller is {who}",
+                )
             return behaviour(request, context)
 
         return guarded

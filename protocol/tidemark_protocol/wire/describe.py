@@ -35,7 +35,7 @@ def description_to_proto(description: Description) -> pb.DescribeResponse:
 
 
 def description_from_proto(message: pb.DescribeResponse) -> Description:
-    """Raises MalformedFrame for what no replica can mean."""
+    """Raises MalformedFrame where the message is not a valid description."""
     try:
         return _description(message)
     except ValueError as error:

@@ -2,8 +2,10 @@
 
     pack([m1, m2, ..., BIG, m9])  ──►  Frame(m1, m2, ...)  Frame(fragment)  Frame(fragment, last)  Frame(m9)
                                                            └──────────── BIG ────────────┘
-One message per frame costs a hundred times more than many, so a frame takes what fits `FRAME_BYTES`. What does not fit
-alone is cut into fragments, which `Unpacker` puts together again, up to `MAX_MESSAGE_BYTES`. Order is kept throughout.
+
+One message per frame costs a hundred times more than many messages, so a frame holds as many as fit FRAME_BYTES. A
+message that is larger is split into fragments, which `Unpacker` joins again, up to MAX_MESSAGE_BYTES. Frames keep the
+order.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from tidemark_protocol.wire import protobuf
 FRAME_VERSION = 1
 FRAME_BYTES = 1024 * 1024
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-# gRPC's own limit, set on both sides: a frame and its envelope, with room to spare.
+# gRPC's limit on both sides: more than a frame and its envelope need.
 GRPC_MAX_BYTES = 4 * FRAME_BYTES
 GRPC_OPTIONS = (
     ("grpc.max_send_message_length", GRPC_MAX_BYTES),
     ("grpc.max_receive_message_length", GRPC_MAX_BYTES),
 )
 
-# A replica takes in a little more, so that it is the replica that refuses what is too large, and says why.
+# A replica receives somewhat more, so that the replica itself refuses a frame that is too large, and logs why.
 REPLICA_MAX_RECEIVED_BYTES = 4 * GRPC_MAX_BYTES
 
 M = TypeVar("M")
@@ -76,7 +78,7 @@ def _fragments(data: bytes) -> Iterator[pb.Frame]:
 
 
 def parse_frame(data: bytes) -> pb.Frame:
-    """The frame of these bytes; raises MalformedFrame where they are none."""
+    """The frame of these bytes; raises MalformedFrame."""
     if len(data) > GRPC_MAX_BYTES:
         raise MalformedFrame(f"frame of {len(data)} bytes is larger than the limit of {GRPC_MAX_BYTES}")
     try:
@@ -101,7 +103,7 @@ class Unpacker(Generic[M]):
         return Unpacker("responses", pb.Response, protobuf.response_from_proto)
 
     def feed(self, frame: pb.Frame) -> list[M]:
-        """The messages that this frame completes; raises MalformedFrame or MalformedPlan."""
+        """The messages that this frame completes. Raises MalformedFrame or MalformedPlan."""
         if frame.version != FRAME_VERSION:
             raise MalformedFrame(f"frame of version {frame.version}; this side speaks version {FRAME_VERSION}")
         others = {"commands": frame.responses, "responses": frame.commands}[self._field]

@@ -1,9 +1,9 @@
-"""Commands and responses to protobuf and back: one function per message, two tables, nothing else.
+"""Commands and responses to protobuf and back: one function per message, and two tables.
 
     command_to_proto(Schedule("u1")) ──► pb.Command(schedule=...) ──► command_from_proto
 
-Whatever comes off the wire is refused here (MalformedFrame, MalformedPlan) if it is not exactly what a command or
-response may be, so that all code behind it works on checked values.
+A message from the wire that is not a valid command or response is refused here (MalformedFrame, MalformedPlan), so all
+other code works on checked values.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:
 
 
 def _frontiers_from_proto(m: pb.Frontiers) -> responses.Frontiers:
-    # a number that is not 0 is there: to look is half the price of asking
+    # a number other than 0 is present: reading it costs half of HasField
     write = Frontier.decode(number) if (number := m.write) or m.HasField("write") else None
     input = Frontier.decode(number) if (number := m.input) or m.HasField("input") else None
     output = Frontier.decode(number) if (number := m.output) or m.HasField("output") else None
@@ -303,4 +303,4 @@ MESSAGE_NAMES: Mapping[type, str] = {
     **{kind: _message_name(pb.Command, field) for kind, (field, _, _) in _COMMANDS.items()},
     **{kind: _message_name(pb.Response, field) for kind, (field, _, _) in _RESPONSES.items()},
 }
-"""The names of commands' and responses' protobuf messages; they are labels in metrics."""
+"""The names of the protobuf messages of commands and responses, which are labels of metrics."""
