@@ -87,7 +87,8 @@ def test_what_is_half_written_is_not_used(tmp_path: Path, caplog: pytest.LogCapt
         (folder.path / "tls.crt").write_bytes(new.certificate)
         assert [shown_at(port, OURS.certificate) for _ in range(3)] == [pem(old)] * 3
         assert [record.message for record in caplog.records] == [
-            f"the certificate stays as it was: {folder.path}: tls.crt and tls.key are no certificate and its key"
+            f"the previous certificate stays in use: {folder.path}: "
+            "tls.crt and tls.key are not a PEM certificate and its key: renew both"
         ]
         (folder.path / "tls.key").write_bytes(new.key)
         assert shown_at(port, OURS.certificate) == pem(new)
@@ -105,11 +106,11 @@ def test_a_mounted_secret_is_read_behind_one_look_at_its_link(tmp_path: Path) ->
         (tmp_path / name).symlink_to(f"..data/{name}")
     renewed = CertificateWatch(CertificateFolder(tmp_path))
     assert renewed.current == old
-    assert renewed.look() is None
+    assert renewed.reload() is None
     (tmp_path / "..data_tmp").symlink_to("..2")
     (tmp_path / "..data_tmp").rename(tmp_path / "..data")
-    assert renewed.look() == new == renewed.current
-    assert renewed.look() is None
+    assert renewed.reload() == new == renewed.current
+    assert renewed.reload() is None
 
 
 @pytest.mark.parametrize("wrong", ["no folder", "no key", "no certificate", "no authorities", "an encrypted key"])

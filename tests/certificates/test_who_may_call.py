@@ -80,7 +80,9 @@ def test_every_kind_of_call_is_guarded(kind: str, tmp_path: Path) -> None:
 
     with echo(address, written(tmp_path / "tls", material(OURS, R1, NOW_MS))):
         assert ask(material(OURS, OPERATOR, NOW_MS)) == b"x"
-        with pytest.raises(grpc.RpcError, match=r"only the operator may call, and this is tidemark://replica"):
+        with pytest.raises(
+            grpc.RpcError, match=r"only the operator may call this service, and the caller is tidemark://replica"
+        ):
             ask(forged(R2.uri))
 
 

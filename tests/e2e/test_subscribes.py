@@ -183,7 +183,7 @@ def test_a_copy_is_the_table_at_one_time(both: System) -> None:
 
     for options, subject, why in (
         (("--to", "day/one"), sql, "exists"),
-        (("--to", "/etc/x"), sql, "is written below"),
+        (("--to", "/etc/x"), sql, "is outside the folder for copies"),
         (("--to", "s3://bucket/x"), sql, "s3:// is not supported"),
         (("--to", "../x"), sql, "no place"),
         (("--to", "bad"), "SELECT 1 / (n_regionkey - 1) AS x FROM tpch.nation", "is in error: EXPRESSION_FAILED"),

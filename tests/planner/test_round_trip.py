@@ -27,7 +27,7 @@ def analysed(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     texts: list[str] = []
     analyse = catalyst.analyse
     monkeypatch.setattr(catalyst, "analyse", lambda sql: (texts.append(sql), analyse(sql))[1])
-    monkeypatch.setattr(catalyst, "proved", LruSet(100))
+    monkeypatch.setattr(catalyst, "proven_expressions", LruSet(100))
     return texts
 
 

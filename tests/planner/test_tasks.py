@@ -120,12 +120,12 @@ REFUSED: list[tuple[str, str, PlanRequest]] = [
     ("UNRESOLVED_RELATION", "relation s.nix does not exist", request({"v": ALL}, TaskRequest("s.nix"))),
     ("UNRESOLVED_RELATION", "relation s does not exist; s has s.t, s.u", request({"v": ALL}, TaskRequest("s"))),
     ("UNSUPPORTED", "live is an index, and cannot be watched", request({"v": ALL}, TaskRequest("live"))),
-    ("UNSUPPORTED", "live.live is an index: a continualTask goes on", request({"v": "SELECT n FROM live"}, WATCH)),
+    ("UNSUPPORTED", "live.live is an index: a continualTask resumes", request({"v": "SELECT n FROM live"}, WATCH)),
     ("UNSUPPORTED", "must be the only export", request({"v": ALL}, WATCH, ExportRequest("i", "index", "v"))),
-    ("UNSUPPORTED", "needs what it watches", request({"v": ALL}, None)),
+    ("UNSUPPORTED", "needs the input that it watches", request({"v": ALL}, None)),
     (
         "UNSUPPORTED",
-        "this continualTask watches s.u, and nothing else",
+        "this continualTask watches s.u alone",
         request({"v": ALL.replace("s.u", "s.t")}, WATCH),
     ),
     ("UNSUPPORTED", "takes one argument", request({"v": "SELECT * FROM table_changes('s.u', 1)"}, WATCH)),
@@ -177,7 +177,7 @@ def test_changes_are_for_tasks(catalyst: Catalyst) -> None:
     (diagnostic,) = outcome.diagnostics
 
     assert (diagnostic.code, diagnostic.line, diagnostic.column) == ("UNSUPPORTED", 1, 40)
-    assert "table_changes is for the views of a continualTask" in diagnostic.message
+    assert "table_changes is not supported outside the views of a continualTask" in diagnostic.message
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "continual-tasks.md"

@@ -108,7 +108,7 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (mapped(Literal("99999999999", INT)), "not a value"),
         (mapped(Literal("1.5", SqlType("decimal", 3, 2))), "not a value"),
         (mapped(Literal("12", SqlType("interval year to month"))), "cannot be kept"),
-        (mapped(call("cast", (Literal("today", STRING),), DATE)), "depends on the moment"),
+        (mapped(call("cast", (Literal("today", STRING),), DATE)), "depends on the current time"),
         (mapped(call("cast", (call("concat", (Literal("to", STRING),), STRING),), DATE)), "put together"),
         (Mfp(GET, MapFilterProject(ROW[:1])), "over other columns"),
         (Mfp(GET, replace(IDENTITY, predicates=(K,))), "not boolean"),
@@ -141,9 +141,9 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (TopK(GET, (), (), None, 1, TopKPlan("fastest")), "no top-k of kind 'fastest'"),
         (TopK(GET, (), (), None, 1, TopKPlan("tournament")), "has stages of .. parts"),
         (TopK(GET, (), (), None, 1, TopKPlan("heads", (16,))), "has stages of .16,. parts"),
-        (TopK(GET, (), (), None, 1, TopKPlan(must_consolidate=True)), "takes its input as it comes"),
-        (minimum(buckets=(4,), monotonic=True), "stages of .4,. parts, but only grows"),
-        (minimum(must_consolidate=True), "takes it as it comes"),
+        (TopK(GET, (), (), None, 1, TopKPlan(must_consolidate=True)), "must not consolidate its input"),
+        (minimum(buckets=(4,), monotonic=True), "stages of .4,. parts, but its input only grows"),
+        (minimum(must_consolidate=True), "must not consolidate it"),
     ],
 )
 def test_must_refuse_a_plan_that_is_not_sound(plan: Plan, why: str) -> None:

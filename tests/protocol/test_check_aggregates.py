@@ -88,7 +88,7 @@ ALLOWED = {
 REFUSED = {
     "kept by a reduce that is hierarchical, not accumulable": reduce(AccumulableReduce((MAX,)), MAX),
     "there is no sum(string)": reduce(AccumulableReduce((Aggregate("sum", 2, ColumnType(BIGINT)),)), SUM),
-    "declared never NULL": reduce(HierarchicalReduce((Aggregate("max", 2, ColumnType(STRING, False)),)), MAX),
+    "declared as never NULL": reduce(HierarchicalReduce((Aggregate("max", 2, ColumnType(STRING, False)),)), MAX),
     "parameters of string_agg": reduce(BasicReduce((Aggregate("string_agg", 2, ColumnType(STRING)),)), TEXTS),
     "does not depend on an order": reduce(
         AccumulableReduce((Aggregate("sum", 0, ColumnType(BIGINT), order=(OrderKey(0),)),)), SUM
@@ -97,7 +97,7 @@ REFUSED = {
     "a fraction between 0 and 1": reduce(
         BasicReduce((Aggregate("percentile_cont", 1, ColumnType(DOUBLE), parameters=(Literal("1.5", DOUBLE),)),)), SUM
     ),
-    "its own place": reduce(CollationReduce((AccumulableReduce((SUM,)),), ((1,),)), SUM),
+    "its own position": reduce(CollationReduce((AccumulableReduce((SUM,)),), ((1,),)), SUM),
     "there is no window function first": window(call("first", 0, frame=frame(None, None))),
     "needs a frame": window(call("sum", 0)),
     "has no frame": window(call("rank", of=INT, frame=frame(None, None))),

@@ -28,20 +28,20 @@ def test_a_place_below_the_folder_for_copies(to: str, location: str) -> None:
 @pytest.mark.parametrize(
     ("to", "said"),
     [
-        ("", "no place"),
-        (".", "no place"),
-        ("../team-b/_copies/x", "no place"),
-        ("a/../../x", "no place"),
-        ("a//b", "no place"),
-        (".staging/x", "no place"),
-        ("a\nb", "no place"),
-        ("a b", "no place"),
-        ("a" * 200, "no place"),
-        ("/".join("abcdefghijklmnopq"), "no place"),
-        (FOLDER, "is not: give a path relative to it"),
-        ("/etc/cron.d/x", f"is written below {FOLDER}"),
-        (f"{STORE}/team-b/_copies/x", "is written below"),
-        (f"file://{FOLDER}/%2e%2e/x", "no place"),
+        ("", "is not a location for a copy"),
+        (".", "is not a location for a copy"),
+        ("../team-b/_copies/x", "is not a location for a copy"),
+        ("a/../../x", "is not a location for a copy"),
+        ("a//b", "is not a location for a copy"),
+        (".staging/x", "is not a location for a copy"),
+        ("a\nb", "is not a location for a copy"),
+        ("a b", "is not a location for a copy"),
+        ("a" * 200, "is not a location for a copy"),
+        ("/".join("abcdefghijklmnopq"), "is not a location for a copy"),
+        (FOLDER, f"is outside the folder for copies: give a path relative to {FOLDER}"),
+        ("/etc/cron.d/x", f"give a path relative to {FOLDER}"),
+        (f"{STORE}/team-b/_copies/x", "is outside the folder for copies"),
+        (f"file://{FOLDER}/%2e%2e/x", "is not a location for a copy"),
         ("s3://bucket/x", "s3:// is not supported"),
         ("file://host/x", "file:// is not supported"),
     ],
@@ -80,5 +80,5 @@ def test_in_an_object_store_the_places_are_the_same() -> None:
 )
 def test_a_replica_refuses_what_no_gateway_sends(location: str) -> None:
     """It knows the instance's storage, and no namespace."""
-    with pytest.raises(ValueError, match=r"is (not below|no place)|not: give"):
+    with pytest.raises(ValueError, match=r"is not below|is not a location|is outside the folder"):
         folder_of(STORE, location)

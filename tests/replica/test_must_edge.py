@@ -111,8 +111,8 @@ def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"colour": "blue"}, "there is no setting 'colour'; there is log_level"),
-        ({"log_level": "DEBUG"}, "setting log_level is 'DEBUG'; it can be debug, info, warning, error"),
+        ({"colour": "blue"}, "there is no setting 'colour'; choose one of log_level"),
+        ({"log_level": "DEBUG"}, "setting log_level is 'DEBUG'; choose one of debug, info, warning, error"),
     ],
     ids=["no such setting", "no such value"],
 )

@@ -77,7 +77,7 @@ def _check_aggregate(aggregate: Aggregate, values: tuple[ScalarExpr, ...], kind:
     if entry.kind != kind:
         refuse(f"{name} is kept by a reduce that is {entry.kind}, not {kind}")
     if not entry.never_null and not aggregate.type.nullable:
-        refuse(f"{name} is declared never NULL, but may be")
+        refuse(f"{name} is declared as never NULL, but may be NULL")
     if aggregate.order and not entry.ordered:
         refuse(f"{name} does not depend on an order")
     if aggregate.distinct and (argument is None or not entry.distinct):
@@ -114,7 +114,7 @@ def _check_call(call: WindowCall, schema: Schema) -> None:
     if may_be_null is None:
         may_be_null = any(schema[a].nullable for a in call.arguments)
     if may_be_null and not call.type.nullable:
-        refuse(f"the window function {call.function} is declared never NULL, but may be")
+        refuse(f"the window function {call.function} is declared as never NULL, but may be NULL")
     if call.ignore_nulls and call.function not in windows.IGNORES_NULLS:
         refuse(f"the window function {call.function} cannot ignore NULLs")
     _check_parameters(call.function, call.parameters, found.parameters)
