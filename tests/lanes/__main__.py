@@ -22,7 +22,7 @@ LANES = (
     Lane("fast", ("-m", "not (slow or spark or cluster or e2e or node)"), workers=2, distribution="worksteal"),
     Lane("spark", ("-m", "spark and not (slow or cluster or e2e)")),
     Lane("cluster", ("-m", "cluster and not (slow or e2e)")),
-    Lane("e2e", ("-m", "e2e and not slow"), workers=2),
+    Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
 SIGNALLED = 128
 

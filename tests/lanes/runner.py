@@ -111,7 +111,7 @@ class Round:
         finally:
             for each in running:
                 if each.process.poll() is None:
-                    each.process.send_signal(signal.SIGINT)
+                    os.killpg(each.process.pid, signal.SIGINT)  # as a terminal: workers of xdist are told, too
             for each in running:
                 each.process.wait()
 
@@ -123,7 +123,13 @@ class Round:
         command = [*lane.command(), "--lane-ledger", str(self.ledger), "--lane-passed", str(passed)]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environ, cwd=CHECKOUT
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environ,
+                cwd=CHECKOUT,
+                process_group=0,
             )
         return Running(lane, process, log)
 

@@ -10,7 +10,7 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from tests.lanes.__main__ import LANES
-from tests.lanes.ledger import Entry, append, entries
+from tests.lanes.ledger import CHECKOUT, Entry, append, entries
 from tests.lanes.runner import Lane, Round
 from tests.lanes.shares import share_of_files
 
@@ -40,6 +40,13 @@ def test_every_test_is_in_one_lane(marks: tuple[str, ...]) -> None:
     lanes = [lane for lane in LANES if Expression.compile(lane.arguments[1]).evaluate(lambda name: name in marks)]
     elsewhere = "slow" in marks or marks == ("node",)
     assert len(lanes) == (0 if elsewhere else 1)
+
+
+def test_every_end_to_end_test_is_where_its_lane_looks() -> None:
+    """The lane collects one folder. Files elsewhere may have slow ones."""
+    texts = {path: path.read_text() for path in (CHECKOUT / "tests").rglob("test_*.py") if path != Path(__file__)}
+    marked = {path.parent for path, text in texts.items() if "mark.e2e" in text and "mark.slow" not in text}
+    assert marked == {CHECKOUT / "tests" / "e2e"}
 
 
 @pytest.fixture
