@@ -30,12 +30,12 @@ from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.server.endpoint_slice import Announced
 from tidemark_operator.gateway.server.server import Gateway
-from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
-from tidemark_operator.handlers.reconcile.replica_processes import Processes
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
+from tidemark_operator.handlers.reconcile.replica_processes import ReplicaProcesses
 from tidemark_operator.handlers.reconcile.store_secrets import StoreSecrets
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.watch import namespace_access
-from tidemark_operator.handlers.watch.watches import TELL_OF_ENDS, watch
+from tidemark_operator.handlers.watch.watches import KOPF_END_LOGGERS, watch
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for chatty in ("kopf", "kubernetes.aio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    for teller in TELL_OF_ENDS:
+    for teller in KOPF_END_LOGGERS:
         logging.getLogger(teller).setLevel(logging.CRITICAL)
     os.umask(0o077)
     try:
@@ -112,7 +112,7 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
 
 async def _lead(world: World, options: Options, tasks: Background, stop: asyncio.Event) -> int:
     """From the term to the end of all that was begun under it."""
-    operator = Operator(world, stop)
+    operator = ReconcileLoop(world, stop)
     world.fleet.listener = operator
     gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
     announced = _announced(world, options)
@@ -208,10 +208,10 @@ async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Pee
     return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))
 
 
-def _work(operator: Operator, world: World, options: Options) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+def _work(operator: ReconcileLoop, world: World, options: Options) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
         ("orchestrator", world.orchestrator.run()),
-        ("processes", Processes(world, operator.queue.add).run()),
+        ("processes", ReplicaProcesses(world, operator.queue.add).run()),
         ("fleet", world.fleet.run()),
         ("work queue", operator.queue.run()),
         ("statuses", operator.publisher.run()),

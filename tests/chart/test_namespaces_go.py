@@ -105,10 +105,10 @@ def test_an_operator_goes_on_while_it_may_do_nothing_anywhere(bindings: ControlP
     """Its connections to replicas, and queries, would end with it, and nothing be gained."""
 
     async def scenario(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(namespace_access, "LOOK_SECONDS", 0.2)
+        monkeypatch.setattr(namespace_access, "CHECK_SECONDS", 0.2)
         async with Kube.connect(kubeconfig_of(bindings, "tidemark-operator", tmp_path), ("team-b", "team-c")) as kube:
             watching = asyncio.create_task(namespace_access.stays(kube, kube.namespaces))
-            await asyncio.sleep(4 * namespace_access.TRIES * namespace_access.LOOK_SECONDS)
+            await asyncio.sleep(4 * namespace_access.TRIES * namespace_access.CHECK_SECONDS)
             assert not watching.done()
             await asyncio.to_thread(give, bindings)
             with pytest.raises(OperatorError, match="nothing is allowed in namespace team-c any more"):

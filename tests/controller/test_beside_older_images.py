@@ -39,8 +39,8 @@ from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInst
 from tidemark_operator.fleet.status_meaning import failure
 from tidemark_operator.gateway.query.one_shot import spans_of
 from tidemark_operator.gateway.query.readable_relations import _index
-from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
-from tidemark_operator.handlers.status.statuses import _too_old
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
+from tidemark_operator.handlers.status.statuses import _incompatible
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.responses import (
@@ -288,15 +288,15 @@ def test_a_dataflow_is_too_old_for_nobody_while_one_restarts(monkeypatch: pytest
 
     async def scenario(instance: RunningInstance) -> None:
         exports = instance.core.dataflows.collections_of("ns/d")
-        assert _too_old(instance, exports, clock.ms) == ""
+        assert _incompatible(instance, exports, clock.ms) == ""
         instance.lost(R2, 9, "it was killed")
-        assert _too_old(instance, exports, clock.ms) == ""
+        assert _incompatible(instance, exports, clock.ms) == ""
         clock.ms += 1000 * int(SILENT_SECONDS)
-        assert _too_old(instance, exports, clock.ms).startswith(TOO_OLD)
+        assert _incompatible(instance, exports, clock.ms).startswith(TOO_OLD)
         described(instance, R2, SUPPORTED_FEATURES)
-        assert _too_old(instance, exports, clock.ms) == ""
+        assert _incompatible(instance, exports, clock.ms) == ""
         instance.detach(R2)
-        assert _too_old(instance, exports, clock.ms).startswith(TOO_OLD)
+        assert _incompatible(instance, exports, clock.ms).startswith(TOO_OLD)
 
     play(scenario, r1=(), r2=SUPPORTED_FEATURES)
 
@@ -315,7 +315,7 @@ def test_an_event_tells_what_fails_and_not_what_nobody_was_told_of() -> None:
     state = SimpleNamespace(
         key=SimpleNamespace(namespace="ns"), uid="u", instance="default", marks=[0], installation=lambda _: "ns/d"
     )
-    asyncio.run(Operator._warn(cast(Any, SimpleNamespace(_world=handlers)), cast(Any, state)))
+    asyncio.run(ReconcileLoop._warn(cast(Any, SimpleNamespace(_world=handlers)), cast(Any, state)))
     assert warned == [f"replica r2, {VIEW}: step failed: no room"]
 
 

@@ -15,7 +15,7 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.shards import FrontierPair
 from tidemark_operator.controller.frontiers.succession import Succession
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
-from tidemark_operator.handlers.status.replica_statuses import _is_there
+from tidemark_operator.handlers.status.replica_statuses import _is_installed
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages import commands as c
@@ -82,7 +82,7 @@ def test_must_not_tell_a_new_replica_of_a_table_that_is_finished() -> None:
     assert collection(world).hydrated
     assert held(world) is None
     assert world.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
-    assert not _is_there(collection(world), R1)
+    assert not _is_installed(collection(world), R1)
     assert collection(world).computing == []
 
     world.instance.drop(OWNER)

@@ -15,11 +15,11 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.succession import Succession
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.reconcile.replica_processes import PATIENCE_MS, is_level
+from tidemark_operator.handlers.reconcile.replica_processes import SILENCE_MS, is_level
 from tidemark_operator.handlers.revisions.takeover import _failure
 from tidemark_operator.handlers.revisions.takeover import _incompatible as _nobody_knows
 from tidemark_operator.handlers.status.replica_statuses import hydrated_on, lacking_on
-from tidemark_operator.handlers.status.statuses import _errors, _too_old
+from tidemark_operator.handlers.status.statuses import _errors, _incompatible
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages import commands as c
@@ -117,7 +117,7 @@ def test_who_understands_computes_it_beside_one_that_does_not() -> None:
     assert (found.hydrated, found.write, found.since) == (True, at(450), at(449))
     assert [name for name, _ in found.computing] == [R2]
     assert _errors(found) == []
-    assert _failure([found]) == _too_old(running(world, R1, R2), [found], NOW) == ""
+    assert _failure([found]) == _incompatible(running(world, R1, R2), [found], NOW) == ""
     world.instance.disconnect(R2)
     assert not collection(world).hydrated
 
@@ -140,13 +140,13 @@ def test_what_no_replica_understands_says_so() -> None:
     world.report(R1, at(450), GlobalId("plain"))
     exports, instance = [collection(world)], running(world, R1)
 
-    assert _too_old(instance, exports, NOW).startswith("the image of replica r1 does not know refresh")
+    assert _incompatible(instance, exports, NOW).startswith("the image of replica r1 does not know refresh")
     assert _failure(exports) == "", "it is not of those that fail at it"
     assert _nobody_knows(instance, exports).startswith("the image of replica r1 does not know refresh")
     assert hydrated_on(instance, R1) == (2, 1)
     assert lacking_on(instance, R1) == "its image does not know refresh, and computes nothing of d"
     connect(world, R2, *SUPPORTED_FEATURES)
-    assert _too_old(running(world, R1, R2), exports, NOW) == _nobody_knows(running(world, R1, R2), exports) == ""
+    assert _incompatible(running(world, R1, R2), exports, NOW) == _nobody_knows(running(world, R1, R2), exports) == ""
     assert hydrated_on(instance, R2) == (2, 0)
     assert lacking_on(instance, R2) == ""
 
@@ -277,4 +277,4 @@ def test_a_new_image_takes_the_place_of_one_that_does_not_understand() -> None:
     both = running(world, OLD, NEW, r1_old=there, r1_new=there)
 
     assert is_level(both, OLD, NEW, NOW)
-    assert not is_level(both, NEW, OLD, NOW + 2 * PATIENCE_MS)
+    assert not is_level(both, NEW, OLD, NOW + 2 * SILENCE_MS)

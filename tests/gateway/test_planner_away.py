@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import BOUND
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_operator.planning import client
-from tidemark_operator.planning.client import FORGET_SECONDS, Away, PlannerClient
+from tidemark_operator.planning.client import FORGET_SECONDS, Outage, PlannerClient
 from tidemark_protocol.messages.planning import Catalogue, Diagnostic, PlanQueryRequest, PlanRequest, Refused
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.plan import codec
@@ -149,7 +149,7 @@ def test_one_that_is_busy_has_not_been_away_all_the_time(monkeypatch: pytest.Mon
         for match in ("does not answer", "waiting for a turn at the planner: ask again", "does not answer"):
             with pytest.raises(PlannerUnavailable, match=match):
                 await asks.plan(DATAFLOW)
-            found.append(asks._away._since)
+            found.append(asks._outage._since)
         return await asks.plan_query(QUERY)
 
     assert asked(tmp_path, Planner(AWAY, BUSY, AWAY), questions) == ANSWER
@@ -158,7 +158,7 @@ def test_one_that_is_busy_has_not_been_away_all_the_time(monkeypatch: pytest.Mon
 
 def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
     """Nobody may have asked when it answered again; who is asked without a pause finds one absence."""
-    away = Away()
+    away = Outage()
     moments = (0.0, 1.0, 1.0 + FORGET_SECONDS, 100.0, 101.0)
     assert [away.found(at, at) for at in moments] == [0.0, 1.0, 1.0 + FORGET_SECONDS, 0.0, 1.0]
     away.ended()
@@ -167,5 +167,5 @@ def test_must_an_absence_that_is_over_shortens_no_later_one() -> None:
 
 def test_a_question_that_takes_long_to_fail_is_of_the_same_absence() -> None:
     """What counts is when it was asked: nobody has found the planner there since."""
-    away = Away()
+    away = Outage()
     assert [away.found(at, at + 7.0) for at in (0.0, 7.5, 15.0)] == [0.0, 7.5, 15.0]

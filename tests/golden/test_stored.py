@@ -20,7 +20,7 @@ import pytest
 
 from tests.golden.stored import ATTEMPTS, LAYOUT, MANIFEST, PROCESS, STORED
 from tests.golden.values import INGESTIONS, REVISION
-from tidemark_operator.handlers.hydration.hydration_slot_record import Record as SlotRecord
+from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.kube.revisions import parse_revision
 from tidemark_operator.orchestrator.local.process_record import Home, Record
 from tidemark_operator.planning.revision import DataflowRevision

@@ -17,7 +17,7 @@ from tests.waiting import BOUND
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
-from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.resources.conditions.dataflow import PlanRefused
@@ -86,7 +86,7 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
 
     async def scenario() -> None:
         somewhere, woken = Somewhere(), list[Key]()
-        operator = Operator(somewhere.world, asyncio.Event())
+        operator = ReconcileLoop(somewhere.world, asyncio.Event())
         reader = put(somewhere, "Dataflow", "d")
         source = put(somewhere, "DataSource", "s")
         state = somewhere.world.registry.put_source(SourceState(source, "s", "default"))
@@ -107,7 +107,7 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
         for expected in ([source, reader], []):
             woken.clear()
             await operator._dispatch(source, somewhere.cache.get(source))
-            assert bool(operator._telling) is bool(expected)
+            assert bool(operator._gathering) is bool(expected)
             if expected:
                 await asyncio.wait_for(told.wait(), BOUND)
             assert woken == expected

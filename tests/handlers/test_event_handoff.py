@@ -6,10 +6,10 @@ import asyncio
 import threading
 
 from tests.waiting import BOUND
-from tidemark_operator.handlers.watch.event_handoff import AT_ONCE, Handover
+from tidemark_operator.handlers.watch.event_handoff import BATCH, EventHandoff
 from tidemark_operator.kube.client import DATAFLOWS, Body, Resource
 
-OBJECTS = 3 * AT_ONCE + 1
+OBJECTS = 3 * BATCH + 1
 VERSIONS = 20
 
 
@@ -29,7 +29,7 @@ def test_must_a_loop_that_is_held_up_gets_the_newest_of_each_object_and_others_h
             assert not deleted
             taken.append((seen["metadata"]["name"], seen["metadata"]["resourceVersion"]))
 
-        handover = Handover(observed)
+        handover = EventHandoff(observed)
 
         def give() -> None:
             for version in range(VERSIONS):
@@ -44,7 +44,7 @@ def test_must_a_loop_that_is_held_up_gets_the_newest_of_each_object_and_others_h
                 await asyncio.sleep(0)
                 turns.append(len(taken))
         assert taken == [(f"d{name}", str(VERSIONS - 1)) for name in range(OBJECTS)]
-        assert all(after - before <= AT_ONCE for before, after in zip([0, *turns], turns, strict=False))
+        assert all(after - before <= BATCH for before, after in zip([0, *turns], turns, strict=False))
 
     asyncio.run(scenario())
 
@@ -58,7 +58,7 @@ def test_must_what_is_given_while_it_is_taken_is_taken_too() -> None:
         def observed(resource: Resource, seen: Body, deleted: bool) -> None:
             newest[seen["metadata"]["name"]] = int(seen["metadata"]["resourceVersion"])
 
-        handover = Handover(observed)
+        handover = EventHandoff(observed)
 
         def give() -> None:
             for version in range(2000):
@@ -76,7 +76,7 @@ def test_must_what_is_given_while_it_is_taken_is_taken_too() -> None:
 def test_must_the_end_of_one_object_and_the_beginning_of_the_next_of_its_name_are_told_in_order() -> None:
     async def scenario() -> None:
         told = list[tuple[str, bool]]()
-        handover = Handover(lambda resource, seen, deleted: told.append((seen["metadata"]["uid"], deleted)))
+        handover = EventHandoff(lambda resource, seen, deleted: told.append((seen["metadata"]["uid"], deleted)))
         handover.give(DATAFLOWS, body(0, 1, "first"), False)
         handover.give(DATAFLOWS, body(0, 2, "first"), True)
         handover.give(DATAFLOWS, body(0, 3, "second"), False)
@@ -99,7 +99,7 @@ def test_crash_of_what_is_made_of_one_object_loses_no_other() -> None:
                 raise ValueError(name)
             taken.append(name)
 
-        handover = Handover(observed)
+        handover = EventHandoff(observed)
         for name in range(4):
             handover.give(DATAFLOWS, body(name, 1), False)
         async with asyncio.timeout(BOUND):

@@ -15,8 +15,8 @@ from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import SlotOccupants, Standing
 from tidemark_operator.fleet.query_death_count import ClientWork
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.hydration.hydration_slot_record import Record
-from tidemark_operator.handlers.hydration.hydration_slots import Process, Slots
+from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
+from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots, Process
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Cache, Key
@@ -78,7 +78,7 @@ class Occupying:
     def confirm(self, replica: ReplicaId) -> None: ...
 
 
-def slots(writing: Writing) -> Slots:
+def slots(writing: Writing) -> HydrationSlots:
     """Of a Dataflow d, on two replicas whose processes i1 were hydrating it."""
     cache, registry = Cache(), Registry()
     registry.put_dataflow(dataflow("d", rev("d", 1)))
@@ -88,7 +88,7 @@ def slots(writing: Writing) -> Slots:
         cache.put(Key(REPLICAS, "ns", name), {"metadata": metadata, "spec": {}, "status": {"hydrating": hydrating}})
     orchestrator = SimpleNamespace(observe=lambda uid: ())
     world = SimpleNamespace(cache=cache, registry=registry, orchestrator=orchestrator)
-    return Slots(cast(World, world), cast(Publisher, writing))
+    return HydrationSlots(cast(World, world), cast(Publisher, writing))
 
 
 def test_a_change_at_the_very_end_of_a_write_is_written_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +239,7 @@ def test_who_died_with_what_a_client_asked_is_a_suspect_and_never_quarantined_fo
         for process in range(2, 6):
             of.greeted(instance, R1, f"i{process}")
             hydrating = {"incarnation": f"i{process}", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
-            of._written[Process.of(instance, R1)] = Record.of({"status": {"hydrating": hydrating}}, "")
+            of._records[Process.of(instance, R1)] = SlotRecord.of({"status": {"hydrating": hydrating}}, "")
         assert of.standing(instance, D1) is (Standing.SUSPECT if asked else Standing.QUARANTINED)
 
     asyncio.run(scenario())
@@ -251,7 +251,7 @@ def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_nobody_else_is
     async def scenario() -> None:
         writing, running = Writing(), Occupying()
         of = slots(writing)
-        of._written = {Process(Key(REPLICAS, "ns", R1), ""): Record("i1", ("d-r1",))}
+        of._records = {Process(Key(REPLICAS, "ns", R1), ""): SlotRecord("i1", ("d-r1",))}
         running.replicas[R1] = SimpleNamespace(description=SimpleNamespace(incarnation="i1"))
         instance = cast(RunningInstance, running)
         for attempt in ("1", "1", "2"):

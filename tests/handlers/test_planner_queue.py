@@ -16,7 +16,7 @@ from tests.resources.manifests import dataflow
 from tests.waiting import BOUND
 from tidemark_operator.errors import GaveWay
 from tidemark_operator.handlers.reconcile.dataflow import IN_LINE_SECONDS
-from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.revisions import planner_queue
 from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
 from tidemark_operator.kube.cache import Key, key_of
@@ -66,7 +66,7 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
 
         somewhere.world.planner = cast(Any, planner)
         somewhere.world.kube = cast(Any, SimpleNamespace(get=get))
-        operator = Operator(somewhere.world, asyncio.Event())
+        operator = ReconcileLoop(somewhere.world, asyncio.Event())
         cast(Any, operator.publisher).publish = publish
         wanted = [dataflow({"sql": "SELECT 1 AS a", "index": {}}, f"d{n:02}", uid=f"u-{n}") for n in range(20)]
         for body in wanted:
@@ -138,7 +138,7 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
         somewhere, planner = Somewhere(), Thinks()
         somewhere.put(READABLE, None)
         somewhere.world.planner = cast(Any, planner)
-        operator = Operator(somewhere.world, asyncio.Event())
+        operator = ReconcileLoop(somewhere.world, asyncio.Event())
         queued: list[Key] = []
         cast(Any, operator.queue).add_all = queued.extend
         bodies = [dataflow({"sql": "SELECT 1 AS a", "index": {}}, name, uid=f"u-{name}") for name in "ab"]
@@ -149,13 +149,13 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
         while not planner.asked:  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0)
         assert await operator._dataflows.reconcile(second, bodies[1]) == IN_LINE_SECONDS
-        operator._tell("ns")
+        operator._enqueue_now("ns")
         assert first in queued
         assert second not in queued
 
         bodies[1]["spec"]["instance"] = "another"
         await operator._dataflows.reconcile(second, bodies[1])
-        operator._tell("ns")
+        operator._enqueue_now("ns")
         assert second in queued
         planner.may_answer.set()
         await planned

@@ -12,8 +12,8 @@ from tests.handlers.worlds import Somewhere
 from tests.resources.manifests import body, dataflow
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
-from tidemark_operator.handlers.round_robin import LEAST
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
+from tidemark_operator.handlers.round_robin import MIN_BATCH
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
 
@@ -27,7 +27,7 @@ def flow(number: int) -> Key:
 def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> None:
     """Those with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
     somewhere = Somewhere()
-    count, asked = 3 * LEAST, list[Key]()
+    count, asked = 3 * MIN_BATCH, list[Key]()
     bodies = [dataflow({}, flow(n).name, uid=f"u-{n}") for n in range(count)]
     there = {DATAFLOWS: bodies, DATA_SOURCES: [body("DataSource", {"instance": "default"}, "s", uid="u-s")]}
 
@@ -36,11 +36,11 @@ def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> No
 
     async def resync() -> None:
         somewhere.world.kube = cast(Any, SimpleNamespace(list=listed))
-        operator = Operator(somewhere.world, asyncio.Event())
+        operator = ReconcileLoop(somewhere.world, asyncio.Event())
         for resource, objects in there.items():
             somewhere.cache.replace_all(resource, objects)
         cast(Any, operator.queue).add = asked.append
-        await operator._look()
+        await operator._revisit()
 
     for n in range(count):
         serves = cast(Any, None if n == count - 1 else object())
@@ -51,7 +51,7 @@ def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> No
     asyncio.run(resync())
 
     assert {flow(count - 1), source.key} <= set(asked)
-    assert len(set(asked)) == LEAST + 2
+    assert len(set(asked)) == MIN_BATCH + 2
 
 
 def test_must_a_reconcile_that_fails_shows_what_it_found_out_by_then() -> None:
@@ -59,7 +59,7 @@ def test_must_a_reconcile_that_fails_shows_what_it_found_out_by_then() -> None:
     somewhere, shown = Somewhere(), list[Key]()
 
     async def reconcile() -> None:
-        operator = Operator(somewhere.world, asyncio.Event())
+        operator = ReconcileLoop(somewhere.world, asyncio.Event())
         somewhere.cache.replace_all(DATAFLOWS, [dataflow({})])
 
         async def fails(key: Key, _: object) -> None:

@@ -15,7 +15,7 @@ from tidemark_operator.controller.controller_events import HydrationOutOfMemory,
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.hydration.hydration_slots import Slots
+from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import ApiError
 from tidemark_protocol.ids import ReplicaId
@@ -28,7 +28,7 @@ __all__ = ["play"]
 class Recording(Listening):
     """What the operator does: who is let in is written down, and who ran out of memory is blamed."""
 
-    def __init__(self, of: Slots) -> None:
+    def __init__(self, of: HydrationSlots) -> None:
         super().__init__()
         self._slots = of
 
@@ -44,7 +44,7 @@ def test_who_is_let_in_again_before_it_is_written_down_that_it_was_out_is_schedu
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands written is true again, so nothing is left to write."""
-    monkeypatch.setattr("tidemark_operator.handlers.hydration.hydration_slots.PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("tidemark_operator.handlers.hydration.hydration_slots.RETRY_SECONDS", 0.0)
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         writing = Writing()

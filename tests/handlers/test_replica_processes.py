@@ -14,7 +14,7 @@ from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.reconcile.replica_processes import BEHIND_MS, PATIENCE_MS, Processes, is_level
+from tidemark_operator.handlers.reconcile.replica_processes import MAX_BEHIND_MS, SILENCE_MS, ReplicaProcesses, is_level
 from tidemark_operator.handlers.reconcile_context import World as Handlers
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import REPLICAS
@@ -49,8 +49,8 @@ def level(old: Frontier | None, new: Frontier | None, *online: ReplicaId, now_ms
     ("old", "new", "expected"),
     [
         (at(FAR), at(FAR), True),
-        (at(FAR), at(FAR - BEHIND_MS), True),
-        (at(FAR), at(FAR - BEHIND_MS - 1), False),
+        (at(FAR), at(FAR - MAX_BEHIND_MS), True),
+        (at(FAR), at(FAR - MAX_BEHIND_MS - 1), False),
         (at(FAR), None, False),
         (at(FAR), at(300), False),
         (at(300), at(400), True),
@@ -68,7 +68,7 @@ def test_crash_of_the_operator_amid_a_surge_takes_nothing_over() -> None:
     """The new shape is the first to answer, or the old one has not told the new operator yet what it has."""
     assert not level(None, at(FAR), NEW)
     assert not level(None, None, OLD, NEW)
-    assert not level(None, at(FAR), OLD, NEW, now_ms=PATIENCE_MS)
+    assert not level(None, at(FAR), OLD, NEW, now_ms=SILENCE_MS)
 
 
 def test_a_connection_that_breaks_for_a_moment_is_no_end_of_the_old_shape() -> None:
@@ -89,8 +89,8 @@ def test_a_connection_that_breaks_for_a_moment_is_no_end_of_the_old_shape() -> N
 
 def test_an_old_shape_that_is_broken_for_good_holds_nothing_back() -> None:
     """Nobody reads anything of what has been silent for long, and what it never tells of it does not have."""
-    assert level(None, None, NEW, now_ms=PATIENCE_MS + 1)
-    assert level(None, None, OLD, NEW, now_ms=PATIENCE_MS + 1)
+    assert level(None, None, NEW, now_ms=SILENCE_MS + 1)
+    assert level(None, None, OLD, NEW, now_ms=SILENCE_MS + 1)
 
 
 NOTHING = Description("incarnation", None, 0, (), (), ())
@@ -108,7 +108,7 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
         old.greeted(NOTHING, 2)
         old.heard(3)
         old.lost("it is gone", 4)
-    for now_ms in range(1_000, 3 * PATIENCE_MS, 1_000):
+    for now_ms in range(1_000, 3 * SILENCE_MS, 1_000):
         world.connect(OLD)
         old.greeted(NOTHING, now_ms)
         both.online = [OLD, NEW]
@@ -118,8 +118,8 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
         both.online = [NEW]
         if greeted or is_level(cast(RunningInstance, both), OLD, NEW, now_ms + 900):
             level_after.append(now_ms)
-    assert PATIENCE_MS - 1_000 <= level_after[0] <= PATIENCE_MS + 1_000
-    assert len(level_after) == len(range(level_after[0], 3 * PATIENCE_MS, 1_000)), "and from then on"
+    assert SILENCE_MS - 1_000 <= level_after[0] <= SILENCE_MS + 1_000
+    assert len(level_after) == len(range(level_after[0], 3 * SILENCE_MS, 1_000)), "and from then on"
 
 
 def test_an_old_shape_that_has_told_something_has_its_minute_anew() -> None:
@@ -144,8 +144,8 @@ def test_one_that_does_not_answer_never_takes_over() -> None:
     unseen.connect(NEW)
     alone = cast(RunningInstance, facade(unseen.instance, online=[NEW], replicas={}))
 
-    assert not level(at(FAR), at(FAR), OLD, now_ms=PATIENCE_MS + 1)
-    assert not is_level(alone, OLD, NEW, PATIENCE_MS + 1)
+    assert not level(at(FAR), at(FAR), OLD, now_ms=SILENCE_MS + 1)
+    assert not is_level(alone, OLD, NEW, SILENCE_MS + 1)
 
 
 def test_one_export_that_is_behind_holds_the_whole_replica_back() -> None:
@@ -180,18 +180,18 @@ def test_connections_follow_the_processes_that_are_there() -> None:
         peers=SimpleNamespace(retain=lambda replicas: None),
     )
     changed: list[Key] = []
-    processes = Processes(cast(Handlers, world), changed.append)
+    processes = ReplicaProcesses(cast(Handlers, world), changed.append)
 
     for shapes in ((), ("a",), ("a",), ("a", "b"), ("b",)):
         there[:] = [Observation(Phase.RUNNING, f"{shape}:1", shape=shape) for shape in shapes]
-        processes.look()
+        processes.check()
 
     assert changed == [key] * 4
     assert len(asked) == 4
 
     there[:] = [Observation(Phase.RUNNING, "b:1", shape="b", executors=Workers(2, 1))]
-    processes.look()
-    processes.look()
+    processes.check()
+    processes.check()
     assert changed == [key] * 5
     assert len(asked) == 4
 
@@ -202,8 +202,8 @@ def test_what_the_orchestrator_has_seen_is_looked_at_when_it_says_so() -> None:
     async def scenario() -> None:
         looked, news = asyncio.Event(), asyncio.Event()
 
-        class Told(Processes):
-            def look(self) -> None:
+        class Told(ReplicaProcesses):
+            def check(self) -> None:
                 looked.set()
 
         world = SimpleNamespace(orchestrator=SimpleNamespace(news=news))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tidemark_operator.handlers.publish.status_pauses import PAUSE_SECONDS, Pauses
+from tidemark_operator.handlers.publish.status_pauses import PAUSE_SECONDS, StatusPauses
 
 
 def test_the_first_change_is_written_at_once_and_what_follows_later_once() -> None:
     """Each object has a pause of its own."""
-    pauses: Pauses[str] = Pauses()
+    pauses: StatusPauses[str] = StatusPauses()
     assert not pauses.holds("a", 10.0)
     pauses.written("a", 10.0)
 
@@ -24,7 +24,7 @@ def test_the_first_change_is_written_at_once_and_what_follows_later_once() -> No
 
 def test_must_what_is_written_all_the_time_waits_for_no_longer() -> None:
     """A replica's record of who hydrates there is written again and again; its conditions have their turn."""
-    pauses: Pauses[str] = Pauses()
+    pauses: StatusPauses[str] = StatusPauses()
     turns = []
     for moment in (number / 10 for number in range(100)):
         pauses.written("r", moment)
@@ -37,7 +37,7 @@ def test_must_what_is_written_all_the_time_waits_for_no_longer() -> None:
 
 def test_nothing_is_remembered_for_ever() -> None:
     """Neither of objects that are gone, nor of pauses that are over."""
-    pauses: Pauses[int] = Pauses()
+    pauses: StatusPauses[int] = StatusPauses()
     for key in range(100):
         pauses.written(key, 1.0)
         pauses.holds(key, 1.0)

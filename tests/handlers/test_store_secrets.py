@@ -50,7 +50,7 @@ def test_credentials_go_with_the_last_instance_that_names_them(
                 cache.remove(key_of(INSTANCES, written))
             else:
                 cache.put(key_of(INSTANCES, written), written)
-            await secrets.look()
+            await secrets.sync()
 
     asyncio.run(scenario())
     assert [folder.name for folder in tmp_path.iterdir()] == (["ns.keys"] if kept else [])

@@ -14,15 +14,15 @@ import pytest
 from tidemark_operator.handlers.watch import watches
 from tidemark_operator.handlers.watch.watch_backoff import (
     LASTING_SECONDS,
-    LONGEST_PAUSE_SECONDS,
-    TELL_AGAIN_SECONDS,
-    Ends,
+    LOG_AGAIN_SECONDS,
+    MAX_PAUSE_SECONDS,
+    WatchBackoff,
 )
 
 REFUSED, MISSING = PermissionError("the token is none"), LookupError("dataflows")
 
 
-def told_by(ends: Ends, caplog: pytest.LogCaptureFixture, error: BaseException, now: float) -> str:
+def told_by(ends: WatchBackoff, caplog: pytest.LogCaptureFixture, error: BaseException, now: float) -> str:
     caplog.clear()
     ends.pause_after(error, now)
     return caplog.records[0].getMessage() if caplog.records else ""
@@ -31,26 +31,26 @@ def told_by(ends: Ends, caplog: pytest.LogCaptureFixture, error: BaseException, 
 def test_each_reason_is_told_once_and_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
     """However often they have ended before for another one: what is wrong now is what is to be known."""
     caplog.set_level(logging.WARNING)
-    ends = Ends()
+    ends = WatchBackoff()
     assert "PermissionError: the token is none" in told_by(ends, caplog, REFUSED, 0)
     assert told_by(ends, caplog, REFUSED, 8) == ""
     assert "LookupError: dataflows" in told_by(ends, caplog, MISSING, 16)
-    assert told_by(ends, caplog, MISSING, TELL_AGAIN_SECONDS) == ""
-    assert "LookupError: dataflows" in told_by(ends, caplog, MISSING, 16 + TELL_AGAIN_SECONDS)
+    assert told_by(ends, caplog, MISSING, LOG_AGAIN_SECONDS) == ""
+    assert "LookupError: dataflows" in told_by(ends, caplog, MISSING, 16 + LOG_AGAIN_SECONDS)
 
 
 def test_that_they_are_well_again_is_told_and_ends_what_was(caplog: pytest.LogCaptureFixture) -> None:
     """Not after a single end, which is as good as none; the next one is told whatever its reason."""
     caplog.set_level(logging.WARNING)
-    ends = Ends()
+    ends = WatchBackoff()
     ends.pause_after(REFUSED, 0)
     caplog.clear()
-    ends.well()
+    ends.reset()
     assert not caplog.records
     pauses = [ends.pause_after(REFUSED, now) for now in range(6)]
-    assert pauses == [1, 2, 4, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS]
+    assert pauses == [1, 2, 4, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS, MAX_PAUSE_SECONDS]
     caplog.clear()
-    ends.well()
+    ends.reset()
     assert "watches last again, after 6 in a row ended" in caplog.text
     assert told_by(ends, caplog, REFUSED, LASTING_SECONDS)
     assert ends.pause_after(REFUSED, LASTING_SECONDS) == 2

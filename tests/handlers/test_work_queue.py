@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import BOUND
 from tidemark_operator.handlers import work_queue
-from tidemark_operator.handlers.work_queue import STALE, KeyedQueue, WorkQueue, backoff_seconds
+from tidemark_operator.handlers.work_queue import MAX_STALE, KeyedQueue, WorkQueue, backoff_seconds
 
 
 def test_a_key_is_worked_on_by_one_worker_at_a_time() -> None:
@@ -84,7 +84,7 @@ def test_must_what_is_put_off_again_and_again_takes_no_more_room() -> None:
         queue.add("a", now)
         assert queue.take(now) == "a"
         queue.done("a", failed=False, now=now)
-        assert len(queue._heap) <= STALE + 2
+        assert len(queue._heap) <= MAX_STALE + 2
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -94,7 +94,7 @@ def test_agree_a_queue_that_is_swept_all_the_time_gives_the_same_keys(
     """In the same order, at the same times."""
 
     def taken(stale: int) -> list[tuple[str | None, float | None]]:
-        monkeypatch.setattr(work_queue, "STALE", stale)
+        monkeypatch.setattr(work_queue, "MAX_STALE", stale)
         queue: KeyedQueue[str] = KeyedQueue()
         given, busy, found = random.Random(seed), list[str](), list[tuple[str | None, float | None]]()
         for turn in range(500):

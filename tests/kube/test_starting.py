@@ -96,7 +96,7 @@ def test_a_default_instance_is_made_once_whatever_the_api_server_says(
 def test_a_default_instance_that_is_refused_ends_the_operator_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the option named that asked for it."""
     instances = Instances(Invalid(422, "no such location"), ApiError(503, "no"))
-    with pytest.raises(OperatorError, match="--default-instance ns/default cannot be made: no such location"):
+    with pytest.raises(OperatorError, match="--default-instance ns/default cannot be created: no such location"):
         make_default(monkeypatch, instances)
 
     assert len(instances.fails) == 1

@@ -273,25 +273,25 @@ def test_steps_that_follow_at_once_are_one_write(run: Callable[[Scenario], None]
         cache.put(key, body)
         await publisher.store(key, {"pending": None}, body["metadata"]["uid"])
         await publisher.publish(key)
-        await publisher._go_on()
+        await publisher._publish_due()
         assert await ready() == ""
 
         clock[0] += PAUSE_SECONDS
-        await publisher._go_on()
+        await publisher._publish_due()
         assert await ready() == "Hydrating"
         shown[0] = no("Ready", "WaitingForInputs")
         await publisher.publish(key)
         assert await ready() == "Hydrating"
         shown[:] = [yes("Ready", "Ready"), no("Progressing", "UpToDate")]
         publisher.announce(key)
-        await asyncio.gather(publisher._go_on(), publisher.publish(key), publisher.publish(key))
-        assert publisher._news, "who came second looks again"
+        await asyncio.gather(publisher._publish_due(), publisher.publish(key), publisher.publish(key))
+        assert publisher._announced, "who came second looks again"
         assert await ready() == "Ready"
 
         for seconds in (0.0, PAUSE_SECONDS):
             clock[0] += seconds
             await publisher.publish(key)
-            await publisher._go_on()
+            await publisher._publish_due()
             await ready()
         assert len(set(written[-3:])) == 1
         assert len(set(written)) == 3

@@ -14,7 +14,7 @@ from tests.kube.fault_proxy import Asked, Fault, FaultProxy, fault_proxy
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.handlers.reconcile.reconcile_loop import Operator
+from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.watch import list_kind
 from tidemark_operator.kube.client import ApiError, Kube
 
@@ -34,7 +34,7 @@ def listed(proxy: FaultProxy, folder: Path, namespace: str) -> None:
         somewhere = Somewhere()
         async with Kube.connect(proxy.kubeconfig(folder / "kubeconfig"), (namespace,)) as kube, asyncio.timeout(BOUND):
             somewhere.world.kube = kube
-            await Operator(somewhere.world, asyncio.Event())._resync()
+            await ReconcileLoop(somewhere.world, asyncio.Event())._resync()
         await somewhere.fleet.close()
 
     asyncio.run(scenario())
@@ -42,7 +42,7 @@ def listed(proxy: FaultProxy, folder: Path, namespace: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _soon_sure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_kind, "SURE_SECONDS", 0.0)
+    monkeypatch.setattr(list_kind, "CONFIRM_SECONDS", 0.0)
 
 
 def of_dataflows(asked: Asked) -> bool:

@@ -34,7 +34,7 @@ def proxy(kinds_installed: ControlPlane) -> Iterator[FaultProxy]:
 
 @pytest.fixture(autouse=True)
 def _short_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "QUIET_SECONDS", 3.0)
+    monkeypatch.setattr(watches, "SILENCE_SECONDS", 3.0)
     monkeypatch.setattr(watches, "REQUEST_SECONDS", 3.0)
     monkeypatch.setattr(watches, "GATHER_SECONDS", 0.05)
 
@@ -116,7 +116,7 @@ def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
     caplog.set_level(logging.WARNING)
     if fault is not Fault.HANGS:
         # else all watches are asked for again, and something may be missed, every few seconds
-        monkeypatch.setattr(watches, "QUIET_SECONDS", BOUND)
+        monkeypatch.setattr(watches, "SILENCE_SECONDS", BOUND)
 
     async def scenario() -> None:
         seen = Seen()

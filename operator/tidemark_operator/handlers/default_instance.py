@@ -1,6 +1,6 @@
-"""A ComputeInstance that is made where there is none: what an installation that should work at once asks for.
+"""Creates a ComputeInstance where there is none, for an installation that works at once.
 
-Only made, never changed and never removed: from then on it is its users'.
+It is only created, never changed and never removed.
 """
 
 from __future__ import annotations
@@ -18,25 +18,29 @@ class DefaultInstance:
     name: str
     location: str
     secret: str | None = None
-    """Of the object store's credentials, in its namespace."""
+    """The Secret with the object store's credentials, in the same namespace."""
 
     @classmethod
     def parse(cls, named: str | None, location: str | None, secret: str | None = None) -> DefaultInstance | None:
-        """Of the options, of which the first two go together; raises OperatorError."""
+        """From the command line's options; None if none is given.
+
+        Raises:
+            OperatorError: one of --default-instance and --default-location is missing or wrong.
+        """
         if named is None and location is None and secret is None:
             return None
         namespace, slash, name = (named or "").partition("/")
         if not (namespace and slash and name and location):
-            raise OperatorError("--default-instance NAMESPACE/NAME and --default-location LOCATION go together")
+            raise OperatorError("give --default-instance NAMESPACE/NAME and --default-location LOCATION, or neither")
         return cls(namespace, name, location, secret)
 
     async def ensure(self, kube: Kube) -> None:
-        """Raises OperatorError where the API server takes no such instance."""
+        """Creates the instance if it does not exist. Raises OperatorError if the API server refuses it."""
         named = f"--default-instance {self.namespace}/{self.name}"
         try:
             await asked_again(named, lambda: self._make(kube))
         except ApiError as error:
-            raise OperatorError(f"{named} cannot be made: {error}") from None
+            raise OperatorError(f"{named} cannot be created: {error}") from None
 
     async def _make(self, kube: Kube) -> None:
         if await kube.get(INSTANCES, self.namespace, self.name) is not None:

@@ -1,6 +1,6 @@
-"""Our finalizer: on what is imported, and on what is to take its tables along. Nowhere else, and no longer than needed.
+"""Our finalizer: on objects that Dataflows read, and on objects whose tables are to be deleted with them.
 
-Taken before a plan that reads the object is stored, so that there is no moment at which an import can vanish.
+It is set before a plan that reads the object is stored, so that an import cannot vanish in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ ATTEMPTS = 5
 
 
 async def set_finalizer(kube: Kube, cache: Cache, key: Key, wanted: bool) -> bool:
-    """Puts it there or takes it away; whether it is as wanted. A deleted object takes no new finalizer."""
+    """Sets or removes the finalizer. Returns whether it is as wanted: a deleted object takes no new finalizer.
+
+    Raises:
+        Conflict: the object keeps changing.
+        ApiError: any other error.
+    """
     for attempt in range(ATTEMPTS):
         body = cache.get(key) if attempt == 0 else await kube.get(key.resource, key.namespace, key.name)
         if body is None:
@@ -31,7 +36,7 @@ async def set_finalizer(kube: Kube, cache: Cache, key: Key, wanted: bool) -> boo
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
         try:
             answer = await kube.patch(key.resource, key.namespace, key.name, patch)
-            # without its last finalizer a deleted object is gone: its body must not come back into the cache
+            # a deleted object without finalizers is gone: its body must not come back into the cache
             if "deletionTimestamp" in metadata and not finalizers:
                 cache.remove(key)
             else:

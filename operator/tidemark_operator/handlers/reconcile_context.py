@@ -1,4 +1,4 @@
-"""What every reconcile works with, in one place; built once, in main."""
+"""What every reconciler works with. Built once, in main."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class World:
     leadership: Leadership
     peers: Peers = field(default_factory=Trusted)
     secret_troubles: dict[tuple[str, str], SecretTrouble] = field(default_factory=dict)
-    """By namespace and name: Secrets that instances name, and that are of no use."""
+    """Secrets that instances name and that cannot be used, by namespace and name."""
 
     def running(self, namespace: str, name: str) -> RunningInstance | None:
         return self.fleet.get(namespace, name)
 
     def instance(self, namespace: str, name: str) -> ComputeInstance | None:
-        """The ComputeInstance as it is wanted; None if there is none, or none that can be read."""
+        """The ComputeInstance; None if it does not exist, or cannot be parsed."""
         found = self._instance(namespace, name)
         return found if isinstance(found, ComputeInstance) else None
 
@@ -65,7 +65,7 @@ class World:
         return found
 
     def processes(self, replica: ComputeReplica) -> list[ReplicaId]:
-        """What the protocol calls the processes of a ComputeReplica; one that is not there yet is as good as there."""
+        """The ids of a ComputeReplica's processes in the protocol; of the process to come, if there is none yet."""
         observed = self.orchestrator.observe(replica.meta.uid)
         return [replica_id(replica.meta.name, each.shape) for each in observed] or [replica_id(replica.meta.name, "")]
 
@@ -85,8 +85,8 @@ class World:
         )
 
     def lag_ms(self, namespace: str, instance: str) -> int | None:
-        """The instance's read policy, as it was read last; None where it never was: what others have must not be let go
-        by a guess."""
+        """The lag of the instance's read policy, as it was parsed last. None if it never was: then no history may be
+        dropped."""
         found, running = self.instance(namespace, instance), self.running(namespace, instance)
         if found is not None:
             return found.read_policy.lag_ms

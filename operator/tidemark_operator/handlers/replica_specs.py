@@ -1,4 +1,4 @@
-"""What the orchestrator is asked for, from a ComputeReplica and its ComputeInstance."""
+"""The orchestrator's specification of a replica, from a ComputeReplica and its ComputeInstance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidemark_operator.resources.manifest.replica import ComputeReplica
 
 
 def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> ReplicaSpec:
-    """`instance` None: it is gone, and the replica is to go."""
+    """`instance`: None if it is gone; the replica is stopped then."""
     meta, pod, executor = replica.meta, replica.pod, replica.pod.executor
     return ReplicaSpec(
         key=meta.uid,

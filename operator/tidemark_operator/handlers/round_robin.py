@@ -1,9 +1,9 @@
-"""Whose turn it is, where all are looked at again and again, and there may be many.
+"""Visits all objects again and again, in batches.
 
-    up to 50       all of them, every time
-    1,000          100 every time, so each of them every tenth time
+    up to 50 objects    all of them each time
+    1,000 objects       100 each time, so each object every tenth time
 
-What comes while a round is under way has its turn in the next one.
+An object that is added during a round is visited in the next one.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections import deque
 from collections.abc import Collection, Hashable
 from typing import Generic, TypeVar
 
-LEAST = 50
-TIMES = 10
+MIN_BATCH = 50
+BATCHES = 10
 K = TypeVar("K", bound=Hashable)
 
 
-class Rounds(Generic[K]):
+class RoundRobin(Generic[K]):
     def __init__(self) -> None:
-        self._left: deque[K] = deque()
+        self._remaining: deque[K] = deque()
 
-    def turn(self, there: Collection[K]) -> list[K]:
-        """Those whose turn it is now, of all that are there."""
-        if not self._left:
-            self._left.extend(there)
-        share = max(LEAST, -(-len(there) // TIMES))
-        chosen: list[K] = []
-        while self._left and len(chosen) < share:
-            key = self._left.popleft()
-            if key in there:
-                chosen.append(key)
-        return chosen
+    def next(self, existing: Collection[K]) -> list[K]:
+        """The next batch of the objects that exist."""
+        if not self._remaining:
+            self._remaining.extend(existing)
+        size = max(MIN_BATCH, -(-len(existing) // BATCHES))
+        batch: list[K] = []
+        while self._remaining and len(batch) < size:
+            key = self._remaining.popleft()
+            if key in existing:
+                batch.append(key)
+        return batch

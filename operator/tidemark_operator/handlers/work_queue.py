@@ -1,11 +1,11 @@
-"""One queue of keys: each is worked on by at most one worker at a time, again after a failure, ever more rarely.
+"""A work queue of keys. At most one worker works on a key at a time; a failure is retried with growing pauses.
 
-    add(k)              k is ready now; added while it is worked on, it comes once more afterwards
-    take(now)           a ready key, or how long until there is one
-    done(k, failed)     after a failure k is ready again in 0.5, 1, 2 ... 60 s; `later` schedules a look without one
+    add(k)            k is ready; if it is added while a worker has it, it is ready again afterwards
+    take(now)         a ready key
+    done(k, failed)   after a failure k is ready again in 0.5, 1, 2 ... 60 s
 
-Bounded by the number of keys. `KeyedQueue` is pure, time being an argument; `WorkQueue` runs it.
-"""
+The queue is bounded by the number of keys. `KeyedQueue` is pure, with time as an argument in seconds; `WorkQueue` runs
+it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LOG = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 60.0
-STALE = 64
-"""What the heap may have beside twice what is due."""
+MAX_STALE = 64
+"""Entries that the heap may have beyond twice the number of keys that are due."""
 
 
 class KeyedQueue(Generic[K]):
-    """`_heap` has what `_due` says, and besides what it has said: entries that do not hold any more are passed over,
-    and removed together when they are many."""
+    """`_due` has the truth. `_heap` has it too, and also stale entries: they are skipped, and removed when they are
+    many."""
 
     def __init__(self) -> None:
         self._due: dict[K, float] = {}
@@ -39,12 +39,12 @@ class KeyedQueue(Generic[K]):
         self._failures: dict[K, int] = {}
 
     def add(self, key: K, due: float) -> None:
-        """Ready at `due`, or earlier if it was so already."""
+        """The key is ready at `due`, or earlier if it was due earlier already."""
         if due < self._due.get(key, math.inf):
             self._put(key, due)
 
     def take(self, now: float) -> K | None:
-        """The key that has been ready for longest; it is busy until `done`."""
+        """The key that has been ready for longest, or None. It is busy until `done`."""
         due = self.next_due()
         if due is None or due > now:
             return None
@@ -54,7 +54,7 @@ class KeyedQueue(Generic[K]):
         return key
 
     def next_due(self) -> float | None:
-        """When the next key becomes ready; None if that is not a matter of time."""
+        """When the next key becomes ready; None if time alone makes none ready."""
         while self._heap:
             due, _, key = self._heap[0]
             if key not in self._busy and self._due.get(key) == due:
@@ -70,26 +70,26 @@ class KeyedQueue(Generic[K]):
                 self._put(key, due)
             return
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        # what was added meanwhile waits too: the failure is news, the addition may be its cause
+        # a key that was added meanwhile waits too: the addition may be what caused the failure
         self._put(key, now + backoff_seconds(failures))
 
     def _put(self, key: K, due: float) -> None:
         self._due[key] = due
-        if key not in self._busy:  # else `done` does it
+        if key not in self._busy:  # otherwise `done` pushes it
             heapq.heappush(self._heap, (due, next(self._order), key))
-            if len(self._heap) > 2 * len(self._due) + STALE:
+            if len(self._heap) > 2 * len(self._due) + MAX_STALE:
                 self._sweep()
 
     def _sweep(self) -> None:
-        """Each entry that holds, once: a key may be there twice for the same time."""
+        """Removes stale entries, and second entries of a key for the same time."""
         seen: set[K] = set()
-        held = []
+        valid = []
         for entry in sorted(self._heap):
             due, _, key = entry
             if key not in self._busy and key not in seen and self._due.get(key) == due:
                 seen.add(key)
-                held.append(entry)
-        self._heap = held  # in order, so a heap
+                valid.append(entry)
+        self._heap = valid  # sorted, so a heap
 
     def __len__(self) -> int:
         return len(self._due) + len(self._busy)
@@ -110,19 +110,19 @@ class WorkQueue(Generic[K]):
         self._changed.set()
 
     def add_first(self, key: K) -> None:
-        """At once, and before all that is ready."""
+        """The key is ready now, before all others."""
         self._queue.add(key, -math.inf)
         self._changed.set()
 
     def add_all(self, keys: Iterable[K]) -> None:
-        """Each at once."""
+        """The keys are ready now."""
         now = asyncio.get_running_loop().time()
         for key in keys:
             self._queue.add(key, now)
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._worker())

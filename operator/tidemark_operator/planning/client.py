@@ -1,13 +1,12 @@
-"""The planner's process, as a function: a request in, a plan or a refusal out.
+"""The planner's process, as a function from a request to a plan or a refusal.
 
-A channel lives for as long as the certificate that it shows: with a new one comes a new channel, and what was asked
-through the old one is still answered there.
+A channel lasts as long as its certificate: a new certificate gets a new channel, and pending calls end on the old one.
 
-Who asks for a query is a user that waits, so a process that is away (another's statement took too long, and cost it its
-life) is waited for: it is started again, and the question asked again. What is asked for a Dataflow comes again anyway.
+A query has a user that waits. So if the planner is away (a statement took too long, and its process was killed), the
+client waits until it is back and sends the request again. A Dataflow is planned again by its reconcile anyway.
 
-How long a plan may take, the call's deadline tells the planner. It answers with a TIMEOUT diagnostic then: asked again,
-the same text would take as long again. Where even that does not come, the planner itself is ended: it has no state.
+The deadline of a call tells the planner how long a plan may take. The planner answers with the diagnostic TIMEOUT then.
+If even that answer does not come, the client kills the planner, which has no state.
 """
 
 from __future__ import annotations
@@ -40,14 +39,15 @@ from tidemark_protocol.vocabulary import wire_name_of
 
 LOG = logging.getLogger(__name__)
 QUERY_SECONDS = 5.0
-"""For who waits for the answer."""
+"""The deadline of plans of queries."""
 DATAFLOW_SECONDS = 30.0
-"""A plan that is made once and then lives for years may take more."""
+"""The deadline of plans of Dataflows."""
 PATIENCE_SECONDS = 30.0
-"""For a planner that does not answer, from when it was first found so, whoever found it: a JVM starts in ten or so."""
+"""How long patient calls wait for a planner that is away, from when any call found it so. Its JVM starts in about
+ten."""
 AGAIN_SECONDS = 0.5
 FORGET_SECONDS = 8 * AGAIN_SECONDS
-"""When nobody has found it away for so long, it may have been there meanwhile: a wait begins anew."""
+"""If no call has found it away for so long, the wait begins anew."""
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 OPTIONS = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -59,27 +59,27 @@ AWAY, BUSY = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED
 T = TypeVar("T")
 
 
-class Away:
-    """Since when a planner does not answer, as far as those tell who asked it."""
+class Outage:
+    """Since when the planner has been away, as calls find it. Times are in seconds, of a monotonic clock."""
 
     def __init__(self) -> None:
-        self._since = self._seen = -math.inf
+        self._since = self._last = -math.inf
 
     def found(self, asked: float, now: float) -> float:
-        """For how long it has been so by now, for who asked and was not answered."""
-        if asked - self._seen > FORGET_SECONDS:
+        """A call that began at `asked` found it away. Returns for how long it has been away."""
+        if asked - self._last > FORGET_SECONDS:
             self._since = now
-        self._seen = now
+        self._last = now
         return now - self._since
 
     def ended(self) -> None:
-        """It answers."""
-        self._seen = -math.inf
+        """The planner answered."""
+        self._last = -math.inf
 
 
 class PlannerClient:
-    """Open for as long as the operator runs; `kill` ends the process, which is then started again; `explain` says what
-    is known of a process that does not answer."""
+    """`kill`: kills the planner's process, which is then started again. `explain`: what is known of a process that does
+    not answer."""
 
     def __init__(
         self, address: str, kill: Callable[[], None], explain: Callable[[], str] = str, dialer: Dialer = PLAIN
@@ -87,17 +87,25 @@ class PlannerClient:
         self._address, self._dialer = address, dialer
         self._kill, self._explain = kill, explain
         self._closing: set[asyncio.Task[None]] = set()
-        self._away = Away()
+        self._outage = Outage()
         self._open()
 
     async def plan(self, request: PlanRequest, patient: bool = False) -> Planned | Refused:
-        """Raises PlannerUnavailable while the process is not there; `patient`: unless it comes back soon."""
+        """Plans a Dataflow. `patient`: a process that is away is waited for.
+
+        Raises:
+            PlannerUnavailable: the process does not answer, or is busy.
+        """
         message = planner_pb2.PlanRequest(request=codec.encode(request))
         seconds = QUERY_SECONDS if patient else DATAFLOW_SECONDS
         return await self._ask(lambda: self._planner().Plan, patient, seconds, message, Planned)
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
-        """Raises PlannerUnavailable where the process is not there and does not come back soon."""
+        """Plans a query.
+
+        Raises:
+            PlannerUnavailable: the process is away, or busy, and stays so for PATIENCE_SECONDS.
+        """
         message = planner_pb2.PlanQueryRequest(request=codec.encode(request))
         method, expected = lambda: self._planner().PlanQuery, (PlannedPeek, PlannedOneShot)
         return await self._ask(method, True, QUERY_SECONDS, message, *expected)
@@ -128,17 +136,17 @@ class PlannerClient:
             if error.code() is BUSY:
                 raise PlannerUnavailable(f"waiting for a turn at the planner: {error.details()}") from None
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                blamed = await self._dialer.explain(self._address) or self._explain() or error.code().name
-                raise PlannerUnavailable(f"the planner does not answer: {blamed}") from None
-            LOG.warning("the planner did not even say that a plan took longer than %.0f s: it is ended", seconds)
+                reason = await self._dialer.explain(self._address) or self._explain() or error.code().name
+                raise PlannerUnavailable(f"the planner does not answer: {reason}") from None
+            LOG.warning("the planner did not answer within %.0f s, the deadline of the plan: it is killed", seconds)
             self._kill()
             return Refused((Diagnostic("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL"),))
         except ProtocolError as error:
             raise PlannerUnavailable(f"the planner's answer cannot be read: {error}") from None
 
     async def _answer(self, method: Callable[[], Any], patient: bool, seconds: float, message: Any) -> Any:
-        """Asks again while the process is away, or busy, if patient, and not for ever: others may be answered, and this
-        one find it busy each time. Raises AioRpcError."""
+        """Sends the request, and sends it again while the process is away or busy, if `patient`, for PATIENCE_SECONDS
+        at most: it may be busy with others each time. Raises AioRpcError."""
         began = time.monotonic()
         while True:
             asked = time.monotonic()
@@ -149,19 +157,23 @@ class PlannerClient:
                     raise
                 now, away = time.monotonic(), 0.0
                 if error.code() is AWAY:
-                    away = self._away.found(asked, now)
+                    away = self._outage.found(asked, now)
                 else:
-                    self._away.ended()
+                    self._outage.ended()
                 if not patient or max(away, now - began) >= PATIENCE_SECONDS:
                     raise
             else:
-                self._away.ended()
+                self._outage.ended()
                 return answer
             await asyncio.sleep(AGAIN_SECONDS)
 
 
 def decode_outcome(data: bytes, *expected: type[T]) -> T | Refused:
-    """Canonical bytes begin with the name of what they are."""
+    """Decodes a planner's answer, whose canonical bytes begin with the name of its type.
+
+    Raises:
+        MalformedPlan: the type is neither a refusal nor one of these.
+    """
     kinds: tuple[type[Any], ...] = (Refused, *expected)
     for kind in kinds:
         if data.startswith(b'{"@":"%s"' % wire_name_of(kind).encode()):

@@ -1,6 +1,5 @@
-"""What the planner failed at, rather than refused: the same text may be planned another time, but each try may cost a
-planner process, so the pauses between them grow.
-"""
+"""Answers that are the planner's fault, and not the SQL's. The same SQL may be planned another time. Each attempt may
+cost a planner process, so the pauses between attempts grow."""
 
 from __future__ import annotations
 
@@ -12,10 +11,10 @@ MAX_PAUSE_MS = 600_000
 
 
 def is_planners_fault(refused: Refused) -> bool:
-    """It took too long, or failed: it may have been busy."""
+    """Whether the planner took too long, or failed."""
     return any(diagnostic.code in PLANNERS_FAULT for diagnostic in refused.diagnostics)
 
 
 def pause_ms(tried: int) -> int:
-    """How long it is not asked again what it failed at `tried` times in a row."""
+    """The pause in milliseconds before the next attempt, after `tried` failed ones in a row."""
     return min(MAX_PAUSE_MS, FIRST_PAUSE_MS << min(tried - 1, 10))

@@ -1,4 +1,4 @@
-"""What is stored of a plan before anything of it is sent: enough to install it again without planning."""
+"""What is stored of a plan before replicas are told of it: enough to install it again without planning."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ class Written:
 @wire_name("DataflowRevision")
 @dataclass(frozen=True)
 class DataflowRevision:
-    """`identity`: equal plans have equal ones. `writer_term`: under which its views are written. `spec_digest`: of
-    the spec that it was first planned from. `kept`: shards that were finished then, and are to stay as they are."""
+    """A stored revision.
+
+    `identity`: equal for equal plans. `writer_term`: the term under which it writes its tables. `spec_digest`: of the
+    spec that it was first planned from. `kept`: adopted shards that were finished then, and that it does not write."""
 
     description: DataflowDescription
     exports: tuple[PlannedExport, ...]
@@ -47,7 +49,7 @@ class DataflowRevision:
     kept: tuple[ShardId, ...] = ()
 
     def view_shard(self, export: str) -> ShardMetadata | None:
-        """Where a view or a task is written; None for an index, or for an export that there is not."""
+        """The shard that a view or a task is written to; None for an index, and for an unknown name."""
         id = self.export_id(export)
         for sink in self.description.sink_exports:
             if sink.id == id and isinstance(sink.sink, ShardSink):
@@ -55,7 +57,7 @@ class DataflowRevision:
         return None
 
     def written(self, export: str) -> Written | None:
-        """Where an export of this name is written, and by what; None where that is nowhere."""
+        """The shard that an export of this name is written to, with the kind of export; None as in `view_shard`."""
         shard = self.view_shard(export)
         return Written(next(e.kind for e in self.exports if e.name == export), shard) if shard else None
 
@@ -70,20 +72,20 @@ class DataflowRevision:
 
     @cached_property
     def relations(self) -> Mapping[GlobalId, str]:
-        """Its exports, by the ids under which others read them."""
+        """Names of its exports, by the ids under which others read them."""
         found = ((self.relation(e.name), e.name) for e in self.exports)
         return {id: name for id, name in found if id is not None}
 
     @cached_property
     def provided(self) -> frozenset[GlobalId]:
-        """What others may import of it, by the ids under which they do."""
+        """Ids of what others may import from it: shards and indexes."""
         sinks = (e.sink for e in self.description.sink_exports)
         shards = (GlobalId(sink.shard.shard_id) for sink in sinks if isinstance(sink, ShardSink))
         return frozenset((*shards, *(e.id for e in self.description.index_exports)))
 
     @cached_property
     def imported(self) -> frozenset[GlobalId]:
-        """The ids under which it imports what it reads."""
+        """Ids of what it imports: shards and indexes."""
         shards = (GlobalId(i.shard.shard_id) for i in self.description.source_imports)
         return frozenset((*shards, *(i.id for i in self.description.index_imports)))
 
@@ -93,7 +95,7 @@ class DataflowRevision:
 
 
 def view_shards(description: DataflowDescription) -> list[ShardMetadata]:
-    """Where its views and tasks are written."""
+    """The shards that its views and tasks are written to."""
     return [e.sink.shard for e in description.sink_exports if isinstance(e.sink, ShardSink)]
 
 
@@ -106,8 +108,8 @@ def export_ids(description: DataflowDescription, exports: tuple[PlannedExport, .
 
 @dataclass(frozen=True)
 class ActiveRevision:
-    """The revision that replicas are to run, as the Dataflow's status names it. `spec_digest` and `generation`: of
-    the newest spec that gives this same plan."""
+    """A revision that a Dataflow's status names, active or pending. `spec_digest` and `generation`: of the newest spec
+    that gives the same plan."""
 
     name: str
     number: int

@@ -1,1 +1,1 @@
-"""Hydration slots: which Dataflow hydrates where, recorded before it is scheduled."""
+"""Which revisions hydrate on which replica, recorded before they are scheduled; and blame for deaths of replicas."""

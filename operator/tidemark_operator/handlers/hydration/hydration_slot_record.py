@@ -1,9 +1,9 @@
-"""Who a process of a ComputeReplica hydrates, as the ComputeReplica's status has it (hydration_slots.py writes it).
+"""Which revisions a process of a ComputeReplica hydrates, as the ComputeReplica's status has it.
 
     status.hydrating               {incarnation, dataflows: [{dataflow, revision}]}
-    status.hydratingIn.<shape>     likewise, where a process is one shape of several
+    status.hydratingIn.<shape>     the same, where the process is one shape of several
 
-It stands until the next process answers: of one that ended it tells who was in the slots then.
+The record stays until the next process answers: after a death it tells which revisions were in the slots.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from tidemark_operator.kube.client import Body
 
 
 @dataclass(frozen=True)
-class Record:
-    """`revisions`: names of those that the process hydrates."""
+class SlotRecord:
+    """`revisions`: names of the revisions that the process hydrates."""
 
     incarnation: str = ""
     revisions: tuple[str, ...] = ()
 
     @staticmethod
-    def of(body: Body | None, shape: str) -> Record:
+    def of(body: Body | None, shape: str) -> SlotRecord:
         found = _document(body, shape)
-        return Record(found.get("incarnation", ""), tuple(d["revision"] for d in found.get("dataflows") or ()))
+        return SlotRecord(found.get("incarnation", ""), tuple(d["revision"] for d in found.get("dataflows") or ()))
 
 
-def names_of(body: Body, shape: str) -> list[str]:
-    """Of the Dataflows."""
+def dataflows_of(body: Body, shape: str) -> list[str]:
+    """Names of the Dataflows that the process hydrates."""
     return sorted({each["dataflow"] for each in _document(body, shape).get("dataflows") or ()})
 
 

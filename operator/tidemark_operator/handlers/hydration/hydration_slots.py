@@ -1,13 +1,13 @@
-"""Who is hydrating where, written down before it is scheduled; and who is blamed when a replica dies of it.
+"""Hydration slots: which revisions hydrate on which replica, recorded before they are scheduled; and blame for deaths.
 
-    gate admits ─► status.hydrating of the ComputeReplica {incarnation, dataflows} ─► Schedule is sent
-                   (status.hydratingIn.<shape> where a process is one shape of several)
-    a replica answers as another incarnation than it says there ─► what stands there is blamed
-    a hydration runs out of memory, and the replica lives on ─► it is blamed, as for a death
-    blame ─► status.suspects of the Dataflow, before the next record takes the place of the one that it came from
+    the gate admits a revision ─► status.hydrating of the ComputeReplica {incarnation, dataflows} ─► Schedule is sent
+                                  (status.hydratingIn.<shape> where a process is one shape of several)
+    a replica answers with another incarnation than the record's ─► the recorded revisions are blamed
+    a hydration runs out of memory, and the replica survives     ─► its revision is blamed, as for a death
+    blame ─► status.suspects of the Dataflow, before the next record replaces the one that it comes from
 
-A death is known by its incarnation, so an operator that finds it a second time does not count it twice. A process that
-was told to end is no death. Who shared the process, or its memory, with what was computed for a client
+A death is known by its incarnation, so a new operator that finds it again does not count it twice. A process that was
+told to end did not die. A revision that shared the process, or its memory, with a client's query
 (fleet/query_death_count.py) was not alone there.
 """
 
@@ -23,7 +23,7 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.controller.hydration.hydration_gate import OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import Death, Standing, Suspicion, blamed
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.hydration.hydration_slot_record import Record
+from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.publish.status_documents import suspects_status
 from tidemark_operator.handlers.reconcile_context import World
@@ -34,14 +34,14 @@ from tidemark_operator.planning.revision import ActiveRevision
 from tidemark_protocol.ids import ReplicaId
 
 LOG = logging.getLogger(__name__)
-PAUSE_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 PACE_SECONDS = 0.15
-"""Between two records of a process: where many small ones hydrate, one record tells of several of them."""
+"""Between two records of a process: one record then has several small hydrations."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """Of a ComputeReplica, in one shape."""
+    """A process of a ComputeReplica, in one shape."""
 
     key: Key
     shape: str
@@ -52,46 +52,46 @@ class Process:
         return Process(Key(REPLICAS, running.namespace, name), shape)
 
 
-class Slots:
-    """All replicas' records. `hydrated` and `greeted` are called on the event loop and never wait."""
+class HydrationSlots:
+    """The records of all replicas. `hydrated` and `greeted` are called on the event loop and never wait."""
 
     def __init__(self, world: World, publisher: Publisher) -> None:
         self._world, self._publisher = world, publisher
-        self._written: dict[Process, Record] = {}
+        self._records: dict[Process, SlotRecord] = {}
         self._writers: dict[Process, asyncio.Task[None]] = {}
         self._unsaved: set[Key] = set()
         self._saving = asyncio.Lock()
         self._recording = asyncio.Lock()
 
     def standing(self, running: RunningInstance, owner: str) -> Standing:
-        """Of something installed."""
+        """Whether an installed revision is clear, a suspect, or in quarantine."""
         suspicion = self._suspicion(running, owner)
         return suspicion.standing if suspicion else Standing.CLEAR
 
     def greeted(self, running: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
-        """A replica answers: what it is hydrating, by the names under which that is installed. Where the process is
-        another one than that of the record, what stands there was in the slots when it died."""
+        """A replica answers. Returns the installations that the record says it hydrates. If its process is not the
+        recorded one, the recorded revisions were in the slots when that process died: they are blamed."""
         process = Process.of(running, replica)
         body = self._world.cache.get(process.key)
         if body is None:
             return ()
-        record = self._written.get(process) or Record.of(body, process.shape)
+        record = self._records.get(process) or SlotRecord.of(body, process.shape)
         if record.incarnation == incarnation:
             return tuple(state.installation(mark) for state, mark in self._recorded(running, record))
         if self._died(body["metadata"]["uid"], process.shape):
             alone = not running.died(replica) and len(record.revisions) == 1
             for state, mark in self._recorded(running, record):
                 self._blame(state, mark, Death(replica, record.incarnation), alone=alone)
-        self._written[process] = Record(incarnation)
+        self._records[process] = SlotRecord(incarnation)
         return ()
 
     def hydrated(self, running: RunningInstance, owner: str) -> None:
-        """It was a suspect: innocent."""
+        """A suspect is hydrated: its blame goes."""
         if found := self._mark(running, owner):
             found[0].obstacles.suspicions.pop(found[1].name, None)
 
     def ran_out(self, running: RunningInstance, replica: ReplicaId, ran_out: OutOfMemory) -> None:
-        """As good as a death: where the memory of all processes ends together, it is one."""
+        """A hydration ran out of memory: blamed as for a death, which it is where all processes share their memory."""
         state = running.replicas.get(replica)
         found = self._mark(running, ran_out.owner)
         if state is not None and state.description is not None and found is not None:
@@ -101,18 +101,20 @@ class Slots:
             self.changed(running, replica)
 
     def changed(self, running: RunningInstance, replica: ReplicaId) -> None:
-        """Others are in the slots than were written down."""
+        """The slots of the replica differ from its record: it is written again."""
         process = Process.of(running, replica)
         writer = self._writers.get(process)
-        if writer is None or writer.done():  # done, and its callback is still to come: it has seen nothing of this
+        if (
+            writer is None or writer.done()
+        ):  # a task that is done does not see this change, also before its callback has run
             task = asyncio.create_task(self._write(running, replica, process), name=f"slots of {process}")
             self._writers[process] = task
             task.add_done_callback(partial(self._ended, process))
 
     def forget(self, key: Key) -> None:
         """The ComputeReplica is gone."""
-        for process in [process for process in self._written if process.key == key]:
-            del self._written[process]
+        for process in [process for process in self._records if process.key == key]:
+            del self._records[process]
 
     async def close(self) -> None:
         writers = list(self._writers.values())
@@ -124,11 +126,16 @@ class Slots:
         if self._writers.get(process) is task:
             del self._writers[process]
         if not task.cancelled() and (error := task.exception()) is not None:
-            LOG.error("writing down who hydrates on %s failed: it is tried again", process, exc_info=error)
+            LOG.error(
+                "the record of hydrations on %s was not written; it is tried again at the next change",
+                process,
+                exc_info=error,
+            )
 
     async def _write(self, running: RunningInstance, replica: ReplicaId, process: Process) -> None:
-        """Until what is written is what is so; nothing is scheduled while the API server does not answer. Who left its
-        slot and is back before that was seen is written down as it is: it is scheduled once the blame is saved."""
+        """Writes records until the last one equals the slots. Nothing is scheduled while the API server does not
+        answer. A revision that left its slot and returned in between is recorded as usual: it is scheduled once its
+        blame is saved."""
         namespace = process.key.namespace
         while (slots := running.unrecorded(replica)) is not None or self._next_blamed(namespace) is not None:
             body = self._world.cache.get(process.key)
@@ -143,17 +150,18 @@ class Slots:
                 document = {"incarnation": slots.incarnation, "dataflows": entries}
                 await self._store(running, process, document, body["metadata"]["uid"])
             except ApiError as error:
-                LOG.warning("who hydrates on %s cannot be written down yet: %s", process, error)
-                await asyncio.sleep(PAUSE_SECONDS)
+                LOG.warning("the record of hydrations on %s cannot be written yet: %s", process, error)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             names = tuple(entry["revision"] for entry in entries)
-            self._written[process] = Record(slots.incarnation, names)
+            self._records[process] = SlotRecord(slots.incarnation, names)
             running.recorded(replica, slots)
             await asyncio.sleep(PACE_SECONDS)
         running.confirm(replica)
 
     async def _store(self, running: RunningInstance, process: Process, document: Body, uid: str) -> None:
-        """One after the other, where shapes share a field; those that are there no more leave it."""
+        """Writes the record. Shapes share a field: they are written one at a time, and shapes that are gone are left
+        out."""
         if not process.shape:
             await self._publisher.store(process.key, {"hydrating": document}, uid)
             return
@@ -164,8 +172,8 @@ class Slots:
             await self._publisher.store(process.key, {"hydratingIn": {**others, process.shape: document}}, uid)
 
     async def _save_blame(self, namespace: str) -> None:
-        """Until all of the namespace is saved: there may be further blame while some is written. What the API server
-        will never take keeps nobody from hydrating: until this process ends it is remembered."""
+        """Saves all blame of the namespace, also what is added meanwhile. Blame that the API server refuses for good
+        does not keep revisions from hydrating: this operator remembers it until it ends."""
         async with self._saving:
             while (key := self._next_blamed(namespace)) is not None:
                 state = self._world.registry.dataflow(key)
@@ -174,12 +182,12 @@ class Slots:
                     try:
                         await self._publisher.store(key, {"suspects": suspects}, state.uid)
                     except Invalid as error:
-                        LOG.error("the API server does not take who is blamed, of %s: %s", key, error)
+                        LOG.error("the API server refuses the blame of %s: %s", key, error)
                 if state is None or suspects == suspects_status(state.obstacles.suspicions.values()):
                     self._unsaved.discard(key)
 
     def _next_blamed(self, namespace: str) -> Key | None:
-        """Whose blame is to be saved: of each namespace by itself, so that one takes no other's turn."""
+        """A Dataflow whose blame is to be saved. Namespaces do not wait for each other."""
         return next((key for key in self._unsaved if key.namespace == namespace), None)
 
     def _blame(self, state: DataflowState, mark: ActiveRevision, death: Death, *, alone: bool) -> None:
@@ -190,13 +198,13 @@ class Slots:
         self._unsaved.add(state.key)
 
     def _died(self, uid: str, shape: str) -> bool:
-        """Whether the process before ended by itself. Where nothing is known of its end: a pod says how its container
-        ended for as long as it is there, so the pod was deleted; a process whose home is lost may have died."""
+        """Whether the earlier process ended by itself. If nothing is known of its end: a pod tells how its container
+        ended as long as the pod exists, so it was deleted; a local process whose record is lost may have died."""
         observed = [each for each in self._world.orchestrator.observe(uid) if each.shape == shape]
         last = observed[0].last_exit if observed else None
         return not shape if last is None else last.reason in ("Crashed", "Killed", "OOMKilled")
 
-    def _recorded(self, running: RunningInstance, record: Record) -> Iterator[tuple[DataflowState, ActiveRevision]]:
+    def _recorded(self, running: RunningInstance, record: SlotRecord) -> Iterator[tuple[DataflowState, ActiveRevision]]:
         for state in self._world.registry.dataflows(running.namespace):
             yield from ((state, mark) for mark in state.marks if mark.name in record.revisions)
 

@@ -1,1 +1,1 @@
-"""Status writes: which, and how often."""
+"""Status documents, and when they are written."""

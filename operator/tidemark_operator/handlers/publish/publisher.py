@@ -1,15 +1,14 @@
-"""Writes statuses: what matters soon, what merely moves within the budget, what did not change never.
+"""Writes statuses to the API server.
 
-    more than frontiers and counters changed    at once; a step on the way just after another write: later
-    (status_pauses.py)
-    only they moved                             seldom (status_budget.py)
+    conditions and the like changed    at once, or shortly after the object's last write (status_pauses.py)
+    only frontiers and counters moved  within a budget of writes (status_budget.py)
+    nothing changed                    never
 
-A status is built anew from what is known, again and again, and compared with what the API server has, so no change has
-to be announced and none is lost: every second where there are few objects, else in turn (handlers/round_robin.py).
-What matters most shows sooner: after each reconcile of the object, and when replicas say that it has hydrated or the
-like. For the first seconds of an operator, objects of an instance whose replicas have not answered yet are left
-alone: their statuses were right when the last operator wrote them.
-"""
+Statuses are built again and again and compared with what the API server has, so no change can be lost: all of them
+every second if there are few objects, else in turn (handlers/round_robin.py). An object's status is built at once after
+its reconcile, and when replicas report a step such as its hydration. For the first seconds of an operator, objects of
+an instance whose replicas have not answered yet are left alone: their statuses were right when the last operator wrote
+them."""
 
 from __future__ import annotations
 
@@ -20,61 +19,67 @@ from typing import Any
 
 from tidemark_operator.handlers.publish.status_budget import StatusBudget
 from tidemark_operator.handlers.publish.status_documents import has_arrived, urgent
-from tidemark_operator.handlers.publish.status_pauses import Pauses
-from tidemark_operator.handlers.round_robin import Rounds
+from tidemark_operator.handlers.publish.status_pauses import StatusPauses
+from tidemark_operator.handlers.round_robin import RoundRobin
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.merge_patch import replacing
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 0.25
+ROUND_SECONDS = 0.25
 SWEEP_SECONDS = 1.0
-AT_ONCE = 4
+CONCURRENT_WRITES = 4
 SETTLE_SECONDS = 15.0
 ATTEMPTS = 5
 Build = Callable[[Key, Body], dict[str, Any] | None]
 
 
 class Publisher:
-    """`build` gives the status an object should have; `settled` says whether its instance's replicas answered."""
+    """`build`: the status that an object should have, or None. `settled`: whether its instance's replicas have
+    answered."""
 
     def __init__(self, kube: Kube, cache: Cache, build: Build, settled: Callable[[Key, Body], bool]) -> None:
         self._kube, self._cache, self._build, self._settled = kube, cache, build, settled
         self._started = self._now()
-        self._hopeless: dict[Key, dict[str, Any]] = {}
+        self._refused: dict[Key, dict[str, Any]] = {}
         self._budget: StatusBudget[Key] = StatusBudget(self._started)
-        self._pauses: Pauses[Key] = Pauses()
-        self._rounds: Rounds[Key] = Rounds()
-        self._news: dict[Key, None] = {}
+        self._pauses: StatusPauses[Key] = StatusPauses()
+        self._round_robin: RoundRobin[Key] = RoundRobin()
+        self._announced: dict[Key, None] = {}
         self._writing: set[Key] = set()
         self._moved: dict[Key, None] = {}
-        """Of which it was seen that only frontiers and the like moved, since they were written."""
+        """Objects of which only frontiers and counters have moved since they were written."""
 
     async def run(self) -> None:
         """Until cancelled."""
         swept = self._now()
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self._go_on()
+            await asyncio.sleep(ROUND_SECONDS)
+            await self._publish_due()
             if self._now() - swept >= SWEEP_SECONDS:
                 swept = self._now()
                 await self._sweep()
 
     async def publish(self, key: Key) -> None:
-        """After a reconcile: what is urgent is written now, or when the object's pause is over."""
-        await self._look(key)
+        """Called after a reconcile. An urgent change is written now, or when the object's pause is over."""
+        await self._publish(key)
 
     def announce(self, key: Key) -> None:
-        """Something of it has changed that may matter: it is looked at soon, however late its reconcile is."""
-        self._news[key] = None
+        """A replica reported a step of the object. Its status is built soon, even if its reconcile is late."""
+        self._announced[key] = None
 
     async def store(self, key: Key, status: dict[str, Any], uid: str, attempts: int = ATTEMPTS) -> None:
-        """Writes (part of) a status of this very object; raises ApiError. The resource version is what makes sure of
-        that, and an object that changed meanwhile is looked at again: a uid would not be compared here."""
+        """Writes fields of the status of the object with this uid. The API server compares the resource version (it
+        would not compare a uid); after a conflict the object is read again.
+
+        Raises:
+            Conflict: the object is another one by now, or keeps changing.
+            ApiError: any other error.
+        """
         body = self._cache.get(key)
         for _ in range(attempts):
             if body is None or body["metadata"]["uid"] != uid:
-                raise Conflict(409, f"{key} is not the object any more that it was")
+                raise Conflict(409, f"{key} was replaced by another object of its name")
             old = body.get("status") or {}
             merged = {name: replacing(old.get(name), value) for name, value in status.items()}
             patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": merged}
@@ -88,32 +93,33 @@ class Publisher:
 
     async def _sweep(self) -> None:
         keys = self._cache.keys()
-        self._remember_only(keys)
-        for key in self._rounds.turn(keys):
+        self._keep_only(keys)
+        for key in self._round_robin.next(keys):
             if self._is_new(key):
                 self._pauses.written(key, self._now())
-            await self._look(key)
+            await self._publish(key)
         for key in self._budget.choose(self._moved, self._now()):
             self._moved.pop(key, None)
             if (change := self._change(key)) is not None:
                 await self._write(key, change[0])
 
     def _is_new(self, key: Key) -> bool:
-        """Nothing was ever said of it: its first reconcile is probably under way, and tells more."""
+        """Whether it has no conditions yet. Its first reconcile is probably under way, and will tell more."""
         return not ((self._cache.get(key) or {}).get("status") or {}).get("conditions")
 
-    async def _go_on(self) -> None:
-        """With what is new, and with what waited for its object's pause to be over."""
+    async def _publish_due(self) -> None:
+        """Builds the statuses that were announced, and those whose pause is over."""
         due = dict.fromkeys(self._pauses.due(self._now()), True)
-        looks = [*(dict.fromkeys(self._news, False) | due).items()]
-        self._news.clear()
-        for start in range(0, len(looks), AT_ONCE):
+        looks = [*(dict.fromkeys(self._announced, False) | due).items()]
+        self._announced.clear()
+        for start in range(0, len(looks), CONCURRENT_WRITES):
             async with asyncio.TaskGroup() as group:
-                for key, waited in looks[start : start + AT_ONCE]:
-                    group.create_task(self._look(key, waited))
+                for key, waited in looks[start : start + CONCURRENT_WRITES]:
+                    group.create_task(self._publish(key, waited))
 
-    async def _look(self, key: Key, waited: bool = False) -> None:
-        """What is urgent is written now, or after the pause; what merely moved, when it is chosen."""
+    async def _publish(self, key: Key, waited: bool = False) -> None:
+        """Builds the status. An urgent change is written now, or after the pause; other changes when the budget
+        allows."""
         change = self._change(key)
         if change is None:
             self._moved.pop(key, None)
@@ -122,15 +128,15 @@ class Publisher:
         elif waited or has_arrived(change[0]) or not self._pauses.holds(key, self._now()):
             await self._write(key, change[0])
 
-    def _remember_only(self, keys: Collection[Key]) -> None:
-        """What is gone is forgotten, whatever watch told of it."""
+    def _keep_only(self, keys: Collection[Key]) -> None:
+        """Forgets objects that are gone."""
         self._budget.keep(keys)
         self._pauses.keep(keys)
         self._moved = {key: None for key in self._moved if key in keys}
-        self._hopeless = {key: status for key, status in self._hopeless.items() if key in keys}
+        self._refused = {key: status for key, status in self._refused.items() if key in keys}
 
     def _change(self, key: Key) -> tuple[dict[str, Any], bool] | None:
-        """The status to write and whether at once; None where there is nothing to write."""
+        """The status to write, and whether it is urgent; None if there is nothing to write."""
         body = self._cache.get(key)
         if body is None or not (self._settled(key, body) or self._age() > SETTLE_SECONDS):
             return None
@@ -139,12 +145,13 @@ class Publisher:
             return None
         old = body.get("status") or {}
         known = {name: old.get(name) for name in new}
-        if known == new or self._hopeless.get(key) == new:
+        if known == new or self._refused.get(key) == new:
             return None
         return new, urgent(known, new)
 
     async def _write(self, key: Key, status: dict[str, Any]) -> None:
-        """Where it is being written already, a second write would only be a conflict: it is looked at again after."""
+        """Writes the status. If it is being written already, a second write would conflict: it is built again
+        afterwards."""
         if key in self._writing:
             self.announce(key)
             return
@@ -160,17 +167,17 @@ class Publisher:
             return
         self._budget.written(key, self._now())
         try:
-            # once: where a mark was set meanwhile, what was built before it must not undo it
+            # once: a status that was built before a mark was set must not undo the mark
             await self.store(key, status, body["metadata"]["uid"], attempts=1)
         except Invalid as error:
-            LOG.error("the API server takes no such status of %s: %s", key, error)
-            self._hopeless[key] = status
+            LOG.error("the API server refuses the status of %s, which is not written until it changes: %s", key, error)
+            self._refused[key] = status
         except Conflict:
-            LOG.debug("status of %s not written: it is being changed; the next sweep sees what it is then", key)
+            LOG.debug("status of %s not written: the object is being changed; the next sweep builds it again", key)
         except ApiError as error:
             if error.status == 404:
                 self._cache.remove(key)
-            # replaced, or unreachable: the next sweep sees what there is then
+            # replaced or unreachable: the next sweep builds it again
             LOG.info("status of %s not written: %s", key, error)
 
     def _age(self) -> float:

@@ -1,9 +1,7 @@
-"""The budget of status writes: what everybody watches is written at once, what moves all the time seldom.
+"""The budget of writes for statuses of which only frontiers and counters moved.
 
-conditions and the like changed    now
-only frontiers and counters moved  at most once per 5 s and object, and 10 per second in all; those that have
-                                   waited for longest first, and none waits for more than 5 minutes
-nothing changed                    never
+At most one write per 5 s and object, and 10 per second for all objects; the object that has waited for longest goes
+first, and none waits for more than 5 minutes. Time is an argument, in seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Generic, TypeVar
 OBJECT_INTERVAL_SECONDS = 5.0
 WRITES_PER_SECOND = 10.0
 BURST = 10.0
-LONGEST_WAIT_SECONDS = 300.0
+MAX_WAIT_SECONDS = 300.0
 K = TypeVar("K", bound=Hashable)
 
 
@@ -26,13 +24,13 @@ class StatusBudget(Generic[K]):
         self._written: dict[K, float] = {}
 
     def choose(self, moved: Iterable[K], now: float) -> list[K]:
-        """Which of the objects whose frontiers moved are written now. Their tokens are spent."""
+        """The objects, of those that moved, that are written now. Spends their tokens."""
         self._tokens = min(BURST, self._tokens + (now - self._filled) * WRITES_PER_SECOND)
         self._filled = now
         due = [key for key in moved if now - self._last(key) >= OBJECT_INTERVAL_SECONDS]
         chosen = []
         for key in sorted(due, key=self._last):
-            overdue = now - self._last(key) >= LONGEST_WAIT_SECONDS and key in self._written
+            overdue = now - self._last(key) >= MAX_WAIT_SECONDS and key in self._written
             if self._tokens < 1.0 and not overdue:
                 continue
             self._tokens = max(0.0, self._tokens - 1.0)
@@ -43,7 +41,7 @@ class StatusBudget(Generic[K]):
         self._written[key] = now
 
     def keep(self, keys: Collection[K]) -> None:
-        """Of objects that are there."""
+        """Forgets all other objects."""
         self._written = {key: at for key, at in self._written.items() if key in keys}
 
     def _last(self, key: K) -> float:

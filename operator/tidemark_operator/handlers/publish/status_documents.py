@@ -1,8 +1,7 @@
-"""The status documents, built from what the controller knows. Unknown values are left out, not written as null, which
-takes away what stood there before.
+"""Status documents. Each builder gives the whole `status` of an object.
 
-Each builder gives the whole `status`; whether and when to write it (the budget of writes) is the caller's affair,
-and `urgent` tells a move of frontiers and counters, which can wait, from everything else, which cannot.
+An unknown value is left out, so that the value in the stored status stays; null removes it. `urgent` tells whether a
+change must be written at once: a move of frontiers and counters can wait, everything else cannot.
 """
 
 from __future__ import annotations
@@ -18,14 +17,15 @@ from tidemark_operator.resources.conditions.frontier import Reported, frontier_s
 from tidemark_operator.resources.conditions.instance import InstanceFacts
 from tidemark_protocol.types import Column
 
-MOST_REPLICAS, MOST_COLUMNS, MOST_TABLE_COLUMNS, MOST_NAME, MOST_TYPE = 16, 1024, 256, 128, 1024
-"""So much of a list, and so many characters, the schema takes. What is beyond is left out: with it nothing would be
-said at all."""
+MAX_REPLICAS, MAX_COLUMNS, MAX_TABLE_COLUMNS, MAX_NAME, MAX_TYPE = 16, 1024, 256, 128, 1024
+"""The longest lists and texts that the schema allows. The rest is left out: the API server would refuse the whole
+status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """What every status is written with: the old one, the generation that was looked at, and the time."""
+    """What every builder needs: the stored status, the generation of the spec, and the time in milliseconds since
+    1970."""
 
     old: Mapping[str, Any]
     generation: int
@@ -62,7 +62,7 @@ class ReplicaExport:
     hydrated: bool
     write_frontier: Reported = None
     hydrated_percent: int | None = None
-    """Before it is."""
+    """Until it is hydrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +86,20 @@ class ExportStatus:
             kind=self.kind,
             id=self.id,
             location=self.location,
-            columns=_columns(self.columns, MOST_COLUMNS),
-            key=None if self.key is None else [name[:MOST_NAME] for name in self.key[:MOST_COLUMNS]],
+            columns=_columns(self.columns, MAX_COLUMNS),
+            key=None if self.key is None else [name[:MAX_NAME] for name in self.key[:MAX_COLUMNS]],
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
             inputFrontier=frontier_status(self.input_frontier, now_ms),
             outputFrontier=frontier_status(self.output_frontier, now_ms),
             hydrated=self.hydrated,
-            replicas=[_replica_export(replica, now_ms) for replica in self.replicas[:MOST_REPLICAS]],
+            replicas=[_replica_export(replica, now_ms) for replica in self.replicas[:MAX_REPLICAS]],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class PendingStatus:
-    """A revision that is to take over, when `root_revision` of the Dataflow `root` does."""
+    """A revision that takes over when `root_revision` of the Dataflow `root` does."""
 
     revision: Revision
     root: str
@@ -116,7 +116,8 @@ class PendingStatus:
 
 @dataclass(frozen=True, slots=True)
 class FileCounters:
-    """Files of a source: taken up, not complete yet, changed after they were read, become an error row."""
+    """Files of a source: `read`, `waiting` (not complete yet), `changed` after they were read, `refused` (an error
+    row)."""
 
     read: int
     waiting: int
@@ -141,7 +142,7 @@ class TableStatus:
             name=self.name,
             id=self.id,
             location=self.location,
-            columns=_columns(self.columns, MOST_TABLE_COLUMNS),
+            columns=_columns(self.columns, MAX_TABLE_COLUMNS),
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
         )
@@ -158,7 +159,7 @@ class LastExit:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """A replica's process. `id` is never used twice; arrangements live and die with it."""
+    """A replica's process. `id` is never used twice; arrangements end with the process."""
 
     id: str
     started_at_ms: int | None
@@ -190,13 +191,13 @@ def dataflow_status(
         revision=None if revision is None else revision.document(),
         exports=[export.document(now.ms) for export in exports],
     )
-    # null takes away what stood there before
+    # null removes what the stored status has
     document = None if pending is None else pending.document(now.ms)
     return {**status, "pending": document, "suspects": suspects_status(suspicions)}
 
 
 def suspects_status(suspicions: Iterable[Suspicion]) -> list[dict[str, Any]] | None:
-    """Revisions that were hydrating when replicas died; null, where there is none."""
+    """Revisions that were hydrating when replicas died; null if there is none."""
     return [
         {
             "revision": s.revision,
@@ -262,43 +263,43 @@ def replica_status(
 
 
 def invalid_status(now: Now, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """Of an object that cannot be read: its conditions alone; the rest stays as it was."""
+    """The status of an object whose spec cannot be parsed: its conditions alone. The rest of the status stays."""
     return _status(now, verdicts)
 
 
 def urgent(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether a status must be written at once: more than frontiers, counters and percentages moved."""
-    return bool(_settled(old) != _settled(new))
+    """Whether the status must be written at once: more than frontiers, counters and percentages differ."""
+    return bool(_without_moving(old) != _without_moving(new))
 
 
 def has_arrived(status: Mapping[str, Any]) -> bool:
-    """Whether an object says that nothing more will change by waiting. Kinds that do not tell are there once all that
-    they say holds, but that something hydrates, for as long as that takes."""
-    said = status.get("conditions") or ()
-    if progressing := [c["status"] for c in said if c["type"] == PROGRESSING]:
+    """Whether nothing more will change by waiting: the condition Progressing is False. For kinds without it: all
+    conditions are True, apart from those with reason Hydrating."""
+    conditions = status.get("conditions") or ()
+    if progressing := [c["status"] for c in conditions if c["type"] == PROGRESSING]:
         return progressing == ["False"]
-    return bool(said) and all(c["status"] == "True" or c["reason"] == HYDRATING for c in said)
+    return bool(conditions) and all(c["status"] == "True" or c["reason"] == HYDRATING for c in conditions)
 
 
 _FRONTIERS = ("readFrontier", "writeFrontier", "inputFrontier", "outputFrontier")
 _COUNTERS = ("hydratedPercent", "files", "dataflows", "dataflowsHydrated", "hydrations")
 _MOVING = frozenset((*_FRONTIERS, *_COUNTERS))
 _COUNTING = (HYDRATING, HYDRATED)
-"""Reasons whose message counts."""
+"""Reasons whose message has a number that moves."""
 
 
-def _settled(value: Any) -> Any:
-    """A status without what moves all the time."""
+def _without_moving(value: Any) -> Any:
+    """The status without frontiers, counters and percentages."""
     if isinstance(value, Mapping):
         moving = _MOVING | {"message"} if value.get("reason") in _COUNTING else _MOVING
-        return {name: _settled(below) for name, below in value.items() if name not in moving}
+        return {name: _without_moving(below) for name, below in value.items() if name not in moving}
     if isinstance(value, list | tuple):
-        return [_settled(below) for below in value]
+        return [_without_moving(below) for below in value]
     return value
 
 
 def _status(now: Now, verdicts: Sequence[Verdict], **fields: Any) -> dict[str, Any]:
-    """What all kinds have in their status, then their own fields."""
+    """A status: what all kinds have, then the fields of the kind."""
     old = now.old.get("conditions") or []
     return {
         "observedGeneration": now.generation,
@@ -308,7 +309,7 @@ def _status(now: Now, verdicts: Sequence[Verdict], **fields: Any) -> dict[str, A
 
 
 def _columns(columns: Sequence[Column], most: int) -> list[dict[str, Any]] | None:
-    shown = [(c.name[:MOST_NAME], str(c.type)[:MOST_TYPE], c.nullable) for c in columns[:most]]
+    shown = [(c.name[:MAX_NAME], str(c.type)[:MAX_TYPE], c.nullable) for c in columns[:most]]
     return [{"name": name, "type": type, "nullable": nullable} for name, type, nullable in shown] or None
 
 

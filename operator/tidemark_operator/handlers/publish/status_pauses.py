@@ -1,10 +1,10 @@
-"""What follows at once is written with it: of an object a status every second and a half, and the first one at once.
+"""A pause between two urgent writes of an object's status.
 
-    nothing was written of it for so long    now
-    else                                     then, with all that has come until then
+    no write for PAUSE_SECONDS   the change is written now
+    else                         when the pause is over, with all later changes
 
-A plan is marked, installed and hydrated within a moment where little is to be computed: two writes, instead of one for
-each step. What takes longer is seen step by step. Time is an argument.
+Planning, installing and hydrating a small view takes a moment: it is two writes instead of one per step. Slow steps are
+still seen one by one. Time is an argument, in seconds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ PAUSE_SECONDS = 1.5
 K = TypeVar("K", bound=Hashable)
 
 
-class Pauses(Generic[K]):
+class StatusPauses(Generic[K]):
     def __init__(self) -> None:
         self._written: dict[K, float] = {}
         self._due: dict[K, float] = {}
 
     def holds(self, key: K, now: float) -> bool:
-        """Whether what is to be written waits: it is `due` then, however often the object is written meanwhile."""
+        """Whether a change must wait. It is `due` when the pause is over, however often the object is written
+        meanwhile."""
         over = self._written.get(key, float("-inf")) + PAUSE_SECONDS
         if over <= now:
             return False
@@ -30,7 +31,7 @@ class Pauses(Generic[K]):
         return True
 
     def due(self, now: float) -> list[K]:
-        """What has waited long enough, once. Pauses that are over are forgotten."""
+        """Objects whose changes have waited for long enough; each is returned once."""
         over = [key for key, at in self._due.items() if at <= now]
         for key in over:
             del self._due[key]
@@ -38,9 +39,9 @@ class Pauses(Generic[K]):
         return over
 
     def written(self, key: K, now: float) -> None:
-        """For whatever reason."""
+        """A status of the object was written, by whatever part of the operator."""
         self._written[key] = now
 
     def keep(self, keys: Collection[K]) -> None:
-        """Of objects that are there."""
+        """Forgets all other objects."""
         self._due = {key: at for key, at in self._due.items() if key in keys}

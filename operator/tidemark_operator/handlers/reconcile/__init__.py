@@ -1,1 +1,1 @@
-"""Reconciling each kind of resource."""
+"""The reconcile loop, and a reconciler for each kind of object."""

@@ -1,8 +1,8 @@
-"""ComputeInstance and ComputeReplica: which processes run, and which are connected to which instance.
+"""Reconciles ComputeInstances and ComputeReplicas: which processes run, and which instance they are connected to.
 
-The processes that should run are computed from all ComputeReplicas at once, so a replica whose resource is gone, whose
-instance is gone, or that is suspended is stopped, whatever event was missed. What is there, but not in a way that this
-version can read, is left as it is: nobody has asked for its end.
+The processes that should run are computed from all ComputeReplicas at once: so a replica whose object or instance is
+gone, or that is suspended, is stopped even if an event was missed. A process whose object this version cannot parse is
+left as it is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def reconcile_instance(world: World, key: Key) -> None:
 
 
 def prepare_instance(world: World, key: Key) -> None:
-    """The instance is there, or gone, without a connection to any replica yet."""
+    """Creates, configures or removes the instance, without connecting to replicas."""
     instance = world.instance(key.namespace, key.name)
     if world.cache.get(key) is None:
         world.fleet.remove(key.namespace, key.name)
@@ -41,7 +41,7 @@ def prepare_instance(world: World, key: Key) -> None:
 
 
 async def reconcile_replica(world: World, key: Key) -> None:
-    """What it proves itself by is there before it is started."""
+    """Prepares the replica's certificate before its process is started. Raises CertificateRefused."""
     for replica in _wanted(world):
         if (replica.meta.namespace, replica.meta.name) == (key.namespace, key.name):
             await _prepare(world, key, replica)
@@ -57,7 +57,7 @@ async def _prepare(world: World, key: Key, replica: ComputeReplica) -> None:
 
 
 def align_replicas(world: World) -> None:
-    """Processes and connections are those that the resources ask for."""
+    """Starts, stops, connects and disconnects processes, as all ComputeReplicas together ask for."""
     wanted, unread = _wanted(world), _unread(world)
     for replica in wanted:
         if world.peers.is_prepared(replica.meta):
@@ -80,7 +80,8 @@ def align_replicas(world: World) -> None:
 
 
 def _addresses(world: World, replica: ComputeReplica) -> dict[ReplicaId, tuple[str, Dialer]]:
-    """Of each of its processes: two, while one hydrates beside the other. Both prove themselves as the replica."""
+    """The address and dialer of each of its processes: two while a new shape hydrates beside the old one. Both have the
+    replica's identity."""
     meta = replica.meta
     dialer = world.peers.dialer(replica_identity(meta.namespace, meta.name, meta.uid))
     observed = world.orchestrator.observe(meta.uid)
@@ -88,7 +89,7 @@ def _addresses(world: World, replica: ComputeReplica) -> dict[ReplicaId, tuple[s
 
 
 def _wanted(world: World) -> list[ComputeReplica]:
-    """Replicas that should run: neither they nor their instance are gone, going, or suspended."""
+    """Replicas that should run: neither the replica nor its instance is gone, being deleted or suspended."""
     found = []
     for key, body in world.cache.all(REPLICAS):
         try:
@@ -103,8 +104,8 @@ def _wanted(world: World) -> list[ComputeReplica]:
 
 
 def _unread(world: World) -> list[Meta]:
-    """Replicas that are there and not going, but cannot be read, or their instance cannot: one that a later version of
-    the operator has served, perhaps, or that was written past the schema."""
+    """Replicas that exist and are not being deleted, but whose object, or instance, cannot be parsed: a later version
+    of the operator may have run them, or they were written past the schema."""
     found = []
     for key, body in world.cache.all(REPLICAS):
         meta = Meta.parse(body)

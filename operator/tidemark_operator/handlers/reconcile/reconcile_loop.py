@@ -1,8 +1,8 @@
-"""The operator put together: events in, reconciles out, and the answers of replicas in between.
+"""The reconcile loop: events of the API server and of replicas become reconciles of objects.
 
-start     list everything ─► load what is stored ─► processes and connections ─► queue, watches, statuses
-resync    list everything again, now and then: what a watch missed is found
-look      each minute besides: what waits is reconciled, and the rest in turn
+start     list everything ─► load what is stored ─► processes and connections ─► work queue, watches, statuses
+resync    list everything again each minute, and when watches began: finds what a watch missed
+revisit   each minute: objects that wait are reconciled, and the others in turn
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidemark_operator.errors import LeadershipLost, RevisionUnreadable
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
-from tidemark_operator.handlers.hydration.hydration_slots import Slots
+from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
@@ -40,7 +40,7 @@ from tidemark_operator.handlers.reconcile.instance import (
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.revisions import installer
 from tidemark_operator.handlers.revisions.revision_marks import roll_forward
-from tidemark_operator.handlers.round_robin import Rounds
+from tidemark_operator.handlers.round_robin import RoundRobin
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.handlers.watch.list_kind import list_kind
 from tidemark_operator.handlers.work_queue import WorkQueue
@@ -54,10 +54,11 @@ from tidemark_protocol.messages.responses import Description
 
 LOG = logging.getLogger(__name__)
 RESYNC_SECONDS = 60.0
-TELL_SECONDS = 0.1
+GATHER_SECONDS = 0.1
+"""Changes within this time reconcile a namespace once."""
 
 
-class Operator:
+class ReconcileLoop:
     """Also the fleet's listener. `stop` is set when this process must end."""
 
     def __init__(self, world: World, stop: asyncio.Event) -> None:
@@ -65,17 +66,17 @@ class Operator:
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
         self._deleter = TableDeleter(world.kube, world.fleet, world.registry)
-        self._slots = Slots(world, self.publisher)
-        self._rounds: Rounds[Key] = Rounds()
-        self._telling: set[str] = set()
+        self._slots = HydrationSlots(world, self.publisher)
+        self._round_robin: RoundRobin[Key] = RoundRobin()
+        self._gathering: set[str] = set()
         self._missed = asyncio.Event()
         self._sources = DataSourceReconciler(world, self.publisher, self._deleter, self.queue.add)
         self._dataflows = DataflowReconciler(world, self.publisher, self._deleter, self.queue.add_first)
         self.ready = self.lost_leadership = False
 
     async def start(self) -> None:
-        """Everything known before anything is done: instances, then what is stored, then processes. A replica that
-        connected earlier would be told of nothing, and drop all that it has."""
+        """Loads everything before anything is done: instances, then stored revisions, then processes. A replica that
+        connected earlier would be told of no dataflow, and drop all that it has."""
         with self._world.kube.patient():
             await self._load()
         for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
@@ -100,7 +101,11 @@ class Operator:
         await self._slots.close()
 
     async def resync(self) -> None:
-        """Until cancelled. An API server that is away is asked again later; one that has our kinds no more ends it."""
+        """Runs until cancelled. If the API server is away, it is tried again later.
+
+        Raises:
+            OperatorError: the API server has our kinds no more.
+        """
         loop = asyncio.get_running_loop()
         due = loop.time() + RESYNC_SECONDS
         while True:
@@ -114,7 +119,7 @@ class Operator:
             try:
                 await self._resync()
                 if is_due:
-                    await self._look()
+                    await self._revisit()
             except ApiError as error:
                 LOG.warning("resync: %s", error)
 
@@ -125,26 +130,26 @@ class Operator:
             for key in self._world.cache.replace_all(resource, listed, news):
                 self._changed(key)
 
-    async def _look(self) -> None:
-        there = self._world.cache.keys()
+    async def _revisit(self) -> None:
+        existing = self._world.cache.keys()
         for key in self._world.registry.known():
-            if key not in there:
+            if key not in existing:
                 self.queue.add(key)
-        for key in [*self._rounds.turn(there), *self._world.registry.waiting()]:
+        for key in [*self._round_robin.next(existing), *self._world.registry.waiting()]:
             self.queue.add(key)
         for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
             await self._deleter.collect(namespace)
 
     def missed(self) -> None:
-        """Watches have begun: what was deleted before they do not tell."""
+        """Watches began: they have no event for objects that were deleted before."""
         self._missed.set()
 
     def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
-        """A watch saw the object."""
+        """A watch has an event of the object."""
         key = key_of(resource, body)
         cache = self._world.cache
         if deleted:
-            # also where the cache knows already: what is remembered of it goes in its reconcile
+            # also if the cache has dropped it already: its reconcile forgets the rest
             cache.remove(key)
             self._changed(key)
         elif cache.put(key, body):
@@ -206,7 +211,7 @@ class Operator:
     # Reconciling.
 
     async def _reconcile(self, key: Key) -> None:
-        """One object, from what is known now; a miss in the cache is verified."""
+        """Reconciles one object. If the cache does not have it, the API server is asked."""
         body = self._world.cache.get(key)
         if body is None:
             body = await self._world.kube.get(key.resource, key.namespace, key.name)
@@ -216,9 +221,9 @@ class Operator:
         try:
             again = await self._dispatch(key, body)
         except ResourceError as error:
-            LOG.warning("%s cannot be read: %s", key, error)
+            LOG.warning("%s is not reconciled: its spec cannot be parsed: %s", key, error)
         except Exception:
-            # it comes again, ever more rarely: what it has found out by now is shown at once
+            # it is retried with growing pauses, so its status is published now
             await self._publish(key, body)
             raise
         await self._publish(key, body)
@@ -244,12 +249,13 @@ class Operator:
             if body is not None:
                 return await self._reconcile_dataflow(key, body)
             if self._dataflows.forget(key):
-                # what it read may have waited for it
+                # objects that it read may have waited for it to go
                 self._enqueue_namespace(key.namespace)
         return None
 
     async def _reconcile_source(self, key: Key, body: Body) -> float | None:
-        """Tables that are known now give names a meaning; of adopted ones no first data would tell."""
+        """New tables give names a meaning. No event announces those of adopted tables, so others are reconciled
+        here."""
         before = self._world.registry.source(key)
         pinned = before.pinned if before else None
         again = await self._sources.reconcile(key, body)
@@ -259,7 +265,7 @@ class Operator:
         return again
 
     async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
-        """A new plan changes what names mean, and who uses what."""
+        """A new plan changes what names mean, and which objects are read."""
         before = self._world.registry.dataflow(key)
         marks = before.marks if before else ()
         again = await self._dataflows.reconcile(key, body)
@@ -271,12 +277,11 @@ class Operator:
         return again
 
     async def _warn(self, state: DataflowState) -> None:
-        """An Event for what replicas fail at: the condition may have another, earlier reason. One that is too old to be
-        told of it says so in its own conditions."""
+        """Emits an Event for each failure of a replica: the condition may show another reason."""
         running = self._world.running(state.key.namespace, state.instance)
         installed = [state.installation(mark) for mark in state.marks]
-        there = [c for owner in installed for c in running.collections_of(owner)] if running else []
-        for collection in there:
+        exports = [c for owner in installed for c in running.collections_of(owner)] if running else []
+        for collection in exports:
             for replica, on in collection.computing:
                 for failure in failures(on):
                     await self._world.events.warn(
@@ -284,19 +289,19 @@ class Operator:
                     )
 
     def _changed(self, key: Key) -> None:
-        """What others make of it may have changed too."""
+        """Reconciles the object, and others of its namespace, which may depend on it."""
         self.queue.add(key)
         self._enqueue_namespace(key.namespace)
 
     def _enqueue_namespace(self, namespace: str) -> None:
-        """Soon, and once for all that asks for it until then: of a thousand that come, or are planned, each would tell
-        a thousand."""
-        if namespace not in self._telling:
-            self._telling.add(namespace)
-            asyncio.get_running_loop().call_later(TELL_SECONDS, self._tell, namespace)
+        """Reconciles the namespace soon, once for all changes until then: otherwise a thousand new Dataflows would
+        cause a million reconciles."""
+        if namespace not in self._gathering:
+            self._gathering.add(namespace)
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._enqueue_now, namespace)
 
-    def _tell(self, namespace: str) -> None:
-        self._telling.discard(namespace)
+    def _enqueue_now(self, namespace: str) -> None:
+        self._gathering.discard(namespace)
         for resource in OURS:
             keys = [key for key, _ in self._world.cache.all(resource, namespace)]
             self.queue.add_all(key for key in keys if not self._dataflows.is_in_line(key))
@@ -311,16 +316,16 @@ class Operator:
         try:
             await self._sources.load(self._sources.adopt(key, body), DataSource.parse(body))
         except (ResourceError, RevisionUnreadable) as error:
-            LOG.warning("%s is not restored: %s", key, error)
+            LOG.warning("%s is not loaded: %s", key, error)
 
     async def _load_dataflow(self, key: Key, body: Body) -> None:
-        """Suspended ones are loaded too: they keep their inputs readable."""
+        """Suspended Dataflows are loaded too: their inputs are held."""
         try:
             state = self._dataflows.adopt(key, body)
             self._dataflows.read_spec(state, body)
             await self._dataflows.load(state, body)
         except (ResourceError, RevisionUnreadable) as error:
-            LOG.warning("%s is not restored: %s", key, error)
+            LOG.warning("%s is not loaded: %s", key, error)
 
     # Statuses.
 
@@ -328,7 +333,7 @@ class Operator:
         return status_of(self._world, key, body, now_ms())
 
     def _settled(self, key: Key, body: Body) -> bool:
-        """Whether the replicas of its instance have answered since this process started, or there are none."""
+        """Whether a replica of its instance has answered since this process started, or there is none."""
         name = key.name if key.resource == INSTANCES else body["spec"].get("instance", "")
         running = self._world.running(key.namespace, name)
         return running is None or not running.replicas or bool(running.online)

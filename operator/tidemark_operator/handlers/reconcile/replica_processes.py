@@ -1,11 +1,10 @@
-"""The processes of replicas, watched: connections follow them, and a new shape takes over once it is as far as the old.
+"""Watches the processes of replicas: connections follow them, and a new shape takes over once it is level with the old.
 
     r1 in shape A  ── serves ──────────────────────────► ends
     r1 in shape B  ── hydrates ── all that A has, level ─┴► serves
 
-Nothing of this is stored: which shapes there are the orchestrator sees, how far they are they say themselves. So an
-operator that ends in between is followed by one that goes on.
-"""
+None of this is stored: the orchestrator reports the shapes, and the processes report how far they are. So a new
+operator goes on where the last one ended."""
 
 from __future__ import annotations
 
@@ -27,49 +26,51 @@ from tidemark_operator.resources.manifest.replica import ComputeReplica
 from tidemark_protocol.ids import ReplicaId
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 1.0
-"""At most: what the orchestrator has seen is looked at when it says so."""
-BEHIND_MS = 10_000
-"""So far a new shape may be behind the old one when it takes over: both move with every tick, and are never level."""
-PATIENCE_MS = 60_000
-"""So long an old shape may be silent, as when its node restarts or the operator does, before it counts as out; and so
-long it may take to tell a new connection what it has."""
+CHECK_SECONDS = 1.0
+"""At most: a change that the orchestrator reports is handled at once."""
+MAX_BEHIND_MS = 10_000
+"""How far a new shape may be behind the old one when it takes over. Both move with every tick, so they are rarely
+equal."""
+SILENCE_MS = 60_000
+"""After which a silent old shape counts as gone; its node, or the operator, may have been restarted. Also the time that
+it has to report to a new connection what it runs."""
 Shapes = tuple[tuple[str, str], ...]
 
 
-class Processes:
-    """`changed` is called with the ComputeReplica whose processes are others than before, or have more or fewer
-    executors. `clock`: milliseconds."""
+class ReplicaProcesses:
+    """`changed`: called with a ComputeReplica whose processes, or their numbers of executors, changed. `clock`: in
+    milliseconds."""
 
     def __init__(self, world: World, changed: Callable[[Key], None], clock: Callable[[], int] = now_ms) -> None:
         self._world, self._changed, self._clock = world, changed, clock
-        self._seen: dict[Key, Shapes] = {}
+        self._shapes: dict[Key, Shapes] = {}
         self._executors: dict[Key, tuple[int, ...]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._world.orchestrator.news.wait()
             self._world.orchestrator.news.clear()
-            self.look()
+            self.check()
 
-    def look(self) -> None:
-        seen: dict[Key, Shapes] = {}
+    def check(self) -> None:
+        """Aligns connections with the processes, and lets new shapes take over."""
+        shapes: dict[Key, Shapes] = {}
         executors: dict[Key, tuple[int, ...]] = {}
         for key, body in self._world.cache.all(REPLICAS):
             observed = self._world.orchestrator.observe(body["metadata"]["uid"])
-            seen[key] = tuple((each.shape, each.address) for each in observed)
+            shapes[key] = tuple((each.shape, each.address) for each in observed)
             executors[key] = tuple(each.executors.running for each in observed if each.executors)
             if len(observed) > 1:
                 self._take_over(key, body["metadata"]["uid"], observed[0].shape, observed[1].shape)
-        others = [key for key in seen.keys() | self._seen.keys() if seen.get(key) != self._seen.get(key)]
+        changed = [key for key in shapes.keys() | self._shapes.keys() if shapes.get(key) != self._shapes.get(key)]
         more_or_fewer = [key for key, running in executors.items() if self._executors.get(key) != running]
-        self._seen, self._executors = seen, executors
-        if others:
+        self._shapes, self._executors = shapes, executors
+        if changed:
             align_replicas(self._world)
-        for key in dict.fromkeys([*others, *more_or_fewer]):
+        for key in dict.fromkeys([*changed, *more_or_fewer]):
             self._changed(key)
 
     def _take_over(self, key: Key, uid: str, old: str, new: str) -> None:
@@ -85,25 +86,26 @@ class Processes:
 
 
 def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId, now_ms: int) -> bool:
-    """Whether `new` answers and has all that `old` has. What an old one has is not known before it has said so, to this
-    operator and on this connection; what it has not said for long, it does not have, be it cut off again and again."""
+    """Whether `new` answers and is level with `old` in every collection. What `old` runs is known once it has reported
+    it on this connection; what it has not reported within SILENCE_MS it does not run, even if it reconnects
+    repeatedly."""
     before = running.replicas.get(old)
     if new not in running.online or before is None:
         return False
     if not before.online:
-        return now_ms - before.unheard_since_ms > PATIENCE_MS
-    settled = now_ms - before.first_greeted_ms > PATIENCE_MS
+        return now_ms - before.unheard_since_ms > SILENCE_MS
+    settled = now_ms - before.first_greeted_ms > SILENCE_MS
     return all(_is_as_far(collection, old, new, settled) for collection in running.collections())
 
 
 def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId, settled: bool) -> bool:
-    """`settled`: the old one has had its time to tell."""
+    """`settled`: the old shape has had its time to report."""
     before, after = collection.replicas.get(old), collection.replicas.get(new)
     if collection.dropped:
         return True
     if before is not None and before.missing_features:
         return True
-    if before is None or before.input is None:  # the first report says where it is, hydrated or not
+    if before is None or before.input is None:  # its first report tells whether it is hydrated
         return settled
     if not before.hydrated or before.write is None:
         return True
@@ -111,4 +113,4 @@ def _is_as_far(collection: Collection, old: ReplicaId, new: ReplicaId, settled: 
         return False
     if before.write.is_empty:
         return after.write.is_empty
-    return after.write.encode() >= before.write.encode() - BEHIND_MS
+    return after.write.encode() >= before.write.encode() - MAX_BEHIND_MS

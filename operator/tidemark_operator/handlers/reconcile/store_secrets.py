@@ -1,11 +1,11 @@
-"""Credentials of object stores, where replicas are processes of this machine: Secrets become folders of files.
+"""Credentials of object stores for local replicas: Secrets are copied to folders of files.
 
-    ComputeInstance storage.secretName ─► Secret, read every LOOK_SECONDS ─► STATE/stores/<namespace>.<name>/
-                                                                             (0700, 0600) ─► replicas, when it changes
+    ComputeInstance storage.secretName ─► Secret, read every SYNC_SECONDS ─► STATE/stores/<namespace>.<name>/
+                                                                             (0700, 0600) ─► replicas read changes
 
-So new credentials count without a restart, and are in no environment, on no command line and in no message. Pods mount
-the Secret themselves, and no operator reads it then. A Secret that is gone leaves the last files: replicas go on with
-them, and a condition says so.
+So new credentials count without a restart, and no environment, command line or message has them. Pods mount the Secret
+themselves, and the operator does not read it. If a Secret is gone, its last files stay: replicas go on with them, and a
+condition reports it.
 """
 
 from __future__ import annotations
@@ -26,42 +26,43 @@ from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 5.0
-AGAIN_SECONDS = 1.0
-"""While one is of no use."""
-NEEDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+SYNC_SECONDS = 5.0
+RETRY_SECONDS = 1.0
+"""While a Secret cannot be used."""
+REQUIRED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 class StoreSecrets:
-    """`troubles`: by namespace and name of the Secret, for whoever writes statuses."""
+    """`problems`: Secrets that cannot be used, by namespace and name; statuses show them."""
 
     def __init__(
-        self, kube: Kube, cache: Cache, files: FileStore, troubles: dict[tuple[str, str], SecretTrouble]
+        self, kube: Kube, cache: Cache, files: FileStore, problems: dict[tuple[str, str], SecretTrouble]
     ) -> None:
-        self._kube, self._cache, self._files, self._troubles = kube, cache, files, troubles
+        self._kube, self._cache, self._files, self._problems = kube, cache, files, problems
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(AGAIN_SECONDS if self._troubles else LOOK_SECONDS)
+            await self.sync()
+            await asyncio.sleep(RETRY_SECONDS if self._problems else SYNC_SECONDS)
 
-    async def look(self) -> None:
-        """Brings all folders up to date, and removes those that no instance names any more."""
+    async def sync(self) -> None:
+        """Updates all folders, and removes those that no instance names any more."""
         named, all_read = self._named()
-        for key in self._troubles.keys() - named:
-            self._troubles.pop(key)
+        for key in self._problems.keys() - named:
+            self._problems.pop(key)
         for namespace, name in sorted(named):
-            trouble = await self._bring(Place(name, namespace))
-            if trouble is None:
-                self._troubles.pop((namespace, name), None)
+            problem = await self._copy(Place(name, namespace))
+            if problem is None:
+                self._problems.pop((namespace, name), None)
             else:
-                self._troubles[namespace, name] = trouble
+                self._problems[namespace, name] = problem
         if all_read:
             await asyncio.to_thread(self._files.retain, [Place(name, namespace) for namespace, name in named])
 
     def _named(self) -> tuple[set[tuple[str, str]], bool]:
-        """And whether these are all: replicas of an instance that cannot be read go on with what it named before."""
+        """The Secrets that instances name, and whether every instance could be parsed: replicas of one that cannot go
+        on with the Secret that it named before."""
         found, all_read = set(), True
         for key, body in self._cache.all(INSTANCES):
             try:
@@ -73,22 +74,22 @@ class StoreSecrets:
                 found.add((key.namespace, instance.credentials))
         return found, all_read
 
-    async def _bring(self, place: Place) -> SecretTrouble | None:
+    async def _copy(self, place: Place) -> SecretTrouble | None:
         where = f"Secret {place.namespace}/{place.name}"
         try:
             body = await self._kube.get_secret(place.namespace, place.name)
             if body is None:
-                return SecretTrouble("SecretNotFound", f"there is no {where}: make one with {' and '.join(NEEDED)}")
+                return SecretTrouble("SecretNotFound", f"there is no {where}: make one with {' and '.join(REQUIRED)}")
             bag = settings_of(body)
-            if missing := [name for name in NEEDED if not bag.get(name)]:
+            if missing := [name for name in REQUIRED if not bag.get(name)]:
                 return SecretTrouble("SecretIncomplete", f"{where} has no {' and no '.join(missing)}: add it")
             await self._write(place, bag)
         except ApiError as error:
             reason = "SecretForbidden" if error.status == 403 else "SecretUnreadable"
             return SecretTrouble(reason, f"{where} cannot be read by the operator: {error}")
         except OperatorError as error:
-            LOG.warning("the settings in %s are not written: %s", where, error)
-            return SecretTrouble("SecretUnreadable", f"what {where} says cannot be written for replicas: {error}")
+            LOG.warning("%s is not copied for replicas: %s", where, error)
+            return SecretTrouble("SecretUnreadable", f"{where} cannot be copied for replicas: {error}")
         return None
 
     async def _write(self, place: Place, bag: Mapping[str, bytes]) -> None:
@@ -100,7 +101,7 @@ class StoreSecrets:
 
 
 def settings_of(secret: Body) -> dict[str, bytes]:
-    """Its entries that are settings of the store: what else is in it is not ours. Raises OperatorError."""
+    """The entries of a Secret that are settings of the store (AWS_...). Raises OperatorError if they are not base64."""
     try:
         return {
             name: base64.b64decode(value, validate=True)
@@ -108,4 +109,4 @@ def settings_of(secret: Body) -> dict[str, bytes]:
             if name.startswith("AWS_")
         }
     except (binascii.Error, ValueError):
-        raise OperatorError("its data are not base64") from None
+        raise OperatorError("its data are not base64: create it with kubectl create secret generic") from None

@@ -1,1 +1,1 @@
-"""Statuses, built from what the operator knows."""
+"""Statuses of all kinds, as pure functions of what the operator knows."""

@@ -1,4 +1,4 @@
-"""The status of a ComputeReplica, from what its orchestrator sees of its processes and what its connections say."""
+"""The status of a ComputeReplica, from what the orchestrator and the connections report of its processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.hydration.hydration_slot_record import names_of
+from tidemark_operator.handlers.hydration.hydration_slot_record import dataflows_of
 from tidemark_operator.handlers.publish import status_documents
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.replica_specs import replica_spec
@@ -26,13 +26,13 @@ from tidemark_operator.resources.conditions.replica import (
 from tidemark_operator.resources.manifest.replica import ComputeReplica
 from tidemark_protocol.ids import ReplicaId
 
-SHOWN = 3
-"""Names in a message."""
+MAX_NAMES = 3
+"""In a message."""
 NOT_STARTED = ("NotStarted", "the process has not been started")
 
 
 def replica_status_of(world: World, key: Key, body: Body, now: status_documents.Now) -> dict[str, Any]:
-    """Of the process that serves; of the one beside it a condition."""
+    """The status of the process that serves. A process that hydrates beside it has a condition."""
     replica = ComputeReplica.parse(body)
     running = world.running(key.namespace, replica.instance)
     observed = world.orchestrator.observe(replica.meta.uid)
@@ -62,22 +62,22 @@ def replica_status_of(world: World, key: Key, body: Body, now: status_documents.
 
 
 def hydrated_on(running: RunningInstance | None, replica: ReplicaId) -> tuple[int, int]:
-    """Dataflows installed on the replica, and hydrated there."""
+    """The numbers of dataflows that are installed, and that are hydrated, on the replica."""
     if running is None:
         return 0, 0
-    there = [running.collections_of(owner) for owner in running.owners()]
-    there = [cs for cs in there if all(_is_there(c, replica) for c in cs)]
-    return len(there), sum(all(c.replicas[replica].hydrated for c in cs) for cs in there)
+    dataflows = [running.collections_of(owner) for owner in running.owners()]
+    installed = [exports for exports in dataflows if all(_is_installed(c, replica) for c in exports)]
+    return len(installed), sum(all(c.replicas[replica].hydrated for c in exports) for exports in installed)
 
 
-def _is_there(collection: Collection, replica: ReplicaId) -> bool:
-    """Or should be, and is not, as its image is too old."""
+def _is_installed(collection: Collection, replica: ReplicaId) -> bool:
+    """Whether the replica has it, or lacks it only because its image is too old."""
     on = collection.replicas.get(replica)
     return on is not None and (not on.excluded or bool(on.missing_features)) and not collection.dropped
 
 
 def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
-    """What its image does not know, and for which Dataflows that is needed; empty where it knows all."""
+    """The plan features that its image lacks, and the Dataflows that need them; empty if there are none."""
     if running is None:
         return ""
     found = dict[str, frozenset[str]]()
@@ -105,13 +105,13 @@ def _process(
     state = running.replicas.get(id) if running else None
     if state is not None and state.online:
         return Answering(*hydrated_on(running, id), lacking_on(running, id))
-    return _down(observed, state.last_error if state else "", names_of(body, observed.shape))
+    return _down(observed, state.last_error if state else "", dataflows_of(body, observed.shape))
 
 
 def _beside(
     world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation
 ) -> Process:
-    """One that answers, and has not the executors that it computes with, is as good as down."""
+    """The process that hydrates beside the serving one. Without the executors that it needs it counts as down."""
     process = _process(world, replica, body, running, observed)
     if not isinstance(process, Answering) or observed.executors is None:
         return process
@@ -123,7 +123,7 @@ def _beside(
 
 
 def _down(observed: Observation, last_error: str, hydrating: list[str]) -> Process:
-    """`hydrating`: Dataflows that were in its slots, which may be what it ended of."""
+    """`hydrating`: Dataflows in its slots, one of which may have caused its end."""
     if observed.phase is Phase.BACKING_OFF and observed.last_exit is not None:
         last = observed.last_exit
         code = "" if last.code is None else f" with exit code {last.code}"
@@ -146,7 +146,7 @@ def _while(hydrating: list[str]) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 def _remedy(reason: str) -> str:
@@ -156,7 +156,7 @@ def _remedy(reason: str) -> str:
 
 
 def _executors(workers: Workers, refused: ReplicaTrouble | None) -> ExecutorFacts:
-    """What keeps one from running, or from being made; where nothing is known to, what ended the last one."""
+    """The executors. The problem shown is what keeps one from running or being created; else how the last one ended."""
     trouble, lost = workers.trouble or refused or workers.lost, workers.lost
     return ExecutorFacts(
         workers.wanted,

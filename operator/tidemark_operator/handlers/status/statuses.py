@@ -1,4 +1,4 @@
-"""Statuses from what the operator knows: one builder per kind, over the facts of `resources`. Nothing here acts."""
+"""Statuses from what the operator knows: one function per kind. Nothing here has an effect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ from tidemark_operator.resources.manifest.replica import ComputeReplica
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.version import release
 
-SHOWN_OPERATORS = 6
+MAX_OPERATORS = 6
+"""In a message."""
 
 _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
     INSTANCES: (ComputeInstance.parse, (READY,)),
@@ -47,7 +48,7 @@ _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
 
 
 def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
-    """The status that the object should have; None while there is nothing to say."""
+    """The status that the object should have; None while nothing is known, or a mark is being written."""
     now = status_documents.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
     parse, types = _KINDS[key.resource]
     try:
@@ -111,7 +112,7 @@ def _source(world: World, state: SourceState, body: Body, now: status_documents.
 
 
 def _files(counters: Mapping[str, int]) -> status_documents.FileCounters | None:
-    """None for sources without files, and where not all is told."""
+    """None for sources without files, and until all counters are reported."""
     names = ("files", "waiting_files", "changed_files", "bad_files")
     return (
         status_documents.FileCounters(*(counters[name] for name in names))
@@ -140,7 +141,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
         hydration=_hydration(exports) or _turn(running, exports),
-        too_old=_too_old(running, exports, now.ms) if running else "",
+        too_old=_incompatible(running, exports, now.ms) if running else "",
         finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         remembered=bool(remembered),
@@ -163,7 +164,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
 def _installed(
     world: World, state: DataflowState, mark: ActiveRevision | None
 ) -> tuple[Installed | None, list[Collection]]:
-    """A revision on its instance, while it is wanted there."""
+    """A revision on its instance, and its exports; nothing if it is not installed, or being dropped."""
     running = world.running(state.key.namespace, state.instance)
     installed = running.dataflow(state.installation(mark)) if running and mark else None
     if running is None or installed is None or installed.dropped:
@@ -230,7 +231,7 @@ def _exports(
 
 
 def _waits(world: World, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:
-    """What holds back an installed dataflow, or its installation."""
+    """What an installed dataflow waits for, or what keeps it from being installed."""
     running = world.running(state.key.namespace, state.instance)
     if running is None or installed is None or installed.scheduled:
         if installed is not None or not isinstance(state.plan, Stored):
@@ -246,18 +247,19 @@ def _waits(world: World, state: DataflowState, installed: Installed | None) -> t
 
 
 def _hydration(collections: Sequence[Collection]) -> str:
-    """How far a dataflow is, its exports being computed together: the whole, and the operators that are not done."""
+    """How far the hydration of a dataflow is: in all, and of the operators that are not done. Its exports are computed
+    together, so the furthest one speaks for all."""
     known = [h for c in collections if (h := c.hydrating) is not None]
     if not known:
         return ""
     furthest = max(known)
     busy = [f"{name} {percent}%" for name, percent in furthest.operators if percent < 100]
-    more = [f"{len(busy) - SHOWN_OPERATORS} more"] if len(busy) > SHOWN_OPERATORS else []
-    return f"{furthest.percent}%" + (f" ({', '.join(busy[:SHOWN_OPERATORS] + more)})" if busy else "")
+    more = [f"{len(busy) - MAX_OPERATORS} more"] if len(busy) > MAX_OPERATORS else []
+    return f"{furthest.percent}%" + (f" ({', '.join(busy[:MAX_OPERATORS] + more)})" if busy else "")
 
 
 def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str:
-    """Where it waits for one on every replica: for whom, if that one hydrates alone."""
+    """That it waits for a hydration slot on every replica, and which suspect hydrates alone there; else empty."""
     if running is None or not running.awaits_slot(exports):
         return ""
     alone = [(name_of(owner), replica) for owner, replica in running.hydrating_suspects()]
@@ -266,8 +268,8 @@ def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str
 
 
 def _remembered(exports: Sequence[Collection], state: DataflowState, now: status_documents.Now) -> tuple[str, ...]:
-    """Errors that replicas told of, where none computes it now (it is left out, suspended, or no replica is there) and
-    its tables are finished: nothing has changed since."""
+    """Errors that the stored status has, if no replica computes the dataflow now and its tables are finished: they
+    cannot have changed since."""
     stored = (now.old.get("revision") or {}).get("name")
     same = stored is not None and (state.active is None or stored == state.active.name)
     was = bool((now.old.get("writeFrontier") or {}).get("finished"))
@@ -278,14 +280,14 @@ def _remembered(exports: Sequence[Collection], state: DataflowState, now: status
     return tuple(c["message"] for c in before)
 
 
-def _too_old(running: RunningInstance, exports: Sequence[Collection], now_ms: int) -> str:
-    """Where none of the replicas that answer can be told of it, and none that is away is waited for."""
+def _incompatible(running: RunningInstance, exports: Sequence[Collection], now_ms: int) -> str:
+    """Why no replica supports it: every image that answers is too old, and no replica that is away is waited for."""
     lacks = too_old(running, exports, now_ms)
     return "" if lacks is None else f"{told(lacks)}, or take that away from it"
 
 
 def _errors(collection: Collection) -> list[str]:
-    """What replicas say is wrong with an export: the first that says so speaks for all."""
+    """The errors of an export, as the first replica that has some reports them."""
     name = collection.id.split("/")[1]
     for replica, on in collection.computing:
         erroring = on.statuses.get("erroring", {})
@@ -297,7 +299,7 @@ def _errors(collection: Collection) -> list[str]:
 
 
 def _first_error(erroring: Mapping[str, str]) -> str:
-    """How many errors there are, and one of them: the code, and the expression or file that it comes from."""
+    """One error (its code, and the expression or file that it comes from), and the number of others."""
     place = f" in {erroring['expression']}" if erroring.get("expression") else ""
     others = int(erroring["errors"]) - 1
     return f"{erroring.get('code', 'error')}{place}" + (f", and {others} more" if others else "")

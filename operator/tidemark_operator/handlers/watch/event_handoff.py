@@ -1,11 +1,10 @@
-"""What a thread sees of objects, handed over to the loop that acts on it.
+"""Hands events over from the watches' thread to the operator's loop.
 
-    watches' thread ─► the newest of each object that waits ─► the loop, a hundred at a time
+    watches' thread ─► the newest event of each object ─► the loop, a hundred at a time
 
-Of an object that changes again before the loop has come to it only the newest is kept, as in the cache that it is for.
-So what waits is no more than there are objects, and those that came and went meanwhile, however long the loop is held
-up; and the thread never waits for it.
-"""
+If an object changes again before the loop takes its event, only the newest event is kept. So at most one event waits
+for each object that exists, or existed meanwhile, however long the loop is busy; and the thread never waits for the
+loop."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ from itertools import islice
 from tidemark_operator.kube.client import Body, Resource
 
 LOG = logging.getLogger(__name__)
-AT_ONCE = 100
-"""Then it is others' turn on the loop."""
+BATCH = 100
+"""Events per turn on the loop."""
 Observed = Callable[[Resource, Body, bool], None]
 """The object, and whether it was deleted."""
 
 
-class Handover:
-    """To the loop that it is made on."""
+class EventHandoff:
+    """Calls `observed` on the event loop that the handoff was made on."""
 
     def __init__(self, observed: Observed) -> None:
         self._observed, self._loop = observed, asyncio.get_running_loop()
@@ -34,7 +33,8 @@ class Handover:
         self._called = False
 
     def give(self, resource: Resource, body: Body, deleted: bool) -> None:
-        """From any thread. By uid: the end of an object and the beginning of another of its name are both told."""
+        """Called from any thread. Events are kept by uid, so that the deletion of an object is not replaced by the
+        creation of another one of its name."""
         with self._lock:
             self._waiting[resource, body["metadata"]["uid"]] = (body, deleted)
             if self._called:
@@ -44,7 +44,7 @@ class Handover:
 
     def _take(self) -> None:
         with self._lock:
-            taken = list(islice(self._waiting.items(), AT_ONCE))
+            taken = list(islice(self._waiting.items(), BATCH))
             for key, _ in taken:
                 del self._waiting[key]
             self._called = more = bool(self._waiting)
@@ -54,5 +54,5 @@ class Handover:
             try:
                 self._observed(resource, body, deleted)
             except Exception:
-                # the others were taken with it, and nobody gives them again
-                LOG.exception("what was seen of %s with uid %s was lost", resource.kind, uid)
+                # goes on: the other events of the batch do not come again
+                LOG.exception("the event of %s with uid %s was dropped: handling it failed", resource.kind, uid)

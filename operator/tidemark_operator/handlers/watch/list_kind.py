@@ -1,4 +1,4 @@
-"""All objects of a kind, as the API server has them now; or that there is no such kind any more."""
+"""Lists all objects of a kind, and finds out whether the kind is gone."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import asyncio
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import ApiError, Body, Kube, Resource
 
-SURE_SECONDS = 3.0
-"""Between two answers that say that there is no such kind: what stands before an API server may say so for a moment."""
+CONFIRM_SECONDS = 3.0
+"""Between two answers that a kind does not exist: a proxy before the API server may give one for a moment."""
 
 
 async def list_kind(kube: Kube, resource: Resource) -> list[Body]:
-    """Raises OperatorError where the kind is gone: an API server says so, twice."""
+    """All objects of the kind.
+
+    Raises:
+        OperatorError: the API server answered twice that the kind does not exist.
+        ApiError: any other error.
+    """
     try:
         return await kube.list(resource)
     except ApiError as error:
         if error.status != 404:
             raise
-    await asyncio.sleep(SURE_SECONDS)
+    await asyncio.sleep(CONFIRM_SECONDS)
     await kube.version()
     try:
         return await kube.list(resource)

@@ -1,11 +1,11 @@
-"""Which of the namespaces that it is told of an operator looks after: those that it may.
+"""Which of its configured namespaces the operator manages: those in which it has rights.
 
-    start   one that is refused, again and again, is left out, and said       the others go on without it
-    run     one is refused now that was not, or is not any more that was   ─► the operator begins anew
+    start   a namespace that keeps being refused is left out, and logged
+    run     access to a namespace is lost, or comes back ─► the operator ends, and is started anew
 
-With rights in some namespaces alone, these are objects of each of them, and go when it is deleted. Then every list of
-all would be refused, and nothing be done anywhere. What is there changes only with an operator that begins: one that
-knows half of what is in a namespace would take the other half for what nobody wants.
+An operator with rights in some namespaces has a Role in each of them, which goes when the namespace is deleted. Then a
+list of all objects would be refused, and nothing would be done in any namespace. The set changes only at a start: an
+operator that knows half of a namespace's objects would stop what belongs to the other half.
 """
 
 from __future__ import annotations
@@ -18,70 +18,78 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import REPLICAS, ApiError, Kube
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 10.0
-AGAIN_SECONDS = 2.0
+CHECK_SECONDS = 10.0
+RETRY_SECONDS = 2.0
 TRIES = 4
-"""An API server that has just begun may refuse for a moment: it does not know all roles yet."""
+"""An API server that has just started may refuse for a moment, until it has loaded all roles."""
 
 REMEDY = (
-    "Was it deleted? Take it out of the chart's watchNamespaces; else see to Role and RoleBinding tidemark-operator"
+    "Was it deleted? Take it out of the chart's watchNamespaces. "
+    "Else create Role and RoleBinding tidemark-operator there"
 )
 
 
 async def begin(kube: Kube) -> None:
-    """From here on the client asks for those namespaces alone that it may. Raises OperatorError where there is none."""
-    told = kube.namespaces
-    if len(told) < 2:
-        return  # it is that one, or all of them
-    refused = frozenset(told)
+    """Restricts the client to the namespaces in which it has rights.
+
+    Raises:
+        OperatorError: it has rights in none.
+    """
+    configured = kube.namespaces
+    if len(configured) < 2:
+        return  # one namespace, or the whole cluster
+    refused = frozenset(configured)
     for attempt in range(TRIES):
         if attempt:
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         with kube.patient():
             refused = frozenset([each for each in refused if await _is_refused(kube, each)])
         if not refused:
             return
     for namespace in sorted(refused):
-        LOG.error("namespace %s is not looked after: nothing is allowed there. %s", namespace, REMEDY)
-    if refused == frozenset(told):
-        raise OperatorError(f"none of the namespaces {', '.join(told)} may be looked after. {REMEDY}")
-    kube.namespaces = tuple(namespace for namespace in told if namespace not in refused)
+        LOG.error("namespace %s is left out: the operator has no rights there. %s", namespace, REMEDY)
+    if refused == frozenset(configured):
+        raise OperatorError(f"the operator has no rights in any of the namespaces {', '.join(configured)}. {REMEDY}")
+    kube.namespaces = tuple(namespace for namespace in configured if namespace not in refused)
 
 
-async def stays(kube: Kube, told: Sequence[str]) -> None:
-    """Until cancelled; raises OperatorError once it is others than those that the client asks for. Where it may look
-    after none, nothing is gained by that."""
-    others = dict.fromkeys(told, 0)
+async def stays(kube: Kube, configured: Sequence[str]) -> None:
+    """Runs until cancelled. While the operator has rights in no namespace it goes on: a new start would not help.
+
+    Raises:
+        OperatorError: the namespaces in which it has rights are no longer those that the client is restricted to.
+    """
+    changes = dict.fromkeys(configured, 0)
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        allowed = await _allowed(kube, told)
+        await asyncio.sleep(CHECK_SECONDS)
+        allowed = await _allowed(kube, configured)
         for namespace, is_allowed in allowed.items():
-            others[namespace] = 0 if is_allowed == (namespace in kube.namespaces) else others[namespace] + 1
-        changed = next((namespace for namespace in told if others[namespace] >= TRIES), None)
+            changes[namespace] = 0 if is_allowed == (namespace in kube.namespaces) else changes[namespace] + 1
+        changed = next((namespace for namespace in configured if changes[namespace] >= TRIES), None)
         if changed is None or not any(allowed.values()):
             continue
         if changed in kube.namespaces:
-            raise OperatorError(f"nothing is allowed in namespace {changed} any more: the operator begins anew")
-        raise OperatorError(f"namespace {changed} may be looked after now: the operator begins anew with it")
+            raise OperatorError(f"the operator has lost its rights in namespace {changed}: it starts anew without it")
+        raise OperatorError(f"the operator has rights in namespace {changed} now: it starts anew with it")
 
 
-async def _allowed(kube: Kube, told: Sequence[str]) -> dict[str, bool]:
-    """Of which it can be said."""
+async def _allowed(kube: Kube, configured: Sequence[str]) -> dict[str, bool]:
+    """Whether it has rights, by namespace; without namespaces for which the API server could not tell."""
     allowed: dict[str, bool] = {}
-    for namespace in told:
+    for namespace in configured:
         try:
             allowed[namespace] = not await _is_refused(kube, namespace)
         except ApiError as error:
-            LOG.debug("whether namespace %s may be looked after: %s", namespace, error)
+            LOG.debug("rights in namespace %s are unknown: %s", namespace, error)
     return allowed
 
 
 async def _is_refused(kube: Kube, namespace: str) -> bool:
-    """Raises ApiError where that cannot be said."""
+    """Whether the API server refuses a list there. Raises ApiError for other errors."""
     try:
         await kube.list(REPLICAS, namespace=namespace)
     except ApiError as error:
-        if error.status == 404:  # there is no such kind: who lists all of it says so
+        if error.status == 404:  # the kind is gone, which `list_kind` reports
             return False
         if error.status != 403:
             raise

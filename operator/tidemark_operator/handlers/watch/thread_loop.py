@@ -1,7 +1,7 @@
-"""A coroutine in a thread of its own, on a loop of its own: what it does to its loop does nothing to ours.
+"""Runs a coroutine in a thread and on an event loop of its own: what it does to its loop does not touch ours.
 
-our loop ── stop ──► the thread's loop: the coroutine is cancelled
-         ◄─ ended ── why
+our loop ── stop ──► the thread's loop cancels the coroutine
+         ◄─ ended ── its exception, or None
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from typing import Any
 
 LOG = logging.getLogger(__name__)
 END_SECONDS = 10.0
-"""How long one that was told to end is waited for. Its thread ends with the process in any case."""
+"""How long `end` waits. The thread is a daemon, so it ends with the process in any case."""
 
-LAST_SECONDS = 1.0
-TRIES, TRY_SECONDS = 4, 2.0
+JOIN_SECONDS = 1.0
+CANCELS, CANCEL_SECONDS = 4, 2.0
 
 
-class Apart:
-    """`work` is begun at once. Raises OSError, RuntimeError where there can be no loop, or no thread."""
+class ThreadLoop:
+    """Starts `work` at once. `ended`: its exception, or None.
+
+    Raises:
+        OSError, RuntimeError: there are not enough descriptors or threads.
+    """
 
     def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._work, self._ours, self._theirs = work, asyncio.get_running_loop(), asyncio.new_event_loop()
-        self._theirs.set_exception_handler(self._unheard)
+        self._theirs.set_exception_handler(self._log_unawaited)
         self._stop = asyncio.Event()
         self.ended: asyncio.Future[BaseException | None] = self._ours.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -37,14 +41,13 @@ class Apart:
             raise
 
     async def end(self) -> None:
-        """Once it has ended, or is given up on."""
-        self._told(self._theirs, self._stop.set)
+        """Cancels the work, and returns once it has ended, or after END_SECONDS."""
+        self._call_on(self._theirs, self._stop.set)
         await asyncio.wait({self.ended}, timeout=END_SECONDS)
         if self.ended.done():
-            # saying so was the last that it did
-            self._thread.join(LAST_SECONDS)
+            self._thread.join(JOIN_SECONDS)
         else:
-            LOG.warning("%s: not ended within %.0f s", self._thread.name, END_SECONDS)
+            LOG.warning("thread %s did not end within %.0f s, and is left", self._thread.name, END_SECONDS)
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -53,9 +56,9 @@ class Apart:
         except BaseException as raised:
             error = raised
         self._theirs.close()
-        self._told(self._ours, self._say, error)
+        self._call_on(self._ours, self._set_ended, error)
 
-    def _say(self, error: BaseException | None) -> None:
+    def _set_ended(self, error: BaseException | None) -> None:
         if not self.ended.done():
             self.ended.set_result(error)
 
@@ -68,23 +71,25 @@ class Apart:
         if error is not None:
             raise error
 
-    def _unheard(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Of tasks of which nobody there asks how they ended; how all of it ended is told."""
+    def _log_unawaited(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Logs exceptions of tasks that nothing awaits. `ended` has the exception of the work itself."""
         LOG.debug("%s: %s: %r", self._thread.name, context["message"], context.get("exception"))
 
     @staticmethod
-    def _told(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # of a loop that is closed: nobody is there any more
+    def _call_on(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(call, *arguments)
 
 
 async def _end_all() -> None:
-    """All tasks of this loop. Again and again: one may take being cancelled for something else, and go on."""
-    for _ in range(TRIES):
+    """Cancels all tasks of this loop, several times: a task may swallow a cancellation and go on."""
+    for _ in range(CANCELS):
         left = asyncio.all_tasks() - {asyncio.current_task()}
         if not left:
             return
         for task in left:
             task.cancel()
-        await asyncio.wait(left, timeout=TRY_SECONDS)
-    LOG.warning("tasks that do not end are left: %s", ", ".join(sorted(task.get_name() for task in left)))
+        await asyncio.wait(left, timeout=CANCEL_SECONDS)
+    LOG.warning(
+        "tasks did not end when cancelled, and are left: %s", ", ".join(sorted(task.get_name() for task in left))
+    )

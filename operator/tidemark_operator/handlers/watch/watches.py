@@ -1,14 +1,13 @@
-"""Watches, by kopf: every event of our four kinds goes to the operator, which keeps a cache and a queue of its own.
+"""Watches of our four kinds, by kopf. The operator has a cache and a work queue of its own.
 
-    kopf, in a thread ── events ──► handover ──► the operator's cache
-      ├─ asks for a watch ─► everything is listed: what was deleted before kopf's own list, no watch tells
-      └─ ends, whatever the reason ─► a pause ─► begins anew
+    kopf, in a thread ── events ──► event_handoff ──► the operator's cache
+      ├─ begins a watch ─► the operator lists everything: an object deleted before kopf's list has no event
+      └─ ends, for any reason ─► a pause ─► is started again
 
-Only `on.event` is used: it stores nothing in the objects (no last-handled annotation, which grows with the spec), and
-adds no finalizer. kopf's part is what it does well: listing, watching, reconnecting, credentials. But it ends at what
-it does not expect: a 409 or 410 for an answer, an ERROR event of a watch other than 410. And it takes the process for
-its own: where it ends it cancels each task of its loop that began after it, and it takes the main thread's signals. So
-it has a thread and a loop, and is begun anew.
+Only `on.event` is used: it stores nothing in objects (no last-handled annotation, which grows with the spec) and adds
+no finalizer. kopf lists, watches, reconnects and logs in. But it ends at responses that it does not expect (409, 410,
+an ERROR event other than 410). And it behaves as if the process were its own: when it ends, it cancels every task of
+its loop that began after it, and it handles the main thread's signals. So it runs in a thread and on a loop of its own.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from typing import Any
 import kopf
 from kopf._cogs.structs.references import Insights
 
-from tidemark_operator.handlers.watch.event_handoff import Handover, Observed
-from tidemark_operator.handlers.watch.thread_loop import Apart
-from tidemark_operator.handlers.watch.watch_backoff import LASTING_SECONDS, Ends
+from tidemark_operator.handlers.watch.event_handoff import EventHandoff, Observed
+from tidemark_operator.handlers.watch.thread_loop import ThreadLoop
+from tidemark_operator.handlers.watch.watch_backoff import LASTING_SECONDS, WatchBackoff
 from tidemark_operator.kube.client import OURS, Resource
 from tidemark_operator.resources.manifest.meta import GROUP
 
 LOG = logging.getLogger(__name__)
-TELL_OF_ENDS = ("kopf._core.reactor.running", "kopf._core.reactor.orchestration")
-"""kopf's loggers that have a traceback for each of its tasks that ends; we say why in a line."""
-QUIET_SECONDS = 70.0
-"""A watch of which nothing is heard for so long hangs: the API server sends a bookmark each minute."""
+KOPF_END_LOGGERS = ("kopf._core.reactor.running", "kopf._core.reactor.orchestration")
+"""kopf's loggers that print a traceback for each of its tasks that ends. The operator logs the reason in one line."""
+SILENCE_SECONDS = 70.0
+"""After which a watch counts as hanging: the API server sends a bookmark each minute."""
 REQUEST_SECONDS = 30.0
 GATHER_SECONDS = 5.0
-"""Kinds are watched one soon after the other, and all of them are listed once."""
+"""kopf begins the watches of all kinds within this time; then all kinds are listed once."""
 
 
 class KindsMissing(Exception):
-    """kopf looks once for where our kinds are, and waits for ever where it has not found them."""
+    """kopf found no such kinds at the API server. It looks once, and would wait for ever."""
 
 
 def registry_of(observed: Observed, kubeconfig: Path | None) -> kopf.OperatorRegistry:
-    """Handlers of our own registry: nothing global."""
+    """kopf's registry with our handlers; kopf's global registry stays empty."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -66,16 +65,16 @@ def _watch(registry: kopf.OperatorRegistry, resource: Resource, observed: Observ
         observed(resource, dict(event["object"]), event["type"] == "DELETED")
 
 
-class Forever(Iterable[float]):
-    """Pauses between attempts, without an end: kopf gives up after a finite number of them, and takes all with it."""
+class EndlessBackoff(Iterable[float]):
+    """Pauses between attempts, in seconds, without an end: after a finite number of them kopf would end."""
 
     def __iter__(self) -> Iterator[float]:
         yield from (1.0, 2.0, 4.0)
         yield from repeat(8.0)
 
 
-class Uncompared(kopf.DiffBaseStorage):
-    """Nothing to compare objects with: no handler is for changes, and kopf would copy each at each of its events."""
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Stores no earlier version of objects: no handler needs one, and kopf would copy the object at each event."""
 
     def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
         return kopf.BodyEssence()
@@ -84,90 +83,92 @@ class Uncompared(kopf.DiffBaseStorage):
         return None
 
     def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
-        """Nothing: it is never there to be fetched."""
+        """Stores nothing."""
 
 
-def settings(asks: Callable[[], None]) -> kopf.OperatorSettings:
-    """`asks`: told, from kopf's thread, before each list and each watch that kopf asks for."""
+def settings(begins: Callable[[], None]) -> kopf.OperatorSettings:
+    """`begins`: called from kopf's thread before each list and each watch that kopf requests."""
 
     def matches(_: kopf.Resource) -> bool:
-        asks()
+        begins()
         return False
 
     settings = kopf.OperatorSettings()
-    # kopf tells nobody that it has listed a kind. But it looks for selectors each time that it asks for one
+    # kopf has no callback for the list of a kind. But it evaluates label selectors before each request
     settings.watching.label_selectors[matches] = "of no kind"
     settings.posting.enabled = False
     settings.peering.standalone = True
     settings.persistence.finalizer = f"{GROUP}/kopf"
-    settings.persistence.diffbase_storage = Uncompared()
+    settings.persistence.diffbase_storage = NoDiffBase()
     settings.watching.server_timeout = 600
     settings.watching.client_timeout = 660
-    settings.watching.inactivity_timeout = QUIET_SECONDS
+    settings.watching.inactivity_timeout = SILENCE_SECONDS
     settings.networking.request_timeout = REQUEST_SECONDS
-    settings.networking.error_backoffs = Forever()
+    settings.networking.error_backoffs = EndlessBackoff()
     settings.scanning.disabled = True
-    # else kopf kills its thread, and with it the process, ten minutes after it ended
+    # otherwise kopf kills its thread, and the process with it, ten minutes after it ended
     settings.process.ultimate_exiting_timeout = None
     return settings
 
 
-class Missed:
-    """Tells the operator's loop, once for all that is asked for within some seconds; `told` is called on it."""
+class WatchesBegan:
+    """Calls `began` on the operator's loop, once for all watches that begin within GATHER_SECONDS."""
 
-    def __init__(self, told: Callable[[], None]) -> None:
-        self._told, self._loop = told, asyncio.get_running_loop()
+    def __init__(self, began: Callable[[], None]) -> None:
+        self._began, self._loop = began, asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
-        """From any thread."""
-        with suppress(RuntimeError):  # of a loop that is closed: nobody is there any more
-            self._loop.call_soon_threadsafe(self._begin)
+        """Called from any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._start_timer)
 
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _begin(self) -> None:
+    def _start_timer(self) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(GATHER_SECONDS, self._tell)
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._call)
 
-    def _tell(self) -> None:
+    def _call(self) -> None:
         self._timer = None
-        self._told()
+        self._began()
 
 
 async def watch(
-    observed: Observed, missed: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
+    observed: Observed, began: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
 ) -> None:
-    """Until cancelled. `missed`: told some seconds after any watch was asked for, of what none has told until then."""
+    """Runs until cancelled. `observed`: called with each event. `began`: called GATHER_SECONDS after a watch began:
+    then all objects must be listed. `namespaces`: empty for the whole cluster."""
     if kubeconfig is not None:
         os.environ["KUBECONFIG"] = str(kubeconfig)
-    loop, handover, gathered, ends = asyncio.get_running_loop(), Handover(observed), Missed(missed), Ends()
+    loop, handoff = asyncio.get_running_loop(), EventHandoff(observed)
+    gathered, backoff = WatchesBegan(began), WatchBackoff()
     try:
         while True:
-            lasting = loop.call_later(LASTING_SECONDS, ends.well)
+            lasting = loop.call_later(LASTING_SECONDS, backoff.reset)
             try:
-                error = await _watch_once(handover.give, gathered.soon, kubeconfig, namespaces)
+                error = await _watch_once(handoff.give, gathered.soon, kubeconfig, namespaces)
             finally:
                 lasting.cancel()
-            await asyncio.sleep(ends.pause_after(error, loop.time()))
+            await asyncio.sleep(backoff.pause_after(error, loop.time()))
     finally:
         gathered.cancel()
 
 
 async def _watch_once(
-    observed: Observed, asks: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
+    observed: Observed, begins: Callable[[], None], kubeconfig: Path | None, namespaces: tuple[str, ...]
 ) -> BaseException | None:
-    """Until kopf ends: why it did. Where this is cancelled, it has ended."""
+    """Runs until kopf ends, and returns its exception. Cancelling this ends kopf first."""
 
     async def work() -> None:
         insights = Insights()
         found = asyncio.create_task(_found(insights))
-        # not kopf.operator: where one watch fails it waits for the others, for ever if they ask to log in again
+        # not kopf.operator: when one watch fails, it waits for the others, for ever if they wait for a login
         tasks = await kopf.spawn_tasks(
             registry=registry_of(observed, kubeconfig),
-            settings=settings(asks),
+            settings=settings(begins),
             insights=insights,
             standalone=True,
             clusterwide=not namespaces,
@@ -181,8 +182,8 @@ async def _watch_once(
             await task
 
     try:
-        kopfs = Apart("watches", work)
-    except (OSError, RuntimeError) as error:  # no descriptor, or no thread, is to be had
+        kopfs = ThreadLoop("watches", work)
+    except (OSError, RuntimeError) as error:  # no descriptor or no thread left
         return error
     try:
         await asyncio.wait((kopfs.ended,))
