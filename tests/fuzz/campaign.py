@@ -1,4 +1,4 @@
-"""Conversations of garbled frames with both edges, and the count of what became of them.
+"""Conversations of garbled frames with both edges, and the counts of their outcomes.
 
 Campaign(seed).run(frames)      raises what a frame breaks, with the seed of its conversation
 """
@@ -47,13 +47,13 @@ from tidemark_replica.server.server import decode_source
 
 LONGEST = 12
 GENERATION = 200
-"""So many conversations meet the same replica: what one leaves behind, the next may trip over."""
+"""The number of conversations with one replica: state of one conversation may break the next."""
 CONFIG = c.InstanceConfig("default", "file:///data")
 OLDER = (c.CreateTimely(Epoch(3, 4)), c.AllowAllWrites())
 
 
 def _about(dataflow: DataflowDescription) -> list[c.Command]:
-    """What is said in a dataflow's life, the plan most often: there is most in it that can be wrong."""
+    """The commands of a dataflow's life. The plan comes most often, since most can be wrong in it."""
     said: list[c.Command] = [c.CreateDataflow(dataflow)] * 4
     for id in dataflow.export_ids:
         target, at = c.IndexTarget(id), Frontier.at
@@ -103,7 +103,7 @@ _RESPONSES = [protobuf.response_to_proto(m) for m in (*RESPONSES, *_FRONTIERS * 
 
 
 class Broken(AssertionError):
-    """A frame did what none may do."""
+    """A frame broke an invariant."""
 
 
 def _described(data: bytes) -> None:
@@ -116,7 +116,7 @@ def _inspected(data: bytes) -> None:
 
 @dataclass
 class Campaign:
-    """From one seed; `outcomes` counts statuses, and `taken` for frames that were understood and allowed."""
+    """A campaign from one seed. `outcomes` counts statuses, and `taken` for accepted frames."""
 
     seed: int
     frames: int = 0
@@ -157,7 +157,7 @@ class Campaign:
             self._replica = ReplicaEdge()
 
     def _greeting(self, chance: random.Random) -> list[bytes]:
-        """Most conversations begin as they should, in either generation, so that the rest gets somewhere."""
+        """Most conversations start with a valid greeting of either generation, so that later frames reach more code."""
         epoch = Epoch(self.seed + 1, self.conversations)
         first: c.Command = c.Hello(f"nonce {self.conversations}", epoch)
         if chance.random() < 0.3:
@@ -174,7 +174,7 @@ class Campaign:
                 return
 
     def _beside_the_stream(self, chance: random.Random) -> None:
-        """What a replica says of itself, and what it is asked of a source, and of an answer that it keeps."""
+        """Garbled descriptions, source inspections and stash requests."""
         for sample, take in ((_DESCRIPTION, _described), (_SOURCE, _inspected), (_PIECE, self._stash.take)):
             garbler = Garbler(chance, [sample], "")
             try:

@@ -1,4 +1,4 @@
-"""Both edges of the protocol, as frames meet them: the real code from bytes to state, without sockets, disks or Spark.
+"""Both edges of the protocol: the real code from bytes to state, without sockets, disks or Spark.
 
     bytes ──► Conversation, EpochGate, CommandLoop, ComputeState   a replica; its drivers check plans only
     bytes ──► Unpacker, Instance                            a controller
@@ -100,7 +100,7 @@ class Idle:
 
 @dataclass
 class Stored:
-    """Storage commands, kept as they come."""
+    """Records storage commands."""
 
     taken: list[Command] = field(default_factory=list)
 
@@ -164,7 +164,7 @@ class ReplicaEdge:
         return waiting
 
     def snapshot(self) -> object:
-        """Everything that commands change."""
+        """All state that commands can change."""
         dataflows = [(d.description, d.processed, tuple(d.exports.items())) for d in self._dataflows]
         return (self.gate.epoch, repr(dataflows), set(self._peeks._pending), len(self._storage.taken))
 
@@ -196,14 +196,14 @@ class Aborted(Exception):
 
 
 class UnaryCall:
-    """What the service is told of a call that somebody else serves."""
+    """The context of a call."""
 
     def abort(self, status: grpc.StatusCode, details: str) -> None:
         raise Aborted(status)
 
 
 class StashEdge:
-    """A replica that keeps one answer of several pieces, in a file without a name."""
+    """A replica with one stashed answer of several pieces, in an unnamed file."""
 
     UUID, ANSWER = "p", bytes(range(256)) * 8192
 
@@ -215,7 +215,7 @@ class StashEdge:
         self._service = ComputeService(EpochGate(), Mailbox(), _not_asked, _not_asked, stash.piece)
 
     def take(self, data: bytes) -> grpc.StatusCode | None:
-        """Takes what is asked. What it is refused with, or None; raises DecodeError."""
+        """Serve a request; returns the status of a refusal, or None. Raises DecodeError."""
         asked = pb.FetchStashRequest.FromString(data)
         try:
             piece = self._service.fetch_stash(asked, UnaryCall())
@@ -236,7 +236,7 @@ def _not_asked(request: object) -> Any:
 
 
 class ControllerEdge:
-    """A controller with one Dataflow and one replica, which says anything."""
+    """A controller with one Dataflow, and one replica that may send anything."""
 
     def __init__(self) -> None:
         self._world = World(upper=900)
@@ -248,7 +248,7 @@ class ControllerEdge:
         self._unpacker = Unpacker.of_responses()
 
     def take(self, data: bytes) -> grpc.StatusCode | None:
-        """Takes a frame. What the connection ends with, or None."""
+        """Accept a frame; returns the status that ends the connection, or None."""
         before = list(self._frontiers())
         try:
             responses = self._unpacker.feed(parse_frame(data))
@@ -265,7 +265,7 @@ class ControllerEdge:
         return None
 
     def _sinces(self) -> Iterator[Frontier]:
-        """What the controller has let replicas compact: the clock bounds it, whatever replicas report."""
+        """The sinces that the controller has allowed: the clock bounds them, whatever replicas report."""
         for id in (INDEX, VIEW):
             collection = self._world.instance.dataflows.collection(id)
             assert collection is not None

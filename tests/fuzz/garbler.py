@@ -1,4 +1,4 @@
-"""Frames as they should not be: valid ones, cut, flipped, spliced, reordered, and filled with extremes.
+"""Garbled frames: valid ones, truncated, flipped, spliced, reordered, and filled with extremes.
 
     valid messages ──► fields changed ──► frames (versions, fragments) ──► bytes changed
 
@@ -31,7 +31,7 @@ class Garbler:
         self._chance, self._valid, self._field = chance, valid, field
 
     def frame(self) -> bytes:
-        """Half of them as they should be, or nearly; the others not."""
+        """A frame: in half of the cases valid, or nearly."""
         frame = self._frame()
         data: bytes = frame.SerializeToString()
         if self._chance.random() < 0.25:
@@ -39,7 +39,7 @@ class Garbler:
         return data
 
     def single(self) -> bytes:
-        """One message without a frame, as calls beside the stream have them."""
+        """One message without a frame, as in unary calls."""
         data: bytes = self._message().SerializeToString()
         return self._bytes(data) if self._chance.random() < 0.4 else data
 
@@ -73,7 +73,7 @@ class Garbler:
     # --- one field of a message ---
 
     def _change(self, message: Message) -> None:
-        """One field of it, or of what it holds, is another now."""
+        """Change one field of the message, or of a message inside."""
         set_fields = message.ListFields()
         fields = [f for f, _ in set_fields] or list(message.DESCRIPTOR.fields)
         if not fields:
@@ -112,7 +112,7 @@ class Garbler:
     # --- plans ---
 
     def _json(self, data: bytes) -> bytes:
-        """One node of a plan is another, gone, there twice, or nested without end."""
+        """Replace, drop, repeat or nest one node of a plan."""
         try:
             tree = json.loads(data)
         except ValueError:

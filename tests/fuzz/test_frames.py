@@ -1,4 +1,4 @@
-"""Garbled frames harm neither side: refused with a status and nothing of them done, or understood.
+"""Garbled frames harm neither side: a frame is refused as a whole, or accepted.
 
 `make fuzz` sends more of them.
 """
@@ -25,14 +25,14 @@ FRAMES = 15_000
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """A dataflow that is refused is a line in the log: here, thousands."""
+    """Silence the log: each refused dataflow would be a line, and there are thousands."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
 def test_must_survive_garbled_frames() -> None:
-    """Both sides, whole conversations, every kind of message; many get through, and many do not."""
+    """Whole conversations with both sides: many frames are accepted, and many are refused."""
     campaign = Campaign(1)
     campaign.run(FRAMES)
 
@@ -42,7 +42,7 @@ def test_must_survive_garbled_frames() -> None:
 @settings(max_examples=300)
 @given(st.lists(st.binary(max_size=80), max_size=4))
 def test_must_survive_any_bytes(frames: list[bytes]) -> None:
-    """Bytes that hypothesis draws, and makes smaller where they break something."""
+    """Arbitrary bytes, which hypothesis shrinks where they break something."""
     for edge in (ReplicaEdge(), ControllerEdge()):
         for data in frames:
             if edge.take(data) is not None:
@@ -50,7 +50,7 @@ def test_must_survive_any_bytes(frames: list[bytes]) -> None:
 
 
 def _admitting_at_once(self: Conversation, data: bytes) -> None:
-    """A mistake: the client before is replaced while the rest of the frame may still be refused."""
+    """A planted mistake: the previous client is replaced before the whole frame is checked."""
     commands = self._unpacker.feed(parse_frame(data))
     for command in commands:
         self._stages.accept(command)
@@ -63,7 +63,7 @@ def _admitting_at_once(self: Conversation, data: bytes) -> None:
 
 @pytest.mark.parametrize("mistake", ["half a frame is taken", "nothing is checked"])
 def test_a_planted_mistake_is_seen(monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
-    """Else the frames would be too harmless."""
+    """The campaign finds planted mistakes."""
     if mistake == "half a frame is taken":
         monkeypatch.setattr(Conversation, "accept_frame", _admitting_at_once)
     else:

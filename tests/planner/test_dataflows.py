@@ -36,7 +36,7 @@ def refused(catalyst: Catalyst, asked: PlanRequest) -> tuple[str, str]:
 
 
 def test_views_are_built_once_and_shared(catalyst: Catalyst) -> None:
-    """A later view and two exports read the same object; an import holds what both views read of it."""
+    """A later view and two exports read the same object; an import has the columns that both views read."""
     views = {"base": "SELECT k, x FROM s.t", "top": "SELECT b.k, t.m FROM base b JOIN s.t ON b.k = t.k"}
     exports = (ExportRequest("i", "index", "base"), ExportRequest("m", "materializedView", "top"))
     outcome = planned(catalyst, request(views, *exports))
@@ -59,7 +59,7 @@ def test_a_view_hides_a_dataflow_of_the_same_name(catalyst: Catalyst) -> None:
 
 
 def test_the_key_is_unique_where_known_or_as_asked_or_all_columns(catalyst: Catalyst) -> None:
-    """GROUP BY's columns, the export's own key, and every column."""
+    """Default keys: the columns of GROUP BY, the requested key, and all columns."""
     grouped = "SELECT count(*) AS n, x, s FROM s.t GROUP BY s, x"
     default = planned(catalyst, one_view(grouped)).exports[0]
     asked = planned(catalyst, one_view(grouped, key=("N",))).exports[0]
@@ -71,7 +71,7 @@ def test_the_key_is_unique_where_known_or_as_asked_or_all_columns(catalyst: Cata
 
 
 def test_a_plan_makes_a_dataflow_that_a_replica_accepts(catalyst: Catalyst) -> None:
-    """The replica's check of a description put together from the answer."""
+    """The description made from the answer passes the replica's check."""
     outcome = planned(catalyst, one_view("SELECT k, sum(m) AS m FROM s.t WHERE x > 1 GROUP BY k"))
     export = outcome.exports[0]
     index = IndexExport(GlobalId("u1/v/index"), export.on, export.key, export.columns)
@@ -80,7 +80,7 @@ def test_a_plan_makes_a_dataflow_that_a_replica_accepts(catalyst: Catalyst) -> N
 
 
 def test_nothing_that_can_fail_reads_a_column_computed_beside_it(catalyst: Catalyst) -> None:
-    """Predicates and outputs stand on the operator's input alone, so that each fails for itself."""
+    """Predicates and outputs are over the operator's input alone, so that each fails separately."""
     sql = "SELECT q, q + 1 AS r FROM (SELECT 10 / x AS q FROM s.t) WHERE q > 1"
     node = planned(catalyst, one_view(sql)).objects[0].plan
 
@@ -104,12 +104,12 @@ def test_nothing_that_can_fail_reads_a_column_computed_beside_it(catalyst: Catal
     ],
 )
 def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, asked: PlanRequest, code: str) -> None:
-    """Order of views, names, settings and sizes."""
+    """Wrong orders of views, names, settings and sizes are refused."""
     assert refused(catalyst, asked)[0] == code
 
 
 def test_a_refusal_names_its_view(catalyst: Catalyst) -> None:
-    """So that the status can say where."""
+    """The diagnostic names the view."""
     outcome = plan(catalyst, request({"a": "SELECT k FROM s.t", "b": "SELECT zz FROM a"}))
 
     assert isinstance(outcome, Refused)

@@ -1,4 +1,4 @@
-"""What the planner says can be sent on: in a description to replicas, and in a revision to where it is stored."""
+"""A planner's answer fits into a description for replicas and into a stored revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidemark_protocol.plan.lir import Constant, Negate, Plan
 
 
 def test_what_is_nested_as_deep_as_may_be_can_be_stored() -> None:
-    """It was planned and could not be stored: tried_operation again for ever, and the status never said why."""
+    """It was planned and could not be stored: retried for ever, and the status never said why."""
     description = dataflow("d", 300)
     plan: Plan = Constant((), ROW)
     deepest = 0

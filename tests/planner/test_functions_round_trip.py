@@ -1,4 +1,4 @@
-"""Every function over every combination of types that it takes: its text means it, and it keeps its promises."""
+"""Every function over all its types: its text round-trips, and its errors and nullability hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp
 pytestmark = pytest.mark.spark
 
 ROWS = 250
-# What stands inside functions of functions only is tried_operation there.
+# What stands inside functions of functions only is tested there.
 EVERY = [name for name in FUNCTIONS if name not in ("lambda", "variable")]
 
 
@@ -50,7 +50,7 @@ def rows(catalyst: Catalyst) -> DataFrame:
 
 @pytest.mark.parametrize("function", EVERY)
 def test_agree_text_and_tree_for_every_combination_of_types(catalyst: Catalyst, function: str) -> None:
-    """Written as text and analysed by Spark over the same columns, each call is the call that it was."""
+    """The text of each call, analysed by Spark over the same columns, gives the call back."""
     calls = tuple(dict.fromkeys(calls_of(function)))
     assert calls
     plan = Mfp(Get(GlobalId("row"), ROW), MapFilterProject(ROW, calls))
@@ -62,7 +62,7 @@ def test_agree_text_and_tree_for_every_combination_of_types(catalyst: Catalyst, 
 
 
 def test_must_never_raise_what_is_said_never_to_fail(rows: DataFrame) -> None:
-    """Over edge values, no infallible call raises, and no call that is said never to be NULL is NULL."""
+    """Over edge values, no infallible call raises, and no call that is never NULL is NULL."""
     every = dict.fromkeys(c for function in EVERY for c in calls_of(function))
     calls = [c for c in every if not is_fallible(c)]
     columns = [_raised_or_null(rows, call).alias(f"e{n}") for n, call in enumerate(calls)]
@@ -74,7 +74,7 @@ def test_must_never_raise_what_is_said_never_to_fail(rows: DataFrame) -> None:
 
 
 def test_must_be_null_where_it_is_said_to_be(rows: DataFrame) -> None:
-    """What makes outer joins inner ones: a call that is said to be NULL where a column is, is, unless it raises."""
+    """A call that is NULL where a column is NULL: the property that turns outer joins into inner ones."""
     said = [found for function in EVERY for found in _said_to_be_null(function)]
     columns = [_is_something(rows, call, at).alias(f"e{n}") for n, (call, at) in enumerate(said)]
     counts = rows.select(*columns).groupBy().sum().collect()[0]
@@ -85,7 +85,7 @@ def test_must_be_null_where_it_is_said_to_be(rows: DataFrame) -> None:
 
 
 def _said_to_be_null(function: str) -> Iterator[tuple[Call, int]]:
-    """Calls, each with a column of which NULL makes NULL of it: two for each argument."""
+    """Calls, each with a column whose NULL makes it NULL: two per argument."""
     found: Counter[tuple[int, int]] = Counter()
     for call in dict.fromkeys(calls_of(function)):
         for place, argument in enumerate(call.arguments):
@@ -98,13 +98,13 @@ def _said_to_be_null(function: str) -> Iterator[tuple[Call, int]]:
 
 
 def _is_something(rows: DataFrame, call: Call, at: int) -> Any:
-    """1 for a row in which the column is NULL, and the call neither NULL nor an error."""
+    """1 where the column is NULL, and the call is neither NULL nor an error."""
     found = functions.col(f"c{at}").isNull() & _tried(rows, call).getField("v").isNotNull()
     return functions.coalesce(found.cast("int"), functions.lit(0))
 
 
 def _raised_or_null(rows: DataFrame, call: Call) -> Any:
-    """1 for a row on which the call raises, or is NULL though it says that it never is."""
+    """1 where the call raises, or is NULL although it is never NULL."""
     evaluated = _tried(rows, call)
     failed = evaluated.isNull()
     if not call.nullable:

@@ -1,4 +1,4 @@
-"""The operator's short cut for lookups means what the planner means."""
+"""The operator's literal lookups agree with the planner's plans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = Names.of(CATALOGUE)
     ],
 )
 def test_agree_a_recognised_lookup_is_the_planners_but_for_its_filter(catalyst: Catalyst, sql: str) -> None:
-    """The filter is what the lookup does anyway."""
+    """A lookup has no filter: the literals decide."""
     planned = plan_peek(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
 
     assert planned.mfp.expressions == ()
@@ -40,7 +40,7 @@ def test_agree_a_recognised_lookup_is_the_planners_but_for_its_filter(catalyst: 
 
 
 def test_agree_every_word_of_spark_that_is_taken_for_a_column(catalyst: Catalyst) -> None:
-    """Some mean something else, without parentheses: the clock, the user. Those go to the planner."""
+    """Names such as current_user are functions without parentheses: the planner gets them."""
     vocabulary = catalyst.jvm.org.apache.spark.sql.catalyst.parser.SqlBaseLexer.VOCABULARY
     spelt = (vocabulary.getLiteralName(at) or "" for at in range(1, vocabulary.getMaxTokenType() + 1))
     words = sorted({w for s in spelt if (w := s.strip("'").lower()).replace("_", "").isalpha()})

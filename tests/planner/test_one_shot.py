@@ -1,4 +1,4 @@
-"""Queries that are read once: any SELECT as a dataflow, and what is done to its rows at the end."""
+"""One-shot queries: a SELECT as a dataflow and a finishing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_query_with_operators_is_a_dataflow_of_one_index(catalyst: Catalyst) -
 
 
 def test_order_limit_and_offset_at_the_top_are_the_finishing(catalyst: Catalyst) -> None:
-    """What is only ordered by is held, and not shown."""
+    """Columns of the order alone are held and not shown."""
     planned = one_shot(catalyst, "SELECT k FROM s.t ORDER BY x + 1 DESC, k LIMIT 5 OFFSET 2")
 
     order = (OrderKey(1, descending=True, nulls_last=True), OrderKey(0))
@@ -57,7 +57,7 @@ def test_the_order_of_a_query_over_common_table_expressions(catalyst: Catalyst) 
 
 
 def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
-    """One constant row."""
+    """A SELECT without FROM is one constant row."""
     planned = one_shot(catalyst, "SELECT 1, 'x'")
 
     assert planned.planned.source_imports == ()
@@ -74,7 +74,7 @@ def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
     ],
 )
 def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
-    """By name, as in views."""
+    """Refusals name the construct, as in views."""
     refused = plan_one_shot(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
     assert isinstance(refused, Refused)

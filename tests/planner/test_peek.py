@@ -1,4 +1,4 @@
-"""Queries over one export: what is read, what runs over the rows, how the result is finished."""
+"""Peeks: the relation, the MapFilterProject, the literals and the finishing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_order_by_a_column_that_is_not_shown_adds_it_at_the_end(catalyst: Cataly
 
 
 def test_order_by_a_shown_column_hides_nothing(catalyst: Catalyst) -> None:
-    """NULLS LAST is kept as asked."""
+    """NULLS LAST is kept."""
     planned = peek(catalyst, "SELECT n AS z, k FROM live ORDER BY z NULLS LAST")
 
     assert planned.finishing == Finishing((OrderKey(0, nulls_last=True),))
@@ -88,7 +88,7 @@ def test_what_needs_operators_is_no_peek(catalyst: Catalyst, sql: str) -> None:
     ],
 )
 def test_what_nothing_answers_is_refused_by_name(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
-    """Neither as a peek nor as a dataflow."""
+    """The query is refused as a peek and as a dataflow."""
     refused = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
     assert isinstance(refused, Refused)
@@ -105,13 +105,13 @@ def test_what_nothing_answers_is_refused_by_name(catalyst: Catalyst, sql: str, c
     ],
 )
 def test_a_query_is_answered_the_cheapest_way(catalyst: Catalyst, sql: str, kind: type) -> None:
-    """Rows that are there are read; for anything else a dataflow is planned."""
+    """A query that needs operators is planned as a dataflow."""
     assert isinstance(plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/")), kind)
 
 
 @pytest.mark.parametrize("query", ["SELECT n{} FROM live", "SELECT n{}, count(*) FROM live GROUP BY ALL"])
 def test_what_is_nested_deeper_than_can_be_sent_is_refused(catalyst: Catalyst, query: str) -> None:
-    """As in a view; it is the text's fault, and asking again would not help."""
+    """The refusal blames the text, as in a view."""
     too_deep = plan_query(catalyst, PlanQueryRequest(query.format(" * n" * 130), CATALOGUE, "q1/"))
 
     assert isinstance(too_deep, Refused)

@@ -1,4 +1,4 @@
-"""SQL in, LIR out: each file in plans/ holds cases of one topic, with the tree that they become."""
+"""SQL in, LIR out: each file in plans/ holds cases of one topic, with their plans."""
 
 from __future__ import annotations
 

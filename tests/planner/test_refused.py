@@ -1,4 +1,4 @@
-"""SQL that is refused, by name and position: each file in refused/ holds cases with their diagnostics."""
+"""Refused SQL: each file in refused/ holds cases with their diagnostics."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def outcome(catalyst: Catalyst, sql: str) -> str:
 
 @pytest.mark.parametrize("file", sorted((HERE / "refused").glob("*.txt")), ids=lambda file: file.stem)
 def test_sql_is_refused_by_name_and_position(catalyst: Catalyst, file: Path) -> None:
-    """Code, line, column, the offending word and the sentence that the user reads."""
+    """The code, the position, the offending word and the message."""
     check(file, [(case, outcome(catalyst, case.sql)) for case in cases(file)])

@@ -1,4 +1,4 @@
-"""What is proved of an expression's text is remembered, and only that."""
+"""Proven expressions are remembered, and no others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plan(expr: Any, *row: SqlType) -> Mfp:
 
 @pytest.fixture
 def analysed(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that Spark was asked about."""
+    """The texts that Spark analysed."""
     texts: list[str] = []
     analyse = catalyst.analyse
     monkeypatch.setattr(catalyst, "analyse", lambda sql: (texts.append(sql), analyse(sql))[1])
@@ -32,7 +32,7 @@ def analysed(catalyst: Catalyst, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_an_expression_is_proved_once_wherever_its_columns_stand(catalyst: Catalyst, analysed: list[str]) -> None:
-    """The same sum over a wider row, of other columns; a sum of other types is another one."""
+    """The same sum over other columns of a wider row is proven already; a sum of other types is not."""
     first = plan(Call("+", (ColumnRef(0, INT), ColumnRef(1, INT)), INT), INT, INT)
     moved = plan(Call("+", (ColumnRef(2, INT), ColumnRef(0, INT)), INT), INT, STRING, INT)
     wider = plan(Call("+", (ColumnRef(0, BIGINT), ColumnRef(1, BIGINT)), BIGINT), BIGINT, BIGINT)
@@ -46,7 +46,7 @@ def test_an_expression_is_proved_once_wherever_its_columns_stand(catalyst: Catal
 
 
 def test_what_was_refused_is_refused_again(catalyst: Catalyst, analysed: list[str]) -> None:
-    """A plan that fails proves nothing, not even of its other expressions."""
+    """A plan that is refused proves none of its expressions."""
     wrong = plan(Call("+", (ColumnRef(0, INT), Literal("1", INT)), BIGINT), INT)
     for _ in range(2):
         with pytest.raises(Refusal):
@@ -57,7 +57,7 @@ def test_what_was_refused_is_refused_again(catalyst: Catalyst, analysed: list[st
 
 
 def test_the_oldest_is_forgotten_first() -> None:
-    """Unless it was used since."""
+    """The least recently used value is forgotten first."""
     seen = LruSet(2)
     seen.add(["a", "b"])
     assert seen.has("a")

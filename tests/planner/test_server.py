@@ -1,4 +1,4 @@
-"""The planner's process: plans over gRPC, limits, and its own end."""
+"""The planner's process: plans over gRPC, limits, and how it ends."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ JOINED = "\n".join(
     f"JOIN tpch.lineitem l{i} ON l{i}.l_orderkey = o.o_orderkey AND l{i}.l_linenumber = {i}" for i in range(120)
 )
 SLOW = f"SELECT o.o_custkey, count(*) AS n FROM tpch.orders o {JOINED} GROUP BY o.o_custkey"
-"""Minutes, of any processor."""
+"""A query that takes minutes to plan."""
 SHORT = 0.9 * SHORT_PLAN_SECONDS
-"""The most that does not count as long: gRPC rounds deadlines."""
+"""The longest plan that counts as short: gRPC rounds deadlines."""
 LARGE = "SELECT * FROM VALUES (sequence(1, 200000000)) AS v(a)"
-"""An array that the analyser makes, of more than a heap."""
+"""An array that the analyser builds and that exceeds the heap."""
 
 
 class Process:
-    """A planner of its own, and a stub that talks to it."""
+    """A planner process and a stub for it."""
 
     def __init__(self, folder: Path, waits: bool = True, scratch: Path | None = None) -> None:
         address = f"unix://{folder}/planner.sock"
@@ -53,7 +53,7 @@ class Process:
         self.stub = planner_pb2_grpc.PlannerStub(self._channel)
 
     def plan(self, request: Any, seconds: float = BOUND) -> bytes:
-        """Asked again while it is busy."""
+        """Plan, and retry while all workers are busy."""
         answers = []
 
         def answered() -> bool:
@@ -69,7 +69,7 @@ class Process:
         return answers[0]
 
     def workers(self) -> dict[int, int]:
-        """With their JVMs."""
+        """The pids of the workers, and of their JVMs."""
         return {worker: jvm for worker in children(self.process.pid) for jvm in children(worker) if is_java(jvm)}
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ def is_java(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Whichever of its threads started them, but for those of threads that end meanwhile."""
+    """The children of all threads of the process."""
     found = list[int]()
     for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
@@ -97,12 +97,12 @@ def children(pid: int) -> list[int]:
 
 
 def are_gone(pids: Iterable[int]) -> bool:
-    """Not even zombies of them are left."""
+    """Whether no process, and no zombie, is left."""
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def is_at_work(jvm: int) -> bool:
-    """Whether it takes much of a processor, for half a second."""
+    """Whether the JVM uses a processor for half a second."""
     stat = Path(f"/proc/{jvm}/stat")
     before, _ = ticks(stat), time.sleep(0.5)
     return ticks(stat) - before > 0.1 * os.sysconf("SC_CLK_TCK")
@@ -121,7 +121,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def test_a_plan_a_refusal_and_a_query_over_the_wire(planner: Process) -> None:
-    """The three kinds of answer arrive as what they are."""
+    """Each kind of answer arrives over gRPC."""
     planned = decode(planner.plan(one_view("SELECT k FROM s.t WHERE x > 1")), Planned)
     refused = decode(planner.plan(one_view("SELECT zz FROM s.t")), Refused)
     request = encode(PlanQueryRequest("SELECT n FROM live WHERE k = 1", CATALOGUE, "q1/"))
@@ -133,14 +133,14 @@ def test_a_plan_a_refusal_and_a_query_over_the_wire(planner: Process) -> None:
 
 
 def test_the_same_request_gives_the_same_bytes(planner: Process) -> None:
-    """Plans are identities: nothing of Spark's numbering shows in them."""
+    """Plans are identities, so Spark's expression ids must not show in them."""
     request = one_view("WITH c AS (SELECT k, x FROM s.t) SELECT a.k, b.x FROM c a JOIN c b ON a.x = b.k")
 
     assert planner.plan(request) == planner.plan(request)
 
 
 def test_a_malformed_request_is_refused_and_the_planner_goes_on(planner: Process) -> None:
-    """Bytes that are no request of ours."""
+    """Bytes that are not a request are refused, and the planner goes on."""
     with pytest.raises(grpc.RpcError) as refusal:
         planner.stub.Plan(planner_pb2.PlanRequest(request=b'{"@":"Plan'))
 
@@ -150,7 +150,7 @@ def test_a_malformed_request_is_refused_and_the_planner_goes_on(planner: Process
 
 @pytest.mark.parametrize("killed", ["the worker", "its JVM"])
 def test_crash_of_a_worker_that_is_idle_is_nobodys_matter(planner: Process, killed: str) -> None:
-    """Who asks next waits for another one, and is blamed for nothing; what was on disk goes with it."""
+    """The next request waits for a new worker and succeeds; the files of the dead one are removed."""
     ((worker, jvm),) = planner.workers().items()
     (folder,) = planner.temporary.glob("tidemark-planner-*/*")
     assert list(folder.glob("blockmgr-*"))
@@ -164,7 +164,7 @@ def test_crash_of_a_worker_that_is_idle_is_nobodys_matter(planner: Process, kill
 
 @pytest.mark.parametrize("killed", ["the worker", "its JVM"])
 def test_crash_of_a_worker_in_the_midst_of_a_plan_is_told_to_who_asked_alone(planner: Process, killed: str) -> None:
-    """As the planner's failure, so that it is asked again, and by nobody too often; another takes its place."""
+    """The request fails as INTERNAL, which callers retry; a new worker takes over."""
     ((worker, jvm),) = planner.workers().items()
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(planner.plan, one_view(SLOW))
@@ -179,7 +179,7 @@ def test_crash_of_a_worker_in_the_midst_of_a_plan_is_told_to_who_asked_alone(pla
 
 
 def test_crash_of_a_jvm_whose_heap_is_full_is_blamed_on_the_statement(planner: Process) -> None:
-    """It would fill another one's, too."""
+    """The refusal blames the statement, since it would fill any heap."""
     ((worker, jvm),) = planner.workers().items()
     refused = decode(planner.plan(one_view(LARGE)), Refused)
 
@@ -190,7 +190,7 @@ def test_crash_of_a_jvm_whose_heap_is_full_is_blamed_on_the_statement(planner: P
 
 
 def test_who_goes_while_it_waits_is_not_planned(planner: Process) -> None:
-    """Its turn never comes; who asks after it has it."""
+    """A cancelled request is not planned; the next one is."""
     with ThreadPoolExecutor(1) as asks:
         first = asks.submit(planner.plan, one_view(SLOW), 2.0)
         until(lambda: is_at_work(next(iter(planner.workers().values()))))
@@ -203,7 +203,7 @@ def test_who_goes_while_it_waits_is_not_planned(planner: Process) -> None:
 
 
 def test_a_plan_that_takes_long_keeps_nobody_from_theirs_and_ends_in_time(planner: Process) -> None:
-    """Others are answered while it is planned; past its time it is refused, and its worker replaced."""
+    """Short plans are answered during a long one; past its time the long one is refused, and its worker replaced."""
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(planner.plan, one_view(SLOW))
         for number in range(3):
@@ -228,7 +228,7 @@ def test_a_plan_that_takes_long_keeps_nobody_from_theirs_and_ends_in_time(planne
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("when", ["as it starts", "idle", "in the midst of a plan"])
 def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal.Signals, when: str) -> None:
-    """Neither processes nor files of theirs, however and whenever it ends."""
+    """No process and no file is left, however and whenever the planner ends."""
     planner = Process(tmp_path, waits=when != "as it starts")
     until(planner.workers)
     ((worker, jvm),) = planner.workers().items()
@@ -249,7 +249,7 @@ def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal
 
 
 def test_crash_a_planner_that_was_killed_with_its_workers_starts_again(tmp_path: Path) -> None:
-    """As where a container is out of memory, or the power is: what they left on disk is in nobody's way, and goes."""
+    """As after a container runs out of memory: the files that the workers left are removed."""
     scratch = tmp_path / "scratch"
     planner = Process(tmp_path, scratch=scratch)
     ((worker, jvm),) = planner.workers().items()

@@ -1,4 +1,4 @@
-"""Continual tasks, planned: what is watched, what is read of the output, and what is refused by name."""
+"""Planning of continual tasks: the watched input, the output, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def request(views: dict[str, str], task: TaskRequest | None, *more: ExportReques
 
 
 def planned(catalyst: Catalyst, views: dict[str, str], task: TaskRequest) -> Planned:
-    """The plan, which makes a description that a replica accepts."""
+    """The plan; its description passes the replica's check."""
     outcome = plan(catalyst, request(views, task))
     assert isinstance(outcome, Planned), outcome
     (export,) = outcome.exports
@@ -66,7 +66,7 @@ def test_what_is_watched_is_imported_whole(catalyst: Catalyst) -> None:
 
 
 def test_changes_that_nobody_reads_are_not_built(catalyst: Catalyst) -> None:
-    """The watched shard is imported all the same: it says when."""
+    """The watched shard is imported even if no view reads it."""
     outcome = planned(catalyst, {"v": "SELECT count(*) AS n FROM s.t"}, TaskRequest("clicks.log"))
 
     assert [i.id for i in outcome.source_imports] == ["clicks.log", "s.t"]
@@ -90,7 +90,7 @@ def test_what_is_deleted_is_at_most_what_is_there(catalyst: Catalyst) -> None:
 
 
 def test_a_task_whose_rows_depend_on_its_output_declares_its_columns(catalyst: Catalyst) -> None:
-    """Its own name means the output, whatever else is called so."""
+    """The task's own name means the output, even if another relation has it."""
     outcome = planned(catalyst, {"log": ONCE}, TaskRequest("s.u", columns=K))
 
     assert outcome.exports[0].columns == K
@@ -109,7 +109,7 @@ CASTS = ("CAST", "TRY_CAST")
 
 
 def test_recursion_may_begin_with_what_changed(catalyst: Catalyst) -> None:
-    """Changes are a relation like any other."""
+    """table_changes() can be joined like any relation."""
     reached = "SELECT k FROM table_changes('s.u') UNION SELECT t.k FROM r JOIN s.t ON t.x = r.k"
     sql = f"WITH RECURSIVE r AS ({reached}) SELECT k FROM r"
     assert planned(catalyst, {"v": sql}, TaskRequest("s.u"))
@@ -160,7 +160,7 @@ REFUSED: list[tuple[str, str, PlanRequest]] = [
     ("code", "said", "asked"), REFUSED, ids=[f"{i}-{s[:40]}" for i, (_, s, _) in enumerate(REFUSED)]
 )
 def test_a_task_is_refused_by_name(catalyst: Catalyst, code: str, said: str, asked: PlanRequest) -> None:
-    """What is wrong, and what to do."""
+    """The refusal says what is wrong and what to do."""
     outcome = plan(catalyst, asked)
     assert isinstance(outcome, Refused), outcome
     (diagnostic,) = outcome.diagnostics
@@ -170,7 +170,7 @@ def test_a_task_is_refused_by_name(catalyst: Catalyst, code: str, said: str, ask
 
 
 def test_changes_are_for_tasks(catalyst: Catalyst) -> None:
-    """A view has no moment at which something changed."""
+    """table_changes() is refused outside continual tasks."""
     asked = PlanRequest("d", (ViewRequest("v", ALL),), (ExportRequest("v", "index", "v"),), CATALOGUE, "u1/")
     outcome = plan(catalyst, asked)
     assert isinstance(outcome, Refused)
@@ -184,7 +184,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "continual-tasks.md"
 
 
 def manifests() -> list[Dataflow]:
-    """The guide's: one whole, and one in parts."""
+    """The examples of the guide, whole and in parts."""
     whole, parts = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     spec = {"instance": "default", **yaml.safe_load(parts)}
     made = {"kind": "Dataflow", "metadata": {"name": "prices"}, "spec": spec}
@@ -195,7 +195,7 @@ def manifests() -> list[Dataflow]:
 
 @pytest.mark.parametrize("manifest", manifests(), ids=lambda m: str(m.meta.name))
 def test_the_guides_manifests_are_planned(catalyst: Catalyst, manifest: Dataflow) -> None:
-    """As they stand."""
+    """The examples are planned unchanged."""
     asked = PlanRequest(manifest.meta.name, manifest.views, manifest.exports, CATALOGUE, "u1/")
 
     assert isinstance(plan(catalyst, asked), Planned)

@@ -1,4 +1,4 @@
-"""The planner's workers as processes that end, hang and die, here without a JVM: others are answered meanwhile."""
+"""The pool of workers with processes that end, hang and die, without a JVM: other requests are answered."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class Clock:
 
 @pytest.fixture(autouse=True, scope="module")
 def orphans() -> None:
-    """As the planner's own process does."""
+    """Adopt orphans, as the planner's process does."""
     adopt_orphans()
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Callable[..., WorkerPool]]:
-    """Makes workers that have begun."""
+    """Makes pools whose first worker is ready."""
     all_made = []
 
     def make(most: int = 2, clock: Callable[[], float] | None = None) -> WorkerPool:
@@ -82,17 +82,17 @@ def made(tmp_path: Path) -> Iterator[Callable[..., WorkerPool]]:
 
 
 def ask(workers: WorkerPool, question: bytes = b"", seconds: float = BOUND) -> list[int]:
-    """The pids of who answered."""
+    """The pids of the worker that answered and of its child."""
     return [int(pid) for pid in workers.ask(question, seconds, TURN).split()[-2:]]
 
 
 def gone(*pids: int) -> bool:
-    """Not even zombies of them are left."""
+    """Whether no process, and no zombie, is left."""
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_others_are_answered_while_one_takes_long(made: Callable[..., WorkerPool]) -> None:
-    """By a worker that is started for them, and stays."""
+    """The pool starts a second worker, which stays."""
     workers = made()
     first = ask(workers)
     with ThreadPoolExecutor(1) as asks:
@@ -120,7 +120,7 @@ def test_others_are_answered_while_one_takes_long(made: Callable[..., WorkerPool
 def test_crash_whoever_is_of_no_use_any_more_is_replaced(
     made: Callable[..., WorkerPool], tmp_path: Path, question: bytes, raised: type[Exception] | None
 ) -> None:
-    """Its files go with it, and so does all that it started."""
+    """The files and the children of a spent worker go with it."""
     workers = made(most=1)
     first = ask(workers)
     if raised is None:
@@ -136,7 +136,7 @@ def test_crash_whoever_is_of_no_use_any_more_is_replaced(
 
 
 def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., WorkerPool]) -> None:
-    """No more workers than there may be; nothing is killed for it."""
+    """The pool does not exceed its size, and kills no worker for a waiting request."""
     workers = made(most=1)
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(ask, workers, b"hang")
@@ -149,7 +149,7 @@ def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., Wo
 
 
 def test_what_nobody_needs_ends_but_for_one(made: Callable[..., WorkerPool]) -> None:
-    """Whichever was needed last stays."""
+    """The worker that was used last stays."""
     clock = Clock()
     workers = made(clock=clock)
     with workers._changed:
@@ -170,7 +170,7 @@ def test_what_nobody_needs_ends_but_for_one(made: Callable[..., WorkerPool]) -> 
 
 
 def test_workers_that_cannot_be_started_are_told_of(tmp_path: Path) -> None:
-    """With none left: what started the planner starts it again."""
+    """The pool has failed once no worker is left and none can be started."""
     starts: Iterator[tuple[str, ...]] = iter([COMMAND, FAILS])
     workers = WorkerPool(lambda: Worker(tmp_path / "w", next(starts)), 2)
     workers.begin()
@@ -181,7 +181,7 @@ def test_workers_that_cannot_be_started_are_told_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [FAILS, ("/is/not/there",)])
 def test_a_first_worker_that_cannot_be_started_is_told_of(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Nobody is ready then."""
+    """The pool never becomes ready."""
     workers = WorkerPool(lambda: Worker(tmp_path / "w", command), 2)
     workers.begin()
     assert workers.failed.wait(BOUND)
@@ -190,7 +190,7 @@ def test_a_first_worker_that_cannot_be_started_is_told_of(tmp_path: Path, comman
 
 
 def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: Callable[..., WorkerPool]) -> None:
-    """Whoever asks next is answered by another, whether that was seen before or not."""
+    """The next request gets a new worker, whether the death was noticed before or not."""
     workers = made(most=1)
     pids = ask(workers)
     for look in (workers.maintain, lambda: None):
@@ -206,7 +206,8 @@ def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: 
 def test_crash_workers_that_die_before_they_are_of_any_use_are_not_started_for_ever(
     made: Callable[..., WorkerPool],
 ) -> None:
-    """Whoever started the planner does so ever more rarely."""
+    """Workers that die before their first answer make the pool fail, so that the planner is restarted with a
+    back-off."""
     workers = made(most=1)
     assert workers.ready.wait(BOUND)
     os.killpg(next(iter(workers._workers)).pid, signal.SIGKILL)
@@ -220,7 +221,7 @@ def test_crash_workers_that_die_before_they_are_of_any_use_are_not_started_for_e
 
 
 def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., WorkerPool]) -> None:
-    """Not even an idle one."""
+    """A request that is not wanted any more gets no worker."""
     workers = made(most=1)
     ask(workers)
     with pytest.raises(NoIdleWorker):
@@ -229,7 +230,7 @@ def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., WorkerPool
 
 
 def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_path: Path) -> None:
-    """A JVM that nobody needs would cost others theirs."""
+    """The pool starts no worker while one is starting, or for a long plan that may not have it."""
     begun, folder = [], itertools.count()
 
     def start(command: Sequence[str] = (sys.executable, "-c", "import time; time.sleep(3600)")) -> Worker:
@@ -263,7 +264,7 @@ def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_pat
 
 
 def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., WorkerPool]) -> None:
-    """Whoever asked is told; no other one is started then."""
+    """The request fails, and the pool starts no other worker."""
     workers = made()
     pids = ask(workers)
     with ThreadPoolExecutor(1) as asks:
@@ -277,7 +278,7 @@ def test_crash_a_worker_is_closed_while_it_is_asked(made: Callable[..., WorkerPo
 
 
 def test_many_ask_at_once(made: Callable[..., WorkerPool]) -> None:
-    """Each has its own answer."""
+    """Each request gets its own answer."""
     workers = made()
     with ThreadPoolExecutor(8) as asks:
         answers = asks.map(lambda number: workers.ask(b"%d" % number, BOUND, TURN).split()[0], range(200))

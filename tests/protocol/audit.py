@@ -1,4 +1,4 @@
-"""What a controller may say on one connection: every command checked against those before it.
+"""An audit of the commands of one connection: each is checked against those before it.
 
 Audit().take(command)      raises AssertionError for what the protocol forbids a controller to send
 """
@@ -13,7 +13,7 @@ from tidemark_protocol.plan.dataflow import DataflowDescription, ShardSink
 
 
 class Audit:
-    """Begins where the connection has been greeted, or before, at Hello."""
+    """Starts at Hello, or after it."""
 
     def __init__(self, *, greeted: bool = True) -> None:
         self._stages = Stages()

@@ -1,4 +1,4 @@
-"""Plans that a replica must refuse, whoever sent them; and that what is sound passes."""
+"""Plans that a replica must refuse, and plans that pass."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def joined(**changes: Any) -> Plan:
     ],
 )
 def test_a_sound_plan_passes(plan: Plan) -> None:
-    """Each kind of node, well-typed."""
+    """A well-typed plan with each kind of node passes."""
     check_plan(plan, {T: ROW})
 
 
@@ -147,13 +147,13 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
     ],
 )
 def test_must_refuse_a_plan_that_is_not_sound(plan: Plan, why: str) -> None:
-    """Nothing reaches an evaluator that is not listed, not typed, or out of range."""
+    """A plan with an unlisted function, a wrong type or a position out of range is refused."""
     with pytest.raises(PlanNotAllowed, match=why):
         check_plan(plan, {T: ROW})
 
 
 def test_must_refuse_a_plan_of_too_many_nodes() -> None:
-    """Size is limited before anything else looks at the plan."""
+    """The size of a plan is checked first."""
     with pytest.raises(PlanNotAllowed, match="nodes"):
         check_plan(Union((GET,) * MAX_PLAN_NODES), {T: ROW})
 
@@ -174,7 +174,7 @@ def dataflow(**changes: Any) -> DataflowDescription:
 
 
 def test_a_sound_dataflow_passes() -> None:
-    """Imports, objects and exports fit together."""
+    """A dataflow whose imports, objects and exports fit passes."""
     check_dataflow(dataflow())
 
 
@@ -193,6 +193,6 @@ def test_a_sound_dataflow_passes() -> None:
     ],
 )
 def test_must_refuse_a_dataflow_whose_parts_do_not_fit(changes: dict[str, Any], why: str) -> None:
-    """Versions, ids, keys and columns."""
+    """Wrong versions, ids, keys and columns are refused."""
     with pytest.raises(PlanNotAllowed, match=why):
         check_dataflow(dataflow(**changes))

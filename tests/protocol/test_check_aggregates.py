@@ -1,4 +1,4 @@
-"""Aggregates and window calls: what is allowed, with which types, and which kind of reduce keeps what."""
+"""The checks of aggregates and window calls: functions, types, and the kind of reduce."""
 
 from __future__ import annotations
 
@@ -114,19 +114,19 @@ REFUSED = {
 
 @pytest.mark.parametrize("plan", ALLOWED.values(), ids=ALLOWED)
 def test_what_is_sound_passes(plan: Plan) -> None:
-    """One of each kind."""
+    """Each kind of reduce and window passes."""
     check_plan(plan, {GlobalId("t"): SCHEMA})
 
 
 @pytest.mark.parametrize(("why", "plan"), REFUSED.items(), ids=REFUSED)
 def test_what_is_not_is_refused_saying_why(why: str, plan: Plan) -> None:
-    """Wrong kinds, types, orders, parameters and frames."""
+    """Wrong kinds, types, orders, parameters and frames are refused."""
     with pytest.raises(PlanNotAllowed, match=why.replace("(", r"\(").replace(")", r"\)")):
         check_plan(plan, {GlobalId("t"): SCHEMA})
 
 
 def test_only_counts_and_lists_are_never_null() -> None:
-    """And every aggregate gives the type that it says, or none."""
+    """Every aggregate has a result type or is not allowed."""
     assert {a.name for a in AGGREGATES.values() if a.never_null} == {"count", "array_agg"}
     assert result_type("sum", SqlType("decimal", 12, 2)) == SqlType("decimal", 22, 2)
     assert result_type("avg", SqlType("decimal", 12, 2)) == SqlType("decimal", 16, 6)

@@ -1,4 +1,4 @@
-"""Continual tasks that a replica must not take: each description, and what is wrong with it."""
+"""Continual tasks that a replica must refuse, each with its error."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ BAD: list[tuple[str, DataflowDescription]] = [
 
 @pytest.mark.parametrize(("said", "description"), BAD, ids=[f"{i}-{said[:30]}" for i, (said, _) in enumerate(BAD)])
 def test_must_refuse_a_task_that_is_not_one(said: str, description: DataflowDescription) -> None:
-    """By what is wrong with it."""
+    """The error names the mistake."""
     with pytest.raises(PlanNotAllowed, match=said):
         check_dataflow(description)
 
 
 def test_changes_are_the_inputs_columns_a_word_and_a_time() -> None:
-    """And a description with them travels as it is."""
+    """A valid description passes and survives the wire."""
     description = with_object(CHANGES)
     check_dataflow(description)
 
@@ -73,7 +73,7 @@ def test_changes_are_the_inputs_columns_a_word_and_a_time() -> None:
 
 
 def test_a_task_explains_what_it_watches() -> None:
-    """Beside the trees of its objects."""
+    """The printed dataflow names the task."""
     said = explain_dataflow(with_object(CHANGES))
 
     assert f"continual task of d/o at each change of {SOURCE}, reading its own output as {OWN}" in said
@@ -81,7 +81,7 @@ def test_a_task_explains_what_it_watches() -> None:
 
 
 def test_the_output_must_have_the_columns_of_what_is_exported() -> None:
-    """As a view's shard must."""
+    """The sink of a task needs permission to write, like that of a view."""
     shard = replace(SINK.sink.shard, columns=(A, Column("b", STRING)))
     with pytest.raises(PlanNotAllowed, match=f"columns of sink {TASK} are not those"):
         check_dataflow(replace(with_sink(shard=shard, own=None), objects=(BuildDesc(SINK.on, Get(SOURCE, ROW)),)))

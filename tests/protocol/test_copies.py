@@ -1,4 +1,4 @@
-"""Where copies may be written, and nowhere else."""
+"""Locations of copies: inside the folder of the namespace alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = copies_folder(STORE, "team-a")
     ],
 )
 def test_a_place_below_the_folder_for_copies(to: str, location: str) -> None:
-    """Relative, or whole."""
+    """A relative path and an absolute one give the same location."""
     assert copy_location(FOLDER, to) == location
     assert folder_of(STORE, location) == FOLDER
 
@@ -47,13 +47,13 @@ def test_a_place_below_the_folder_for_copies(to: str, location: str) -> None:
     ],
 )
 def test_any_other_place_is_refused(to: str, said: str) -> None:
-    """With what to give instead."""
+    """The error says what to write instead."""
     with pytest.raises(ValueError, match=said):
         copy_location(FOLDER, to)
 
 
 def test_in_an_object_store_the_places_are_the_same() -> None:
-    """Below the prefix, relative or whole; and nowhere else."""
+    """Locations lie below the prefix; all others are refused."""
     folder = copies_folder("s3://bucket/x/", "team-a")
     assert folder == "s3://bucket/x/team-a/_copies"
     for to in ("day/1", f"{folder}/day/1"):
@@ -79,6 +79,6 @@ def test_in_an_object_store_the_places_are_the_same() -> None:
     ],
 )
 def test_a_replica_refuses_what_no_gateway_sends(location: str) -> None:
-    """It knows the instance's storage, and no namespace."""
+    """A replica knows the storage of the instance, and no namespace."""
     with pytest.raises(ValueError, match=r"is not below|is not a location|is outside the folder"):
         folder_of(STORE, location)

@@ -45,13 +45,13 @@ def column(of: SqlType, nullable: bool = True) -> ColumnRef:
     ],
 )
 def test_a_call_raises_exactly_the_codes_its_types_allow(made: Call, codes: set[str]) -> None:
-    """Whether a call can fail depends on its types and literals alone."""
+    """A call's errors follow from its types and literals alone."""
     assert FUNCTIONS[made.function].accepts(made)
     assert errors_of(made) == codes
 
 
 def test_the_code_of_an_error_is_narrow_only_where_one_is_possible() -> None:
-    """Two evaluators may meet two failures of one expression in either order: then the code is the general one."""
+    """An expression with several possible errors has the general code, since evaluators may meet them in any order."""
     division = call("/", (column(DOUBLE), column(DOUBLE)), DOUBLE)
     with_cast = call("/", (column(DOUBLE), call("cast", (column(STRING),), DOUBLE)), DOUBLE)
 
@@ -104,7 +104,7 @@ def test_a_cast_fails_only_where_some_value_does_not_fit(source: str, target: st
 def test_a_call_is_nullable_only_where_null_can_come_out(
     function: str, arguments: tuple[ScalarExpr, ...], nullable: bool
 ) -> None:
-    """NULL in, NULL out, but for those that take NULL away."""
+    """A call is nullable if an argument is, except for functions that replace NULL."""
     result = INT if function == "coalesce" else BOOLEAN
 
     assert call(function, arguments, result).nullable is nullable

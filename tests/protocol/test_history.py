@@ -1,4 +1,4 @@
-"""The command history replays what is alive, in order, and forgets the rest."""
+"""The command history replays what is alive, in order."""
 
 from __future__ import annotations
 
@@ -94,19 +94,19 @@ CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
 
 @pytest.mark.parametrize(("said", "expected"), CASES.values(), ids=CASES.keys())
 def test_history_replays(said: list[c.Command], expected: list[c.Command]) -> None:
-    """What was said, reduced."""
+    """The replay equals the reduced commands."""
     assert replayed(*said) == expected
 
 
 def test_compaction_never_goes_back() -> None:
-    """An older AllowCompaction that comes late does not lower the frontier."""
+    """A late AllowCompaction with an earlier frontier does not lower it."""
     both = [c.AllowCompaction(INDEX, at(9)), c.AllowCompaction(VIEW, at(9)), c.AllowCompaction(INDEX, at(5))]
 
     assert replayed(CREATE, *both) == [c.CreateDataflow(D.with_as_of(at(9)))]
 
 
 def test_who_is_behind_begins_earlier_and_hears_how_far_exports_were_compacted() -> None:
-    """What nobody has compacted since may be compacted to the as_of; a later time than that changes nothing."""
+    """A resumed dataflow is created at its own time, then compacted to the common as_of."""
     history = History()
     for command in (CREATE, c.AllowCompaction(INDEX, at(9))):
         history.push(command)
@@ -118,7 +118,7 @@ def test_who_is_behind_begins_earlier_and_hears_how_far_exports_were_compacted()
 
 
 def test_must_creation_commands_come_first_and_in_order() -> None:
-    """Hello, CreateInstance, then anything; the replica may not answer before."""
+    """The stages advance in order, and the replica may respond after CreateInstance alone."""
     stages = Stages()
 
     with pytest.raises(StageViolation):
@@ -135,7 +135,7 @@ def test_must_creation_commands_come_first_and_in_order() -> None:
 
 @pytest.mark.parametrize("again", [c.Hello("n", Epoch(1, 1)), c.CreateInstance(c.InstanceConfig("i", "/d")), COMPLETE])
 def test_must_creation_and_completion_come_once(again: c.Command) -> None:
-    """A second one is refused and changes nothing."""
+    """A command that is out of place is refused, and the stage stays."""
     stages = Stages()
     for command in (c.Hello("n", Epoch(1, 1)), c.CreateInstance(c.InstanceConfig("i", "/d")), COMPLETE):
         stages.accept(command)

@@ -84,19 +84,19 @@ def test_must_understand_the_older_generation(said: list[c.Command], meant: list
     ids=["Hello", "per collection", "CreateTimely later", "for all", "for all, first"],
 )
 def test_must_not_mix_generations(said: list[c.Command]) -> None:
-    """A connection speaks the one that it began with."""
+    """A connection keeps the generation of its first command."""
     with pytest.raises(StageViolation):
         accept(said)
 
 
 def test_must_take_two_create_timely_for_a_violation() -> None:
-    """Creation comes once, in either generation."""
+    """CreateInstance is allowed once, in either generation."""
     with pytest.raises(StageViolation):
         accept([TIMELY, CREATE, TIMELY])
 
 
 def test_each_connection_has_a_nonce_of_its_own() -> None:
-    """The older generation has none; one connection must not be taken for another."""
+    """CreateTimely has no nonce, so each connection gets a fresh one."""
     (first,), (second,) = (LegacyTranslator().translate(TIMELY) for _ in range(2))
     assert isinstance(first, c.Hello)
     assert isinstance(second, c.Hello)

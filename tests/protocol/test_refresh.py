@@ -1,4 +1,4 @@
-"""Refresh schedules: which times they are, and which are none that a replica may be told."""
+"""Refresh schedules: their times, and schedules that a replica must refuse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAR = 60
 
 
 def refreshed(schedule: RefreshSchedule | None, until: int | None = None) -> DataflowDescription:
-    """The sample, its view brought up to date by the schedule."""
+    """The sample dataflow with the schedule on its view."""
     (export,) = DATAFLOW.sink_exports
     assert isinstance(export.sink, MaterializedViewSink)
     sink = replace(export, sink=replace(export.sink, refresh=schedule))
@@ -32,7 +32,7 @@ def refreshed(schedule: RefreshSchedule | None, until: int | None = None) -> Dat
 
 
 def times_of(schedule: RefreshSchedule) -> list[int]:
-    """All below FAR, by the words of the definition."""
+    """All refreshes below FAR, by the definition."""
     every = schedule.every_ms
     regular = [t for t in range(FAR) if every is not None and (t - schedule.aligned_to) % every == 0]
     return sorted({*regular, *schedule.at})
@@ -47,7 +47,7 @@ def times_of(schedule: RefreshSchedule) -> list[int]:
 def test_agree_the_next_and_the_last_are_those_of_all_times(
     every: int | None, aligned: int, at: set[int], time: int
 ) -> None:
-    """Before and after where it is aligned to, and on a refresh itself."""
+    """Times before, at and after the alignment."""
     schedule = RefreshSchedule(every, Time(aligned), tuple(map(Time, sorted(at))))
     times = times_of(schedule)
 
@@ -56,7 +56,7 @@ def test_agree_the_next_and_the_last_are_those_of_all_times(
 
 
 def test_the_end_of_time_has_no_refresh_after_it() -> None:
-    """Nor one beyond what a time can be."""
+    """A refresh beyond MAX_TIME does not exist."""
     schedule = RefreshSchedule(every_ms=1_000)
 
     assert schedule.next(MAX_TIME) is None
@@ -65,7 +65,7 @@ def test_the_end_of_time_has_no_refresh_after_it() -> None:
 
 
 def test_a_schedule_survives_the_wire() -> None:
-    """In the description's canonical bytes."""
+    """The schedule is in the canonical bytes of the description."""
     command = CreateDataflow(refreshed(HOURLY, until=9))
     data = protobuf.command_to_proto(command).SerializeToString()
 
@@ -73,13 +73,13 @@ def test_a_schedule_survives_the_wire() -> None:
 
 
 def test_a_view_without_a_schedule_is_what_it_was() -> None:
-    """Digests of plans that are stored, and run, stay."""
+    """Digests of plans without a schedule do not change."""
     assert b"refresh" not in encode(refreshed(None))
     assert refreshed(None).plan_digest == "c3fe882e44ab9733363c8901d7ab96c1d3f551c077463f53806eba5637b0d3ab"
 
 
 def test_what_is_refreshed_otherwise_or_ends_otherwise_is_another_dataflow() -> None:
-    """A replica must not go on with the one for the other."""
+    """Different schedules have different digests, so a replica does not reuse the dataflow."""
     digests = {
         refreshed(schedule, until).plan_digest
         for schedule in (None, HOURLY, replace(HOURLY, every_ms=1_000), replace(HOURLY, at=()))
@@ -90,7 +90,7 @@ def test_what_is_refreshed_otherwise_or_ends_otherwise_is_another_dataflow() -> 
 
 
 def test_a_replica_that_does_not_know_of_something_in_a_sink_refuses_it() -> None:
-    """As an older one does with a schedule: it must not write the view at every time."""
+    """A replica without the feature refuses the bytes."""
     data = protobuf.command_to_proto(CreateDataflow(refreshed(HOURLY))).create_dataflow.description
     newer = pb.Command(create_dataflow=pb.CreateDataflow(description=data.replace(b'"refresh":', b'"repeats":')))
 
@@ -115,7 +115,7 @@ def test_a_replica_that_does_not_know_of_something_in_a_sink_refuses_it() -> Non
     ],
 )
 def test_must_refuse_what_is_no_schedule(schedule: RefreshSchedule, why: str) -> None:
-    """Before anything acts on it."""
+    """The frame is refused before anything acts on it."""
     data = protobuf.command_to_proto(CreateDataflow(refreshed(schedule))).SerializeToString()
 
     with pytest.raises(MalformedFrame, match=why):
@@ -123,7 +123,7 @@ def test_must_refuse_what_is_no_schedule(schedule: RefreshSchedule, why: str) ->
 
 
 def test_explain_tells_it() -> None:
-    """With the end."""
+    """The printed schedule includes its end."""
     said = explain_dataflow(refreshed(HOURLY, until=9))
 
     assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in said

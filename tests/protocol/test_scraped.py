@@ -1,4 +1,4 @@
-"""What anybody may ask without showing who it is answers, and takes no more than so much for it."""
+"""The HTTP server for untrusted clients answers within its bounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def port() -> int:
 
 @pytest.fixture
 def connect(port: int) -> Iterator[Callable[[], socket.socket]]:
-    """A connection on which nothing is said."""
+    """A connection that sends nothing."""
     with ExitStack() as stack:
 
         def connected() -> socket.socket:
@@ -40,7 +40,7 @@ def connect(port: int) -> Iterator[Callable[[], socket.socket]]:
 
 
 def answered(port: int) -> bool:
-    """Where too many have just come, none may be taken for a moment."""
+    """The server may refuse connections for a moment after too many."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
             return bool(answer.read() == SAYS)
@@ -64,7 +64,7 @@ def read_to_its_end(connection: socket.socket) -> bytes:
 
 
 def test_who_says_nothing_has_no_more_than_so_many_threads(port: int, connect: Callable[[], socket.socket]) -> None:
-    """Nor keeps anybody else from an answer: the oldest make room."""
+    """Silent connections do not block other clients: the oldest are closed."""
     before = threading.active_count()
     silent = [connect() for _ in range(10 * metrics_http.MAX_CONNECTIONS)]
 
@@ -76,7 +76,7 @@ def test_who_says_nothing_has_no_more_than_so_many_threads(port: int, connect: C
 def test_a_connection_ends_whatever_is_said_on_it(
     port: int, connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that sends its request byte by byte too, which never ends."""
+    """A client that sends its request byte by byte is cut off as well."""
     monkeypatch.setattr(metrics_http, "MAX_SECONDS", 0.0)
     slow = connect()
     slow.sendall(b"GET / HT")
@@ -87,7 +87,7 @@ def test_a_connection_ends_whatever_is_said_on_it(
 def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
     port: int, connect: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The headers of 32 of them would be more than an operator's memory."""
+    """The headers of 32 unbounded requests would exceed an operator's memory."""
     monkeypatch.setattr(metrics_http, "MAX_SECONDS", 10 * BOUND)
     endless = connect()
     with suppress(ConnectionError):
@@ -98,7 +98,7 @@ def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
 
 
 def test_who_has_asked_is_not_cut_off_for_those_who_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a probe is who waits for an operator's event loop: an operator whose probes fail is ended."""
+    """Probes wait for the operator's event loop, and Kubernetes ends an operator whose probes fail."""
     monkeypatch.setattr(metrics_http, "MAX_SECONDS", 10 * BOUND)
     begun, may_answer = threading.Event(), threading.Event()
 

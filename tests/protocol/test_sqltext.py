@@ -32,7 +32,7 @@ from tidemark_protocol.types import BOOLEAN, DOUBLE, INT, STRING, SqlType
     ],
 )
 def test_a_literal_is_written_with_its_exact_type(value: str | None, of: str, text: str) -> None:
-    """The natural form where its type is the literal's, a cast where it is not."""
+    """A literal is written in the form of its type, or under a cast."""
     assert to_sql(Literal(value, SqlType.parse(of))) == text
 
 
@@ -64,13 +64,13 @@ def test_names_are_given_by_the_caller_and_everything_is_in_parentheses() -> Non
 
 
 def test_what_is_not_on_the_allow_list_has_no_text() -> None:
-    """No function name from a frame reaches Spark unseen."""
+    """A function that is not on the list has no text."""
     with pytest.raises(PlanNotAllowed, match="java_method"):
         to_sql(Call("java_method", (Literal("x", STRING),), STRING))
 
 
 def test_an_error_names_its_expression_and_no_data() -> None:
-    """Code and text, cut where the text is long."""
+    """An error value holds a code and a text of bounded length."""
     division = call("/", (ColumnRef(0, DOUBLE), ColumnRef(1, DOUBLE)), DOUBLE)
     long = call("cast", (call("concat", (ColumnRef(0, STRING), Literal("x" * 900, STRING)), STRING),), INT)
 

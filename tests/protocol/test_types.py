@@ -1,4 +1,4 @@
-"""Types as text and back, and what is no type."""
+"""Types as text and back, and texts that are not a type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidemark_protocol.types import SqlType, TypeNotSupported
     ],
 )
 def test_a_type_prints_as_ddl_that_reads_back(text: str, printed: str) -> None:
-    """Keywords in any case; names of fields as they are."""
+    """Keywords may be in any case; field names keep theirs."""
     parsed = SqlType.parse(text)
 
     assert str(parsed) == printed
@@ -47,7 +47,7 @@ def test_a_type_prints_as_ddl_that_reads_back(text: str, printed: str) -> None:
     ],
 )
 def test_what_is_no_type_is_refused(text: str) -> None:
-    """Frames and manifests bring any text."""
+    """Texts that are not a type are refused, whatever they hold."""
     with pytest.raises(TypeNotSupported):
         SqlType.parse(text)
 
@@ -74,7 +74,7 @@ def test_a_nested_literal_is_json_of_canonical_texts(value: str, of: str, valid:
 
 
 def test_a_nested_literal_is_written_by_its_parts() -> None:
-    """As the functions that build such values; an empty array keeps its type."""
+    """Nested literals are written as the functions that build them; an empty array keeps its type."""
     pair = Literal('["1",["x",null]]', SqlType.parse("struct<a:int,`b'c`:array<string>>"))
 
     assert [p.value for p in parts_of(pair)] == ["1", '["x",null]']
@@ -96,5 +96,5 @@ def test_a_nested_literal_is_written_by_its_parts() -> None:
     ],
 )
 def test_nested_values_are_cast_part_by_part(source: str, target: str, errors: set[str] | None) -> None:
-    """What a part can raise, the whole can."""
+    """A nested cast raises the errors of its parts."""
     assert cast_errors(SqlType.parse(source), SqlType.parse(target)) == errors

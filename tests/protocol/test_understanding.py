@@ -1,4 +1,4 @@
-"""Whatever comes into plans has a word, without which no replica is told of it."""
+"""Plan features: each addition to plans has one, and replicas without it are not sent the plan."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ Window: calls input order partition
 WindowCall: arguments frame function ignore_nulls parameters type
 WindowFrame: lower unit upper
 """
-"""What replicas understand that say nothing of it: before there were words. Nothing is ever added here."""
+"""The vocabulary of replicas that list no features. It never grows."""
 
 
 def test_what_the_first_replicas_did_not_understand_has_a_word() -> None:
-    """They refuse classes and fields that they do not know, and end their connection."""
+    """Older replicas refuse unknown classes and fields, so each addition needs a feature."""
     first: set[str] = set()
     for line in FIRST.strip().splitlines():
         name, _, fields = line.partition(":")
@@ -84,7 +84,7 @@ def test_what_the_first_replicas_did_not_understand_has_a_word() -> None:
 
 
 def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
-    """A field that holds its default is not written, so everybody reads the plan."""
+    """A field with its default is not encoded, so it requires no feature."""
     plain = dataflow("d", 300)
     assert plain.required_features == frozenset()
     assert replace(plain, until=Time(400)).required_features == frozenset()
@@ -98,7 +98,7 @@ def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
 
 
 def test_what_a_replica_understands_is_told_as_it_is_described() -> None:
-    """An older one tells nothing, and words that nobody here knows arrive as well."""
+    """An older replica lists no features; unknown features of a newer one are kept."""
     for words in ((), SUPPORTED_FEATURES, ("refresh", "of tomorrow")):
         told = Description("incarnation", None, 0, (), (), (), words)
         assert description_from_proto(description_to_proto(told)) == told
@@ -106,7 +106,7 @@ def test_what_a_replica_understands_is_told_as_it_is_described() -> None:
 
 
 def _members(root: Any) -> set[str]:
-    """Classes that the codec decodes in a plan, and their fields, but what is inside of those that have a word."""
+    """The classes and fields that the codec decodes in a plan, without the contents of those with a feature."""
     found, seen, todo = set[str](), set[Any](), [root]
     while todo:
         for choice in _choices(todo.pop()):

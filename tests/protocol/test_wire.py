@@ -1,4 +1,4 @@
-"""Every command and response survives the wire; what is not one of them is refused."""
+"""Every command and response survives the wire; other messages are refused."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ RESPONSES: list[r.Response] = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda m: type(m).__name__)
 def test_a_command_survives_the_wire(command: c.Command) -> None:
-    """Bytes and back give the same value."""
+    """Decoding gives the value that was encoded."""
     data = protobuf.command_to_proto(command).SerializeToString()
 
     assert protobuf.command_from_proto(pb.Command.FromString(data)) == command
@@ -80,14 +80,14 @@ def test_a_command_survives_the_wire(command: c.Command) -> None:
 
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda m: type(m).__name__)
 def test_a_response_survives_the_wire(response: r.Response) -> None:
-    """Bytes and back give the same value."""
+    """Decoding gives the value that was encoded."""
     data = protobuf.response_to_proto(response).SerializeToString()
 
     assert protobuf.response_from_proto(pb.Response.FromString(data)) == response
 
 
 def test_every_command_and_response_has_a_sample() -> None:
-    """A new message cannot be forgotten above."""
+    """Every message type has a sample above."""
     assert {type(m) for m in COMMANDS} == set(c.ComputeCommand.__args__) | set(c.StorageCommand.__args__)
     assert {type(m) for m in RESPONSES} == set(r.ComputeResponse.__args__) | set(r.StorageResponse.__args__)
 
@@ -128,7 +128,7 @@ BAD_FRAMES = {
 
 @pytest.mark.parametrize("frame", BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
 def test_a_bad_frame_is_refused(frame: pb.Frame) -> None:
-    """With a clear error, before anything acts on it."""
+    """The error is raised before anything acts on the frame."""
     with pytest.raises(MalformedFrame):
         frames.Unpacker.of_commands().feed(frame)
 
@@ -145,7 +145,7 @@ def test_a_dataflow_of_unknown_nodes_is_refused() -> None:
 
 
 def test_the_digest_ignores_names_and_times_but_not_the_plan() -> None:
-    """Identity is what is computed."""
+    """The digest depends on what is computed alone."""
     renamed = dataclasses.replace(DATAFLOW, name="other", as_of=Time(99))
     other = dataclasses.replace(DATAFLOW, objects=())
 

@@ -122,8 +122,8 @@ def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], b
         marked = Project(table, (*keys, call(">", (count, _ZERO), BOOLEAN)))
         return _joined(left, marked, key, (len(key),))
     if kind is MatchKind.SINGLE:
-        asked = call(">", (of_left[0], _ZERO), BOOLEAN)
-        alone = _unless(call("and", (call(">", (count, _ONE), BOOLEAN), asked), BOOLEAN), alone)
+        has_left = call(">", (of_left[0], _ZERO), BOOLEAN)
+        alone = _unless(call("and", (call(">", (count, _ONE), BOOLEAN), has_left), BOOLEAN), alone)
     without = Project(Filter(table, (alone,)), keys)
     if kind is MatchKind.ANTI:
         return _joined(left, without, key, ())
@@ -149,8 +149,8 @@ def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) ->
 
 def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
     """The condition for keys of one side alone. A table without a key has one row even if neither side has rows."""
-    nobody = call("=", (other, _ZERO), BOOLEAN)
-    return (nobody,) if key else (nobody, call(">", (own, _ZERO), BOOLEAN))
+    other_is_absent = call("=", (other, _ZERO), BOOLEAN)
+    return (other_is_absent,) if key else (other_is_absent, call(">", (own, _ZERO), BOOLEAN))
 
 
 def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: NameSupply) -> Hir:

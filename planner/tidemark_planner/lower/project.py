@@ -44,8 +44,8 @@ def lower_filter(node: Node, context: Context) -> Lowered:
         else:
             rows = Lowered(matched, below.attributes, below.names)
     beside = SubqueryColumns(rows, context)
-    asked = [beside.replace_subqueries(each, in_filter=True) for each in rest]
-    predicates = tuple(beside.rows.expression(each) for each in asked)
+    conditions = [beside.replace_subqueries(each, in_filter=True) for each in rest]
+    predicates = tuple(beside.rows.expression(each) for each in conditions)
     filtered = Lowered(Filter(beside.rows.hir, predicates), beside.rows.attributes, beside.rows.names)
     return select_columns(filtered, below.attributes)
 
@@ -59,15 +59,15 @@ def _conjuncts(condition: Node) -> list[Node]:
 def _matched(condition: Node, rows: Lowered, context: Context) -> Hir | None:
     """The rows for which an EXISTS or IN, or the negation of one, is true; None for other conditions."""
     negated = condition.kind == "Not"
-    asked = condition.children[0] if negated else condition
+    subquery = condition.children[0] if negated else condition
     kind = MatchKind.ANTI if negated else MatchKind.SEMI
-    if asked.kind == "Exists":
-        right = rows_of(asked, context)
-        return Match(kind, rows.hir, right.hir, correlation(asked, rows, right))
-    if asked.kind != "InSubquery" or any(has_subquery(value) for value in asked.children[:-1]):
+    if subquery.kind == "Exists":
+        right = rows_of(subquery, context)
+        return Match(kind, rows.hir, right.hir, correlation(subquery, rows, right))
+    if subquery.kind != "InSubquery" or any(has_subquery(value) for value in subquery.children[:-1]):
         return None
-    right = rows_of(asked.children[-1], context)
-    found = membership(asked, rows, right)
+    right = rows_of(subquery.children[-1], context)
+    found = membership(subquery, rows, right)
     if not negated or not found.unknown:
         return Match(kind, rows.hir, right.hir, found.matched)
     right = shared_rows(right, context)

@@ -123,9 +123,9 @@ class SubqueryColumns:
         passed = in_filter and node.kind in ("And", "Or")
         condition = node.expression("filter") if node.kind == "AggregateExpression" else None
         if condition is not None:
-            asked = self.replace_subqueries(condition, in_filter=True)
+            replaced = self.replace_subqueries(condition, in_filter=True)
             return replace(
-                node, fields={**node.fields, "filter": asked}, children=(self.replace_subqueries(node.children[0]),)
+                node, fields={**node.fields, "filter": replaced}, children=(self.replace_subqueries(node.children[0]),)
             )
         node = replace(node, children=tuple(self.replace_subqueries(c, in_filter=passed) for c in node.children))
         return self._in(node, in_filter) if node.kind == "InSubquery" else node

@@ -31,7 +31,7 @@ from tidemark_protocol.tls.server import RequireCaller, server_credentials
 MAX_PLAN_SECONDS = 30.0
 MAX_WORKERS = 2
 _MAX_CALLS = 16
-# Half of GRACE_SECONDS: a caller that waited this long for a worker is told to come back.
+# Half of GRACE_SECONDS: a caller that waited this long for a worker must try again.
 _QUEUE_SECONDS = 2.5
 _STOP_GRACE_SECONDS = 2.0
 _MAINTENANCE_SECONDS = 0.2
