@@ -54,8 +54,8 @@ test-fast: venv ## the tests without Spark and without a control plane (less tha
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java venv control-plane ## the long tests; EIGHTH=3: the third of eight shares of them
-	$(PYTEST) -m slow --durations=15 -p tests.lanes.plugin $(if $(EIGHTH),--share $(EIGHTH)/8)
+test-slow: java venv control-plane $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
+	$(IN_VENV) $(BIN)/python -m tests.lanes --lanes slow $(if $(EIGHTH),--share $(EIGHTH)/8) $(LANES)
 
 .PHONY: test-cluster
 test-cluster: venv ## build the images; the chart, and replicas as pods, on a real one-node cluster (root, Debian packages)

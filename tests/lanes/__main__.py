@@ -2,9 +2,10 @@
 
 --resume        leave out what passed, or was skipped, at this commit before
 --times N       so many rounds, one after the other
---lanes A,B     only these
+--lanes A,B     only these; `slow`, which is none of the four, has the slow tests
+--share K/N     the K-th of N shares of each lane, by file and by recorded seconds
 --ledger FILE   .tidemark/lanes/ledger.jsonl unless said otherwise
-anything else   is handed to pytest in every lane, as -k
+anything else   is an argument of pytest in every lane, as -k
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ LANES = (
     Lane("cluster", ("-m", "cluster and not (slow or e2e)")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
+SLOW = Lane("slow", ("-m", "slow"))
 SIGNALLED = 128
 
 
@@ -35,10 +37,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--ledger", type=Path, default=CHECKOUT / ".tidemark" / "lanes" / "ledger.jsonl")
     given, others = parser.parse_known_args(arguments)
     wanted = given.lanes.split(",")
-    if unknown := set(wanted) - {lane.name for lane in LANES}:
+    if unknown := set(wanted) - {lane.name for lane in (*LANES, SLOW)}:
         parser.error(f"no lane is called {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(SIGNALLED + number))
-    lanes = [replace(lane, arguments=(*lane.arguments, *others)) for lane in LANES if lane.name in wanted]
+    lanes = [replace(lane, arguments=(*lane.arguments, *others)) for lane in (*LANES, SLOW) if lane.name in wanted]
     try:
         return run_rounds(lanes, given.ledger.absolute(), given.times, given.resume)
     except KeyboardInterrupt:
