@@ -1,4 +1,4 @@
-"""What an instance tells those around it: news that somebody may wait for. Frontiers that merely advance are none."""
+"""What an instance tells its host: news that somebody may wait for. Frontiers that merely advance are none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ShardAppeared:
 
 @dataclass(frozen=True)
 class DataflowChanged:
-    """Hydrated, scheduled, erroring: something that a condition shows."""
+    """A dataflow hydrated, was scheduled, or reports an error: something that a condition shows."""
 
     owner: str
 
@@ -38,14 +38,14 @@ class DataflowGone:
 
 @dataclass(frozen=True)
 class SuspectCleared:
-    """It was blamed for the death of a replica, and has hydrated now."""
+    """A suspect has hydrated."""
 
     owner: str
 
 
 @dataclass(frozen=True)
 class HydrationOutOfMemory:
-    """Of memory, in a process beside the replica's own, which lives on."""
+    """A hydration ran out of memory in a process beside the replica's, which lives on."""
 
     replica: ReplicaId
     ran_out: OutOfMemory
@@ -53,12 +53,16 @@ class HydrationOutOfMemory:
 
 @dataclass(frozen=True)
 class IngestionReported:
+    """A replica reports the state of an ingestion."""
+
     replica: ReplicaId
     status: IngestionStatus
 
 
 @dataclass(frozen=True)
 class ShardRemoved:
+    """A replica answers a request to delete a shard."""
+
     replica: ReplicaId
     answer: ShardDeleted
 

@@ -1,7 +1,7 @@
 """Which replica ingests a source, and under which term.
 
-One at a time. The term grows with each new ingester (not with each restart of the same one), and is stored before the
-replica hears of it; shards refuse an older one, so a replica that was cut off cannot write any more.
+One replica at a time. The term grows with each new ingester (not when the same one restarts) and is stored before the
+replica receives it. Shards refuse an older term, so a replica that was cut off can write no more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Ingester:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The instance's replicas: those that exist, those that answer, and how long the present one has been silent."""
+    """The instance's replicas: those that exist, those that are online, and for how many milliseconds the present
+    ingester has been silent."""
 
     existing: Collection[str]
     online: Collection[str]
@@ -30,8 +31,8 @@ class Candidates:
 
 
 def choose_ingester(current: Ingester | None, candidates: Candidates, seen: Iterable[WriterTerm]) -> Ingester | None:
-    """The ingester from now on: the present one while it may come back, else another with a higher term than any
-    that the shards have seen; None where no replica is online."""
+    """The present ingester while it may come back, else another with a higher term than all in `seen`; None where no
+    replica is online."""
     if current is not None and current.replica in candidates.existing:
         patient = candidates.silent_ms < GRACE_MS or not candidates.online
         if current.replica in candidates.online or patient:

@@ -1,7 +1,7 @@
-"""The ingestions of an instance: which replica is told to run each, and what their bindings keep readable.
+"""The ingestions of an instance: which replica runs each, and the bindings that are still needed.
 
 run ─► RunIngestion to its replica, again on each of its connections      drop ─► DropIngestion
-remap shard held from the slowest table on: until every table has what its bindings bind
+remap shard held from the slowest table on, until every table holds what its bindings bind
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from tidemark_protocol.plan.ingestion import IngestionDescription
 
 
 class IngestionRegistry:
-    """`send`: to one replica, if it is connected."""
+    """`send`: sends a command to one replica, if it is connected."""
 
     def __init__(self, shards: ShardBook, send: Callable[[ReplicaId, Command], bool]) -> None:
         self._shards, self._send = shards, send
         self._running: dict[GlobalId, tuple[ReplicaId, RunIngestion]] = {}
 
     def get(self, id: GlobalId) -> tuple[ReplicaId, RunIngestion] | None:
+        """The ingester and its command; None where the ingestion is not running."""
         return self._running.get(id)
 
     def run(self, replica: ReplicaId, command: RunIngestion) -> None:
-        """From now on this replica ingests; whoever did before is told to stop."""
+        """Make this replica the ingester; the one before is told to stop."""
         id = command.ingestion.id
         old = self._running.get(id)
         if old is not None and old[0] != replica:
@@ -39,27 +40,28 @@ class IngestionRegistry:
         self._send(replica, command)
 
     def drop(self, id: GlobalId) -> None:
+        """Stop an ingestion."""
         old = self._running.pop(id, None)
         if old is not None:
             self._send(old[0], DropIngestion(id))
 
     def replay(self, replica: ReplicaId, now_ms: int) -> list[Command]:
-        """What a replica is told on a new connection, with the present time as the bound of its ticks."""
+        """The commands for a new connection, with the present time as the bound of its ticks."""
         return [replace(run, controller_now=Time(now_ms)) for to, run in self._running.values() if to == replica]
 
     def maintain(self) -> None:
-        """Bindings are let go of, as far as tables have got."""
+        """Release bindings that all tables have passed."""
         for _, run in self._running.values():
             self._hold_remap(run.ingestion)
 
     def hear(self, replica: ReplicaId, said: IngestionStatus, now_ms: int) -> None:
-        """A replica that took long to hear of its ingestion holds its own clock to be ahead: it is told the time."""
+        """Send the time again to an ingester that reports ClockSkew: it may have received its command late."""
         told = self._running.get(said.id)
         if told is not None and told[0] == replica and said.state == "waiting" and said.message.startswith("ClockSkew"):
             self._send(replica, replace(told[1], controller_now=Time(now_ms)))
 
     def _hold_remap(self, ingestion: IngestionDescription) -> None:
-        """Bindings are needed until every table has what they bind. The hold stays when the ingestion is suspended."""
+        """Hold the bindings that some table still needs. The hold stays while the ingestion is suspended."""
         tables = [self._shards.frontiers(t.shard.shard_id) for t in ingestion.tables]
         uppers = [f.upper if f else Frontier.minimum() for f in tables]
         self._shards.register(ingestion.remap_id, ingestion.remap_location)

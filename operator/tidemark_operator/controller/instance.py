@@ -1,9 +1,9 @@
-"""One instance: its dataflows, told to all of its replicas.
+"""One instance: its dataflows, sent to all of its replicas.
 
     create, drop, peek ──► history ──► link of every connected replica
     responses of a replica ──► collections, shards, peeks ──► notices
 
-Synchronous, without clocks or I/O: the connections drain the links, the caller says what time it is.
+Synchronous, without clocks or I/O: connections drain the links, and callers pass the time.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ from tidemark_protocol.messages.responses import (
 
 
 class Instance:
+    """The controller of one ComputeInstance. Times are milliseconds since the epoch."""
+
     def __init__(self, shards: ShardBook, hydration_policy: HydrationPolicy | None = None, storage: str = "") -> None:
-        """`storage`: what its replicas reach; the shards are those of a namespace."""
+        """`shards`: those of the namespace; `storage`: the URI prefix that the instance's replicas can reach."""
         self.shards, self.hydration_policy, self._storage = shards, hydration_policy or HydrationPolicy(), storage
         self.dataflows = Dataflows(shards)
         self.disconnected, self.excluded = (
@@ -69,35 +71,36 @@ class Instance:
 
     @property
     def replicas(self) -> list[ReplicaId]:
-        """Those connected, in order of name."""
+        """Connected replicas, in order of name."""
         return sorted(self._links)
 
     @property
     def connected(self) -> Collection[ReplicaId]:
+        """Connected replicas."""
         return self._links.keys()
 
     @property
     def links(self) -> list[Link]:
-        """Of those connected."""
+        """The links of connected replicas."""
         return list(self._links.values())
 
     def has_news(self, replica: ReplicaId) -> bool:
-        """Whether there is something to send to it, or it must be told that it is not served any more."""
+        """Whether the replica's connection has something to send, or must end."""
         link = self._links.get(replica)
         return link is None or link.queued > 0
 
     @property
     def history_size(self) -> int:
-        """Commands that a new replica would be told."""
+        """The number of commands that a new replica would receive."""
         return sum(1 for _ in self._history.replay())
 
     @property
     def history_dataflows(self) -> int:
-        """Dataflows among them."""
+        """The number of dataflows among them."""
         return self._history.dataflow_count
 
     def create(self, dataflow: Dataflow, term: WriterTerm) -> None:
-        """Installs a dataflow; its inputs' since must be at or before its as_of."""
+        """Install a dataflow. The sinces of its inputs must be at or before its as_of."""
         created = self.dataflows.create(dataflow, term, self.replicas)
         self.disconnected.created(dataflow.owner)
         self._transients.add(dataflow.description, dataflow.target)
@@ -107,14 +110,15 @@ class Instance:
         self._broadcast(self.dataflows.schedule())
 
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> list[Notice]:
-        """Drops the dataflow, and first what is there for a client and imports an index of it: a replica that comes
-        later could not make that any more. `over`: tables of it that nobody will write again; `cause`: why it goes."""
+        """Drop a dataflow, and before it the client dataflows that import its indexes: a replica that connects later
+        could not create them. `over`: its tables that no dataflow will write again; `cause`: for the clients'
+        messages."""
         news = self._end(self.dataflows.visitors(owner, over), EndMessage(cause, self.dataflows.successor_since(owner)))
         self._broadcast(self.dataflows.drop(owner))
         return [*news, *self._reap()]
 
     def end_readers(self, over: Iterable[ShardId], ending: EndMessage) -> list[Notice]:
-        """Drops what is there for a client and would wait for more of these tables, which nobody will write again."""
+        """End subscribes that read these tables, which no dataflow will write again."""
         return [*news, *self._reap()] if (news := self._end(self.dataflows.visitors(None, over), ending)) else []
 
     def _end(self, visitors: Iterable[Dataflow], ending: EndMessage) -> list[Notice]:
@@ -125,15 +129,15 @@ class Instance:
         return news
 
     def take_over(self, owner: str, term: WriterTerm) -> None:
-        """A dataflow that ran beside its predecessor may write from now on, under this term."""
+        """Let a dataflow write what its predecessor wrote, under this term."""
         self._broadcast(self.dataflows.take_over(owner, term))
 
     def configure(self, command: Command) -> None:
-        """UpdateConfiguration, for all and for those to come."""
+        """Send UpdateConfiguration to all replicas, also to those that connect later."""
         self._broadcast([command])
 
     def initialized(self) -> None:
-        """Everything stored has been installed, or will be when it can be: replicas may reconcile."""
+        """All stored revisions are installed, or wait: replicas may reconcile, and drop what they were not sent."""
         if not self._initialized:
             self._initialized = True
             self._broadcast([InitializationComplete()])
@@ -141,8 +145,8 @@ class Instance:
     def connect(
         self, replica: ReplicaId, connection: int, now_ms: int, hydrating: Collection[str] = (), has: Has = None
     ) -> list[Notice]:
-        """A connection begins: what the replica must know is put on its link, with the present time as the bound of its
-        ingestions' ticks. `hydrating`: whose dataflows its process was told to hydrate before; `has`: what is there."""
+        """A connection begins: queue what the replica must know. `hydrating`: owners that its process was already
+        told to hydrate; `has`: its description."""
         self.initialized()
         notices = self.disconnect(replica)
         compacted, begins = self.disconnected.described(has, now_ms)
@@ -158,16 +162,16 @@ class Instance:
         return notices
 
     def occupants(self, replica: ReplicaId) -> tuple[str, ...] | None:
-        """Whose dataflows are in a hydration slot there; None where there is no connection."""
+        """Owners in the replica's hydration slots; None where it is not connected."""
         return link.occupants if (link := self._links.get(replica)) else None
 
     def recorded(self, replica: ReplicaId, owners: Collection[str]) -> None:
-        """It is written down that these are."""
+        """The hydration slots of these owners are recorded in the ComputeReplica's status."""
         if link := self._links.get(replica):
             link.recorded(owners)
 
     def disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> list[Notice]:
-        """`lost_ms`: when it was lost, where it may come back and go on."""
+        """A connection ended. `lost_ms`: when it was lost; None where the replica was removed."""
         self._links.pop(replica, None)
         self.replica_problems.forget(replica)
         self.excluded.left(replica)
@@ -176,12 +180,12 @@ class Instance:
         return [*self._transients.disconnected(replica, self._told), *self._reap()]
 
     def link(self, replica: ReplicaId, connection: int) -> Link | None:
-        """The link, if that connection is still the replica's."""
+        """The link, if this is still the replica's connection."""
         link = self._links.get(replica)
         return link if link is not None and link.connection == connection else None
 
     def receive(self, replica: ReplicaId, connection: int, response: Response, now_ms: int) -> list[Notice]:
-        """Takes a response; one of an older connection, or of one that is to end, is discarded."""
+        """Take a response. A response of an older connection, or of one that must end, is discarded."""
         link = self.link(replica, connection)
         if link is None or link.refused is not None:
             return []
@@ -209,9 +213,8 @@ class Instance:
                 return []
 
     def peek(self, peek: Peek, target: ReplicaId | None = None) -> list[Notice]:
-        """Asks all replicas, or the target alone. The hold goes first, so that what is read stays. What was dropped, or
-        compacted, while the question was on its way is answered here: no command may name what replicas were told to
-        forget."""
+        """Send a peek to all replicas, or to the target. The read hold is taken first. A peek of an index that was
+        dropped or compacted meanwhile is answered here: no command may name what replicas have forgotten."""
         if target is not None and target not in self._links:
             return [PeekAnswer(peek.uuid, PeekError(f"replica {target}, which is to answer, is not connected"))]
         if why := why_unreadable(peek, self.dataflows) or why_too_old(peek, self.dataflows, target):
@@ -226,8 +229,8 @@ class Instance:
         return []
 
     def cancel_peek(self, uuid: str) -> None:
-        """No answer is wanted any more, or one was given. CancelPeek to all who were asked and have not answered, and
-        only then the hold goes. Of an answer that was stashed, only its keeper is left to be told."""
+        """End a peek: CancelPeek goes to all replicas that have not answered, and only then the hold ends. Of a
+        stashed answer, its keeper is told."""
         asked, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
         if asked is None:
             if keeper := self.peeks.let_go(uuid):
@@ -239,13 +242,13 @@ class Instance:
         hold(asked.peek, Frontier.empty(), self.dataflows, self.shards)
 
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
-        """A command for one replica. Whether it is connected."""
+        """Send a command to one replica; return whether it is connected."""
         if (link := self._links.get(replica)) is not None:
             link.send([command])
         return link is not None
 
     def maintain(self, now_ms: int) -> list[Notice]:
-        """Schedules, compacts, forgets: once a second."""
+        """Schedule, compact and forget; called once a second."""
         news: list[Notice] = []
         for finished in self.dataflows.concluded(now_ms):
             if finished.shard is not None:
@@ -281,13 +284,13 @@ class Instance:
         return [*answers, *(DataflowGone(owner) for owner in gone)]
 
     def _tell(self, answers: list[PeekAnswer]) -> list[PeekAnswer]:
-        """No other answer is wanted any more."""
+        """Cancel the peeks that are answered now."""
         for answer in answers:
             self.cancel_peek(answer.uuid)
         return answers
 
     def _told(self, id: GlobalId) -> list[ReplicaId]:
-        """Those connected that were told of the export."""
+        """Connected replicas that were sent the export."""
         return [replica for replica, link in self._links.items() if link.includes(id)]
 
     def _is_resource(self, id: GlobalId) -> bool:

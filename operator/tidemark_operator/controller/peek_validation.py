@@ -1,7 +1,7 @@
-"""What a peek reads: whether it is there, and that it stays until the peek is answered.
+"""Whether a peek can be answered, and the hold that keeps its rows readable until it is.
 
-index     its collection, which compacts what nobody holds
-table     its shard
+index     held in its collection, which compacts what nobody holds
+table     held in its shard
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tidemark_protocol.messages.commands import IndexTarget, Peek
 
 
 def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
-    """What was dropped, or compacted, while the question was on its way."""
+    """Why the index cannot be read at the peek's time, if so: it was dropped or compacted while the peek was on its
+    way."""
     if not isinstance(peek.target, IndexTarget):
         return None
     index = dataflows.index(peek.target.id)
@@ -27,14 +28,14 @@ def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
 
 
 def why_too_old(peek: Peek, dataflows: Dataflows, target: ReplicaId | None) -> str | None:
-    """Where the one that is to answer cannot be told of the index."""
+    """Why the target cannot answer, if so: its image lacks features of the index's plan."""
     index = dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
     lacks = None if index is None or target is None else lacking([index], [target])
     return None if lacks is None else lacks.of_target
 
 
 def hold(peek: Peek, frontier: Frontier, dataflows: Dataflows, shards: ShardBook) -> None:
-    """What it reads stays readable from `frontier` on. Empty: it reads no more."""
+    """Keep what the peek reads readable from `frontier` on; an empty frontier ends the hold."""
     holder = f"peek {peek.uuid}"
     if not isinstance(peek.target, IndexTarget):
         shards.hold(peek.target.shard.shard_id, holder, frontier)

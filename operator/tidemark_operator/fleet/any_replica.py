@@ -1,4 +1,4 @@
-"""What any replica can answer: those that are online are asked one after the other, until one does."""
+"""Asks what any replica can answer: online replicas, one after the other, until one does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ async def ask_any(
     replicas: Mapping[ReplicaId, ReplicaState],
     question: Callable[[ReplicaConnection], Awaitable[T]],
 ) -> tuple[ReplicaId, T]:
-    """Its answer, and which it was; raises Waiting where none answers. `replicas` may come and go meanwhile."""
+    """The answer, and the replica that gave it. `replicas` may change meanwhile. Raises: Waiting where no replica
+    answers."""
     for replica in sorted(r for r, state in replicas.items() if state.online):
         try:
             return replica, await question(replicas[replica].connection)

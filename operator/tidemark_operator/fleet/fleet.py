@@ -20,8 +20,8 @@ MAINTAIN_SECONDS = 1.0
 
 
 class Fleet:
-    """Shards are shared by a namespace: one instance may read what another writes. `listener` is set once, before
-    anything runs."""
+    """The instances of all namespaces. The instances of a namespace share its shards: one may read what another
+    writes. `listener` is set once, before anything runs."""
 
     listener: InstanceListener
 
@@ -31,13 +31,15 @@ class Fleet:
         self._books: dict[str, ShardBook] = {}
 
     def book(self, namespace: str) -> ShardBook:
+        """The shards of a namespace."""
         return self._books.setdefault(namespace, ShardBook())
 
     def get(self, namespace: str, name: str) -> RunningInstance | None:
+        """The running instance, if there is one."""
         return self._instances.get((namespace, name))
 
     def ensure(self, namespace: str, config: InstanceConfig) -> RunningInstance:
-        """The running instance; one of another configuration is ended first (its replicas end themselves)."""
+        """The running instance. One with another configuration is removed first, and its replicas end themselves."""
         running = self.get(namespace, config.instance)
         if running is not None and running.config == config:
             return running
@@ -49,6 +51,7 @@ class Fleet:
         return running
 
     def remove(self, namespace: str, name: str) -> None:
+        """Disconnect the instance's replicas and end its clients."""
         running = self._instances.pop((namespace, name), None)
         if running is not None:
             for replica in list(running.replicas):
@@ -58,21 +61,21 @@ class Fleet:
             running.abandon()
 
     def of(self, namespace: str) -> list[RunningInstance]:
+        """The instances of a namespace."""
         return [running for (place, _), running in self._instances.items() if place == namespace]
 
     def all(self) -> list[RunningInstance]:
-        """Of all namespaces."""
+        """The instances of all namespaces."""
         return list(self._instances.values())
 
     def end_readers(self, namespace: str, over: Iterable[ShardId], ending: EndMessage) -> None:
-        """Clients, on whatever instance of the namespace, that would wait for ever for more of tables which nobody will
-        write again."""
+        """End subscribes, on any instance of the namespace, that read tables which no dataflow will write again."""
         tables = frozenset(over)
         for running in self.of(namespace):
             running.end_readers(tables, ending)
 
     async def run(self) -> None:
-        """Maintains all instances until cancelled."""
+        """Maintain all instances once a second, until cancelled."""
         while True:
             for running in list(self._instances.values()):
                 running.maintain()
@@ -80,6 +83,6 @@ class Fleet:
             await asyncio.sleep(MAINTAIN_SECONDS)
 
     async def close(self) -> None:
-        """Ends all connections; the replicas go on."""
+        """Close all connections; the replicas keep running."""
         for running in self._instances.values():
             await running.close()

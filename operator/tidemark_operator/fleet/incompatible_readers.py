@@ -1,12 +1,11 @@
-"""What no replica that answers can be told of, as their images do not know what it needs
-(replicas/excluded_dataflows.py).
+"""Queries that no connected replica can compute, because its image lacks plan features.
 
-    subscribe ──► index of d, which needs `refresh`
-        r1 answers, and does not know it ──► nobody else is there        whoever waits is told at once
-                                         └─► r2 is away, and may know it ──► told after a minute, as of any that is lost
+    subscribe ──► index of d, whose plan needs `refresh`
+        r1 is connected and lacks it ──► no other replica exists          the client is told at once
+                                     └─► r2 is away and may have it ──► the client is told after a minute
 
-So it is with lookups, queries and copies, and with d itself, whose conditions say so. What is told by one replica alone
-waits for no other.
+This holds for lookups, queries and copies too, and for d itself, whose conditions say so. A subscribe that one replica
+serves alone waits for no other.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from tidemark_protocol.messages.commands import IndexTarget
 
 @dataclass(frozen=True)
 class UnanswerableRead:
-    """Why who waits does so in vain; `settled`: nobody who may understand it is on the way."""
+    """Why a read has no answer. `settled`: no replica that may answer it is expected back."""
 
     why: str
     settled: bool
 
 
 def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, UnanswerableRead]:
-    """Peeks by uuid, subscribes and copies by owner."""
+    """The unanswerable reads: peeks by uuid, subscribes and copies by owner."""
     core, found = instance.core, dict[str, UnanswerableRead]()
     for peek in core.peeks.pending():
         index = core.dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
@@ -49,18 +48,19 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
 
 
 def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: int) -> MissingFeatures | None:
-    """What all that answer lack for them, where none that may understand it is waited for."""
+    """What all connected replicas lack for the exports; None where one lacks nothing, or one that may not is
+    expected back."""
     lacks = lacking(exports, instance.core.connected)
     return None if lacks is None or _may_come(instance, lacks, now_ms) else lacks
 
 
 def told(lacks: MissingFeatures) -> str:
-    """To whoever waits."""
+    """The message to a client."""
     return f"{lacks}, so that none that answers can compute it: upgrade replicas"
 
 
 def _may_come(instance: RunningInstance, lacks: MissingFeatures, now_ms: int) -> bool:
-    """Whether one is away, and waited for, that has not said that it does not understand it."""
+    """Whether a replica that may have the features is away and expected back."""
     away = (state for state in instance.replicas.values() if not state.online)
     return any(now_ms - s.silent_since_ms < 1000 * SILENT_SECONDS and _may_understand(s, lacks) for s in away)
 

@@ -1,4 +1,4 @@
-"""What went between an instance and its replicas, counted since the process began."""
+"""Messages between an instance and its replicas, and durations of peeks, counted since the process began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 class InstanceCounters:
-    """Of one instance. Cheap enough for every frame: whole frames are counted at once."""
+    """The counters of one instance. Whole frames are counted at once, so it is cheap enough for every frame."""
 
     def __init__(self) -> None:
         self.commands: Counter[type] = Counter()
@@ -20,14 +20,16 @@ class InstanceCounters:
         self.peeks = Durations()
 
     def sent(self, commands: Iterable[object]) -> None:
+        """Count commands by type."""
         self.commands.update(map(type, commands))
 
     def received(self, responses: Iterable[object]) -> None:
+        """Count responses by type."""
         self.responses.update(map(type, responses))
 
 
 class Durations:
-    """A histogram of seconds, and what came of each: rows, an error, or the asker gave up."""
+    """A histogram of seconds, and the results: rows, an error, or canceled by the caller."""
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(SECONDS) + 1)
@@ -36,7 +38,7 @@ class Durations:
 
     @contextmanager
     def timed(self) -> Iterator[Outcome]:
-        """`outcome.result` is to be set before the end; otherwise it was given up."""
+        """Time a block. The block sets `outcome.result`; without it the result is `canceled`."""
         began, outcome = time.monotonic(), Outcome()
         try:
             yield outcome
@@ -48,4 +50,6 @@ class Durations:
 
 
 class Outcome:
+    """The result of a timed block."""
+
     result = "canceled"

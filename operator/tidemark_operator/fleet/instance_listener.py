@@ -1,4 +1,4 @@
-"""Whom an instance tells what happens on it, and asks what it may do: the operator's handlers."""
+"""The interface of the operator's handlers that an instance reports to, and asks for standings."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 
 class InstanceListener(Protocol):
-    """Who is told what happens on an instance."""
+    """Receives what happens on an instance."""
 
     def standing(self, instance: RunningInstance, owner: str) -> Standing:
-        """Whether what is installed under that name may be let into its hydration."""
+        """Whether the dataflow that is installed for this owner may hydrate."""
 
     def greeted(self, instance: RunningInstance, replica: ReplicaId, incarnation: str) -> tuple[str, ...]:
-        """A replica answers; who is written down to be hydrating on this very process."""
+        """A replica answers. Returns the owners that are recorded as hydrating in this very process."""
 
     def occupied(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        """Who is `unrecorded` is to be written down, and then `recorded`."""
+        """The occupants of hydration slots changed: record `unrecorded`, then call `recorded`."""
 
     def restore(self, instance: RunningInstance, description: Description) -> None:
-        """A replica is about to be told everything: install what is stored and not installed yet."""
+        """A replica is about to receive all dataflows: install those that are stored and not installed yet."""
 
     def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
-        """It came online, or was lost."""
+        """A replica came online, or was lost."""
 
-    def notice(self, instance: RunningInstance, notice: Notice) -> None: ...
+    def notice(self, instance: RunningInstance, notice: Notice) -> None:
+        """Something happened that no waiting client took."""
 
     async def outranked(self, by: int) -> None:
-        """A replica serves a client of a higher term; returns once our term is above it."""
+        """A replica serves a client of the higher term `by`; returns once our term is above it."""
 
     def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
-        """The connection's task ended: cancelled, or by a failure that no retry mends."""
+        """The connection's task ended: it was cancelled, or failed in a way that no retry mends."""

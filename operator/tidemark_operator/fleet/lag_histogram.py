@@ -1,8 +1,8 @@
-"""How far behind the clock each export was, second by second: a histogram whose buckets are powers of two seconds.
+"""How far each export is behind the clock, sampled once a second: a histogram whose buckets are powers of two seconds.
 
     lag 0.8 s ─► up to 1        lag 1.2 s ─► up to 2        ...        lag of two days ─► the last one
 
-What nobody can read yet has no lag; what is finished has none any more.
+An export that is not readable yet, or finished, has no lag.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BUCKETS = 16
 
 
 class LagHistogram:
-    """Of the exports of one instance; what is gone is forgotten."""
+    """The lags of one instance's exports. Exports that are gone are forgotten."""
 
     def __init__(self) -> None:
         self._counts: dict[GlobalId, list[int]] = {}
@@ -25,7 +25,7 @@ class LagHistogram:
         self.sum_seconds = 0.0
 
     def sample(self, write: Iterable[tuple[GlobalId, Frontier | None]], now_ms: int) -> None:
-        """Once a second, of all exports that there are."""
+        """Add one second's sample: the write frontiers of all exports."""
         counts = {}
         for id, frontier in write:
             kept = counts[id] = self._counts.get(id) or [0] * BUCKETS
@@ -39,11 +39,11 @@ class LagHistogram:
         self._counts = counts
 
     def histograms(self) -> Iterator[tuple[GlobalId, Mapping[int, int]]]:
-        """Of each export the buckets that hold something, by their upper bound in seconds."""
+        """The nonempty buckets of each export: upper bound in seconds, and count."""
         for id, counts in self._counts.items():
             yield id, {1 << bucket: count for bucket, count in enumerate(counts) if count}
 
 
 def bucket_of(lag_ms: int) -> int:
-    """The first whose bound is not below the lag; the last has none."""
+    """The first bucket whose bound is not below the lag in milliseconds; the last bucket has no bound."""
     return min(((lag_ms + 999) // 1000 - 1).bit_length() if lag_ms > 1000 else 0, BUCKETS - 1)

@@ -1,6 +1,6 @@
-"""Who waits for the answer of a query.
+"""Callers that wait for the answer of a peek or a query.
 
-peek(...)            ──► asked of replicas ──PeekAnswer──► the answer ──► let go
+peek(...)            ──► sent to replicas ──PeekAnswer──► the answer ──► let_go
 query(dataflow, ...) ──► created ──► peek ──────────────────────────────► dropped
 """
 
@@ -26,7 +26,7 @@ _RESULTS = {PeekRows: "rows", PeekStashed: "stashed", PeekError: "error"}
 
 
 class Host(Protocol):
-    """The instance that is asked."""
+    """The instance that answers."""
 
     core: Instance
     counts: InstanceCounters
@@ -41,6 +41,8 @@ class Host(Protocol):
 
 
 class PendingQueries:
+    """The callers of one instance."""
+
     def __init__(self, host: Host) -> None:
         self._host = host
         self._answers: dict[str, asyncio.Future[Answer]] = {}
@@ -48,8 +50,8 @@ class PendingQueries:
         self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
 
     async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:
-        """The answer, of any replica or of the target. Cancelled, it is cancelled on the replicas. One that is stashed
-        is to be read (result_stash_reader.py), and then to be let go. Raises NobodyAnswers."""
+        """The answer of any replica, or of the target. Cancelling this cancels the peek. A stashed answer must be
+        read (result_stash_reader.py) and then let go. Raises: NobodyAnswers."""
         future = self._answers[peek.uuid] = asyncio.get_running_loop().create_future()
         result: Answer | None = None
         try:
@@ -65,12 +67,12 @@ class PendingQueries:
                 self.let_go(peek.uuid)
 
     def let_go(self, uuid: str) -> None:
-        """Nobody waits for the answer any more, or reads it."""
+        """The answer is not needed any more: cancel the peek, or forget what is stashed."""
         self._host.core.cancel_peek(uuid)
         self._host.flush()
 
     async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> Answer:
-        """The answer of a dataflow that is there for this peek alone."""
+        """The answer of a dataflow that exists for this peek alone. Raises: NobodyAnswers."""
         self._queries[dataflow.owner] = (peek.uuid, target)
         try:
             self._host.create_transient(dataflow)
@@ -79,7 +81,7 @@ class PendingQueries:
             self._host.drop(dataflow.owner)
 
     def take(self, notice: Notice) -> bool:
-        """Whether the notice is about what somebody waits for, or waited."""
+        """Take a notice; return whether it is about a pending query."""
         match notice:
             case PeekAnswer(uuid, result):
                 self._answer(uuid, result)
@@ -94,29 +96,29 @@ class PendingQueries:
         return True
 
     def compute(self, uuids: Collection[str]) -> bool:
-        """Whether there is a dataflow for any of these."""
+        """Whether one of these peeks has a dataflow of its own."""
         return any(uuid in uuids for uuid, _ in self._queries.values())
 
     def is_asked(self, uuid: str) -> bool:
-        """Whether somebody waits for the answer."""
+        """Whether a caller waits for the answer."""
         future = self._answers.get(uuid)
         return future is not None and not future.done()
 
     def fail(self, uuid: str, why: str) -> None:
-        """Nobody is to compute it any more: it is told to no replica from now on."""
+        """Answer a peek with an error and drop its dataflow."""
         self._answer(uuid, PeekError(why))
         self.let_go(uuid)
         for owner in [owner for owner, (peek, _) in self._queries.items() if peek == uuid]:
             self._host.drop(owner)
 
     def give_up(self, why: str) -> None:
-        """Nobody computes anything now."""
+        """Fail all peeks with NobodyAnswers: no replica is connected any more."""
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(NobodyAnswers(why))
 
     def abandon(self, why: str) -> None:
-        """Nobody will answer any more."""
+        """Answer all peeks with an error: the instance is gone."""
         for uuid in self._answers:
             self._answer(uuid, PeekError(why))
 

@@ -1,4 +1,4 @@
-"""Who waits for what at dataflows that are there for one client: subscribes and copies.
+"""Clients that wait for a subscribe or a copy.
 
 subscribe(dataflow) ──► created ──SubscribeAdvanced──► Subscription ──► gateway ──► dropped when the client goes
 copy(dataflow)      ──► created ──CopyAnswer─────────► the answer               ──► dropped
@@ -37,6 +37,8 @@ class Host(Protocol):
 
 
 class PendingStreams:
+    """The subscribes and copies of one instance."""
+
     def __init__(self, host: Host, backlog: Backlog) -> None:
         self._host, self._backlog = host, backlog
         self._owners: set[str] = set()
@@ -45,28 +47,30 @@ class PendingStreams:
 
     @property
     def subscribes(self) -> int:
+        """The number of subscribes."""
         return len(self._subscriptions)
 
     @property
     def copies(self) -> int:
+        """The number of copies."""
         return len(self._copies)
 
     def begun(self, replica: ReplicaId) -> list[str]:
-        """Whose beginning the replica computes."""
+        """Owners of the client dataflows that the replica is hydrating."""
         return [owner for owner in self.asked() if self._host.core.dataflows.is_beginning(owner, replica)]
 
     def is_asked(self, owner: str) -> bool:
-        """Whether a client waits for more of it."""
+        """Whether a client waits for more of this owner's dataflow."""
         return owner in self.asked()
 
     def fail(self, owner: str, why: str) -> None:
-        """Nobody will be told more of it: it goes from the replicas."""
+        """End the client of this owner's dataflow with a message, and drop the dataflow."""
         self._fail(why, lambda of: of == owner)
         self._host.drop(owner)
 
     @asynccontextmanager
     async def subscribe(self, dataflow: Dataflow) -> AsyncIterator[Subscription]:
-        """Its batches. Left, it is dropped on the replicas."""
+        """A context whose value yields the batches. The dataflow is dropped when the context ends."""
         subscription = Subscription(lambda: self._host.drop(dataflow.owner), self._backlog)
         (id,) = dataflow.description.export_ids
         self._subscriptions[id] = (dataflow.owner, subscription)
@@ -79,7 +83,7 @@ class PendingStreams:
             self._host.drop(dataflow.owner)
 
     async def copy(self, dataflow: Dataflow) -> CopyToDone | CopyToFailed:
-        """The answer. Cancelled, it is dropped on the replicas."""
+        """The answer of a copy. Cancelling this drops the dataflow."""
         future: asyncio.Future[CopyToDone | CopyToFailed] = asyncio.get_running_loop().create_future()
         (id,) = dataflow.description.export_ids
         self._copies[id] = (dataflow.owner, future)
@@ -91,7 +95,7 @@ class PendingStreams:
             self._host.drop(dataflow.owner)
 
     def take(self, notice: Notice) -> bool:
-        """Whether the notice is about what a client waits for, or waited."""
+        """Take a notice; return whether it is about a client's dataflow."""
         match notice:
             case SubscribeAdvanced(id):
                 if found := self._subscriptions.get(id):
@@ -112,16 +116,16 @@ class PendingStreams:
                 return False
 
     def abandon(self, why: str) -> None:
-        """Nobody will tell them anything any more."""
+        """End all clients with a message: the instance is gone."""
         self._fail(why, lambda _: True)
 
     def asked(self) -> list[str]:
-        """Whose clients wait for more."""
+        """Owners of the dataflows whose clients wait for more."""
         subscribes = [owner for owner, subscription in self._subscriptions.values() if subscription.failure is None]
         return subscribes + [owner for owner, future in self._copies.values() if not future.done()]
 
     def give_up_copies(self, why: str) -> None:
-        """Nobody computes them now."""
+        """Fail all copies: no replica is connected any more."""
         for _, future in self._copies.values():
             _answer(future, CopyToFailed(why))
 

@@ -1,13 +1,13 @@
-"""What clients wait for in vain: an index of a Dataflow that is quarantined, and that no replica has hydrated; or one
-that no replica can be told of (incompatible_readers.py).
+"""Clients that wait for an index of a quarantined Dataflow, which no replica will hydrate.
+
+Clients of plans that no replica can compute (incompatible_readers.py) are told here too.
 
     subscribe ──► index of b ──► index of a    a is quarantined: no replica will hydrate it, so neither b,
         ▲                        │              nor the subscribe, query or copy, nor a lookup of either
-        └── told, with its name ─┘
+        └── told, with a's name ─┘
 
-A replica that was lost less than a minute ago may have it, and one that has come back says so with its first reports:
-both are waited for. Not for ever, as replicas may come and go, or die as soon as they have begun: after a minute in
-which none has had it, clients are told all the same.
+A replica that was lost less than a minute ago may have the index, and one that came back says so with its first
+reports: both are waited for. After a minute in which no replica has had the index, clients are told all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETTLED_SECONDS = 60.0
 
 
 def tell(instance: RunningInstance) -> None:
-    """Now and then: whoever waits for such an index is told, and nothing of it is left on replicas."""
+    """Fail the clients that wait for nothing, and drop their dataflows; called once a second."""
     if not instance.online:
         return  # who waits for replicas is told elsewhere, and nothing new is known of what they have
     now, resting = now_ms(), dict(_in_vain(instance))
@@ -48,25 +48,25 @@ def tell(instance: RunningInstance) -> None:
 
 
 def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
-    """Why whoever would wait for the index would do so in vain, if so."""
+    """Why a client that waits for the index would wait for nothing, if so."""
     collection = instance.core.dataflows.index(index)
     lacks = None if collection is None else incompatible_readers.too_old(instance, [collection], now_ms())
     return why_resting(instance, index) or (None if lacks is None else incompatible_readers.told(lacks))
 
 
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
-    """Why the index is on no replica, and will be on none, if so."""
+    """Why no replica has the index, or will have it, if so."""
     why = _why(instance.core, [index], instance.online)
     return why if why and _are_settled(instance) else None
 
 
 def why_waiting(instance: RunningInstance, dataflow: Dataflow) -> str:
-    """Why the dataflow hydrates on no replica that answers now; empty where it is for no Dataflow that rests."""
+    """Why no connected replica hydrates the dataflow; empty where quarantine of an input is not the reason."""
     return _why(instance.core, dataflow.imports, instance.online) or ""
 
 
 def _are_settled(instance: RunningInstance) -> bool:
-    """Whether it is known of all replicas what they have of what rests, but of those that nobody waits for."""
+    """Whether all replicas that are expected have reported which quarantined exports they have."""
     known = (_is_settled(instance.core, name, state) for name, state in instance.replicas.items())
     return bool(instance.online) and all(known)
 
@@ -78,7 +78,8 @@ def _is_settled(core: Instance, name: ReplicaId, state: ReplicaState) -> bool:
 
 
 def _has_told(core: Instance, replica: ReplicaId) -> bool:
-    """The first report of an export says where it is, hydrated or not. Who is not told of it has it not."""
+    """Whether the replica has reported on each quarantined export. The first report tells where an export is,
+    hydrated or not."""
     resting = (
         c for c in core.dataflows.collections() if core.hydration_policy.standing(c.owner) is Standing.QUARANTINED
     )
@@ -87,7 +88,7 @@ def _has_told(core: Instance, replica: ReplicaId) -> bool:
 
 
 def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
-    """Peeks by uuid, subscribes and copies by owner, and why."""
+    """The clients that wait for nothing, and why: peeks by uuid, subscribes and copies by owner."""
     core, asked = instance.core, defaultdict[str, list[ReplicaId]](list)
     for replica in core.connected:
         for peek in core.peeks.asked_of(replica):
@@ -105,7 +106,7 @@ def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
 
 
 def _why(core: Instance, indexes: Sequence[GlobalId], replicas: Iterable[ReplicaId]) -> str | None:
-    """Where one of them rests on each of the replicas."""
+    """The message where, on each of the replicas, one of the indexes will not hydrate; else None."""
     culprit = None
     for replica in replicas:
         if (culprit := _culprit(core, indexes, replica)) is None:
@@ -117,7 +118,8 @@ def _why(core: Instance, indexes: Sequence[GlobalId], replicas: Iterable[Replica
 
 
 def _culprit(core: Instance, indexes: Iterable[GlobalId], replica: ReplicaId) -> str | None:
-    """The Dataflow for which one of them will not be hydrated there: its own, or one of those below."""
+    """The name of the quarantined Dataflow that keeps one of the indexes from hydrating on this replica: its own, or
+    one below it."""
     todo, seen = list(indexes), set[str]()
     while todo:
         index = todo.pop()

@@ -1,7 +1,7 @@
 """What an instance knows of one of its replicas.
 
-attached ── unheard ──► greeted ──► heard, it tells where what it has is ──► lost ── unheard ──► greeted ...
-                           └── lost before that ──► unheard, since when it was
+attached ── unheard ──► greeted ──► heard: it reports the frontiers of its dataflows ──► lost ── unheard ──► ...
+                           └── lost before that: still unheard, since the same time
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from tidemark_protocol.messages.responses import Description
 
 @dataclass
 class ReplicaState:
-    """What is known of a replica's connection. `silent_since_ms` 0: it answers. `greeted_ms`: when it last began to.
-    `recorded`: who is written down to be hydrating there.
-
-    `unheard_since_ms`: since when it has told nothing of what it has; 0: on this connection it has. `first_greeted_ms`:
-    when the first connection since then began, or when it was heard. A connection that ends before it tells anything
-    begins nothing anew: one that is cut off again and again is as silent as one that is not there."""
+    """What is known of a replica's connection. `silent_since_ms`: when it was lost, 0 while it is online.
+    `greeted_ms`: when its connection began. `recorded`: owners that are recorded as hydrating there.
+    `unheard_since_ms`: since when it has reported no frontiers, 0 once it has on this connection;
+    `first_greeted_ms`: when the first connection since then began, or when it was heard. A connection that ends
+    before any report changes neither: a replica that is cut off again and again is as silent as one that is absent."""
 
     connection: ReplicaConnection
     task: asyncio.Task[None]
@@ -35,22 +34,24 @@ class ReplicaState:
     recorded: tuple[str, ...] = ()
 
     def attached(self, before: ReplicaState | None, now_ms: int) -> None:
-        """`before`: what was known of the replica where it listened before. It has told as little as there."""
+        """A connection is attempted. `before`: the state of the replica at its former address, if there was one."""
         self.silent_since_ms = self.unheard_since_ms = now_ms
         if before is not None and before.unheard_since_ms:
             self.unheard_since_ms, self.first_greeted_ms = before.unheard_since_ms, before.first_greeted_ms
 
     def greeted(self, description: Description, now_ms: int) -> None:
+        """A connection began with this description."""
         self.description, self.online, self.last_error = description, True, ""
         self.silent_since_ms, self.greeted_ms = 0, now_ms
         self.first_greeted_ms = self.first_greeted_ms or now_ms
 
     def heard(self, now_ms: int) -> None:
-        """It has told where something of what it has is."""
+        """The replica has reported frontiers."""
         if self.unheard_since_ms:
             self.unheard_since_ms, self.first_greeted_ms = 0, now_ms
 
     def lost(self, why: str, now_ms: int) -> None:
+        """The connection ended."""
         self.online, self.silent_since_ms, self.last_error = False, now_ms, why
         if not self.unheard_since_ms:
             self.unheard_since_ms, self.first_greeted_ms = now_ms, 0

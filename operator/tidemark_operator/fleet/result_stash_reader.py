@@ -1,8 +1,8 @@
-"""Answers that wait at a replica, read a piece at a time.
+"""Reads a large answer from the replica that keeps it, a piece at a time.
 
     replica: file ◄──FetchStash(offset)── here ──piece──► client        one piece is held, however large the answer is
 
-A replica that is lost takes what it keeps along: the reader is told, and asks again.
+An answer is lost with its replica: the reader receives AnswerLost, and asks again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 
 
 async def pieces(running: RunningInstance, uuid: str, size: int) -> AsyncIterator[bytes]:
-    """The answer of a peek, of so many bytes, each piece fetched when it is wanted; raises AnswerLost."""
+    """The encoded rows of a stashed answer of `size` bytes; each piece is fetched when the caller wants it. Raises:
+    AnswerLost."""
     offset = 0
     while offset < size:
         piece = await _piece(running, uuid, offset)

@@ -53,7 +53,8 @@ SILENT_SECONDS = 60.0
 
 
 class RunningInstance(InstanceFacade):
-    """`namespace` and `name` of its ComputeInstance, and what its replicas are told of it."""
+    """One ComputeInstance at run time, `namespace`/`name`. `config`: what its replicas receive as CreateInstance;
+    `lag_ms`: its read policy in milliseconds, None before it was read."""
 
     def __init__(
         self,
@@ -65,8 +66,8 @@ class RunningInstance(InstanceFacade):
         backlog: Backlog | None = None,
         end_readers: Callable[[frozenset[ShardId], EndMessage], None] | None = None,
     ) -> None:
-        """`backlog`: of all instances' subscribes; `end_readers`: on all instances of the namespace. `lag_ms`: the
-        instance's read policy, as it was read last."""
+        """`backlog`: what waits for the subscribes of all instances; `end_readers`: ends subscribes on all instances
+        of the namespace."""
         self.namespace, self.name, self.config = namespace, config.instance, config
         hydration_policy = HydrationPolicy(
             standing=lambda owner: listener.standing(self, owner),
@@ -94,15 +95,17 @@ class RunningInstance(InstanceFacade):
 
     @property
     def online(self) -> list[ReplicaId]:
+        """Replicas that are connected, in order of name."""
         return sorted(r for r, state in self.replicas.items() if state.online)
 
     @property
     def silence(self) -> str:
-        """What is told to whoever waits for its replicas, while none answers."""
+        """The message to clients while no replica is online."""
         return f"no replica of ComputeInstance {self.name} answers (`kubectl describe computereplicas` says why)"
 
     def configure(self, settings: Mapping[str, str], max_result_bytes: int) -> None:
-        """What of it is new is told to the replicas that there are, and all to those to come."""
+        """Send changed settings to all replicas, also to those that connect later. `max_result_bytes`: of one
+        answer."""
         changed = {name: value for name, value in settings.items() if self._settings.get(name) != value}
         most = None if max_result_bytes == self.max_result_bytes else max_result_bytes
         if changed or most is not None:
@@ -112,7 +115,7 @@ class RunningInstance(InstanceFacade):
             self.flush()
 
     def attach(self, replica: ReplicaId, address: str, dialer: Dialer = PLAIN) -> None:
-        """Keeps a connection to the replica at this address."""
+        """Keep a connection to the replica at this address."""
         state = self.replicas.get(replica)
         if state is not None and state.connection.reaches(address, dialer) and not state.task.done():
             return
@@ -126,19 +129,21 @@ class RunningInstance(InstanceFacade):
         made.attached(state, now_ms())
 
     def detach(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
-        """Ends the connection; the replica is none of ours any more, but where it may come back."""
+        """Close the connection. `lost_ms`: when it was lost, where the replica may come back; None where it is
+        removed."""
         if (state := self.replicas.pop(replica, None)) is not None:
             state.task.cancel()
             self._disconnect(replica, lost_ms)
 
     async def close(self) -> None:
-        """Ends all connections; the replicas go on."""
+        """Close all connections; the replicas keep running."""
         tasks = [state.task for state in self.replicas.values()]
         for replica in list(self.replicas):
             self.detach(replica)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def maintain(self) -> None:
+        """Maintain the controller; called once a second."""
         now = now_ms()
         self.notify(self.core.maintain(now))
         if self.core.shards.needs_end_term_now:
@@ -149,8 +154,8 @@ class RunningInstance(InstanceFacade):
         self.flush()
 
     def _give_up(self) -> None:
-        """Answers hold room, and copies places, that others could use: a replica that was lost is not waited for longer
-        than one that is yet to come. Subscribes go on when it is back."""
+        """Fail peeks and copies once no replica has been online for `SILENT_SECONDS`: they take room that others
+        could use. Subscribes continue when a replica is back."""
         now = time.monotonic()
         if self.online:
             self._answered_at = now
@@ -160,7 +165,7 @@ class RunningInstance(InstanceFacade):
             self.answers.give_up(why)
 
     def flush(self) -> None:
-        """Wakes connections that have something to send, or are none of ours any more, and who records who hydrates."""
+        """Wake connections that have commands to send, or must end; have changed hydration slots recorded."""
         for replica, state in self.replicas.items():
             if self.core.has_news(replica):
                 state.wake.set()
@@ -168,14 +173,15 @@ class RunningInstance(InstanceFacade):
                 self._listener.occupied(self, replica)
 
     def unrecorded(self, replica: ReplicaId) -> SlotOccupants | None:
-        """Who is hydrating there, where others are written down. Of a replica that is lost the record stays."""
+        """The occupants of the replica's slots where they differ from the record; None where they agree, or it is
+        not connected."""
         state, owners = self.replicas.get(replica), self.core.occupants(replica)
         if state is None or state.description is None or owners is None or owners == state.recorded:
             return None
         return SlotOccupants(state.description.incarnation, owners)
 
     def recorded(self, replica: ReplicaId, occupied: SlotOccupants) -> None:
-        """It is written down."""
+        """These occupants are recorded in the ComputeReplica's status."""
         state = self.replicas.get(replica)
         if state is None or state.description is None or state.description.incarnation != occupied.incarnation:
             return
@@ -183,21 +189,22 @@ class RunningInstance(InstanceFacade):
         self.confirm(replica)
 
     def confirm(self, replica: ReplicaId) -> None:
-        """What stands written is true: whoever of them has not been scheduled is."""
+        """The record stands: schedule the occupants that are in it."""
         if state := self.replicas.get(replica):
             self.core.recorded(replica, state.recorded)
             self.flush()
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
-        """Asks any replica that answers, and says which it was; raises Waiting where none does."""
+        """Have any replica describe shards; returns that replica too. Raises: Waiting where none answers."""
         return await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.describe(shards))
 
     async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
-        """Asks any replica that answers; raises Waiting where none does."""
+        """Have any replica inspect a source. Raises: Waiting where none answers."""
         data = codec.encode(source)
         return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
 
     def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
+        """Make the replica the ingester of a source, under this term."""
         command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
         current = self.core.ingestions.get(description.id)
         if current is None or (current[0], current[1].ingestion, current[1].term) != (replica, description, term):
@@ -205,12 +212,13 @@ class RunningInstance(InstanceFacade):
             self.flush()
 
     def drop_ingestion(self, id: GlobalId) -> None:
+        """Stop an ingestion."""
         self.core.ingestions.drop(id)
         self.flush()
 
     def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> None:
-        """`over`: tables of it that nobody will write again, which other instances read too; `cause`: what clients are
-        told who read it."""
+        """Drop a dataflow. `over`: its tables that no dataflow will write again, which other instances may read;
+        `cause`: for the messages to clients."""
         tables, ending = frozenset(over), EndMessage(cause, self.core.dataflows.successor_since(owner))
         self.notify(self.core.drop(owner, tables, cause))
         self.flush()
@@ -218,26 +226,29 @@ class RunningInstance(InstanceFacade):
             self._end_readers(tables, ending)
 
     def end_readers(self, over: Iterable[ShardId], ending: EndMessage) -> None:
-        """PendingStreams here that would wait for ever for more of tables which nobody will write again."""
+        """End subscribes of this instance that read tables which no dataflow will write again."""
         self.notify(self.core.end_readers(over, ending))
         self.flush()
 
     def create_transient(self, dataflow: Dataflow) -> None:
-        """A dataflow that is there for one client."""
+        """Create a client's dataflow."""
         self.core.create(dataflow, WriterTerm(self._leadership.term))
         self.flush()
 
     def abandon(self) -> None:
-        """The instance is gone: nobody will answer what was asked."""
+        """End all clients: the instance is gone."""
         self.clients.abandon(f"ComputeInstance {self.name} was deleted")
         self.answers.abandon(f"ComputeInstance {self.name} was deleted while it was asked")
 
     # The connections' side.
 
     def shards_to_describe(self, pending: bool = False) -> list[tuple[ShardId, str]]:
+        """Implements `Host`."""
         return self.core.shards.addresses(pending)
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
+        """Implements `Host`. An instance that was made again under the same name continues the count of its
+        replicas' connections."""
         if served is not None and served.leader_term > self._leadership.term:
             await self._listener.outranked(served.leader_term)
         if served is not None and served.leader_term == self._leadership.term:
@@ -247,6 +258,7 @@ class RunningInstance(InstanceFacade):
         return Epoch(self._leadership.term, self._connections)
 
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
+        """Implements `Host`."""
         self.counts.connects += 1
         state = self.replicas[replica]
         state.greeted(description, now_ms())
@@ -258,6 +270,7 @@ class RunningInstance(InstanceFacade):
         self.flush()
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
+        """Implements `Host`."""
         if (link := self.core.link(replica, connection)) is None:
             raise OperatorError("the replica was replaced")
         commands = link.drain()
@@ -265,6 +278,7 @@ class RunningInstance(InstanceFacade):
         return commands
 
     async def wait(self, replica: ReplicaId) -> None:
+        """Implements `Host`."""
         state = self.replicas.get(replica)
         if state is None:
             raise OperatorError(f"replica {replica} is gone")
@@ -272,6 +286,7 @@ class RunningInstance(InstanceFacade):
         state.wake.clear()
 
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
+        """Implements `Host`."""
         now = now_ms()
         self.counts.received(responses)
         for response in responses:
@@ -287,8 +302,8 @@ class RunningInstance(InstanceFacade):
             raise OperatorError(link.refused)
 
     def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
-        """Raises OperatorError where another process answers than the one that was greeted, for that one has died; and
-        where it answers, but takes no commands: while one waits to be written, nobody asks for more."""
+        """Implements `Host`. Raises: OperatorError where another process answers than the one that was greeted, or
+        where the replica takes no commands: a connection that waits to write asks for none."""
         state = self.replicas.get(replica)
         if state is None:
             return
@@ -301,6 +316,7 @@ class RunningInstance(InstanceFacade):
         self.notify([ShardAppeared(id) for id in self.core.shard_reports.described(found, now_ms())])
 
     def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
+        """Implements `Host`."""
         if self.core.link(replica, connection) is None:
             return
         LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
@@ -311,8 +327,8 @@ class RunningInstance(InstanceFacade):
         self._listener.replica_changed(self, replica)
 
     def died(self, replica: ReplicaId) -> bool:
-        """The process that was lost there had died, and another answers, which is told nothing yet. Whether the dead
-        one was computing something for a client; what has killed enough of them is failed."""
+        """The lost process had died, and another one answers, which has received nothing yet. Fails the work that
+        killed enough processes; returns whether the dead one was computing something for a client."""
         died = self._deaths.died(replica, self._is_asked)
         for name in died.failed:
             LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)
@@ -321,6 +337,7 @@ class RunningInstance(InstanceFacade):
         return died.computed
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
+        """Implements `Host`."""
         state = self.replicas.get(replica)
         if state is not None and state.last_error != why:
             LOG.warning("replica %s/%s: %s", self.namespace, replica, why)
@@ -328,7 +345,7 @@ class RunningInstance(InstanceFacade):
             self._listener.replica_changed(self, replica)
 
     def at(self, replica: ReplicaId) -> ClientWork:
-        """Not what waits for an index to be hydrated there."""
+        """The client work that the replica is doing; work that waits for an index to hydrate does not count."""
         peeks, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
         asked = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
         return ClientWork([*asked, *begun], bool(begun) or self.answers.compute(asked))
@@ -342,7 +359,7 @@ class RunningInstance(InstanceFacade):
         return self.answers.is_asked(name) or self.clients.is_asked(name)
 
     def notify(self, notices: list[Notice]) -> None:
-        """Tells each to whom it concerns."""
+        """Pass each notice to the client that waits for it, or else to the listener."""
         for notice in notices:
             if not self.clients.take(notice) and not self.answers.take(notice):
                 self._listener.notice(self, notice)

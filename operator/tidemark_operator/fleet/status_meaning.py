@@ -1,4 +1,4 @@
-"""What some statuses of replicas mean to those who wait for them."""
+"""What statuses of replicas mean to a client that waits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tidemark_protocol.messages.responses import Response, Status
 
 
 def is_failure(kind: str, fields: Mapping[str, str], tries: int) -> bool:
-    """Whether it says that nothing will come of a dataflow, which has failed so many times."""
+    """Whether the status says that a dataflow will not be computed: refused, or failed `tries` times."""
     return kind == "refused" or (kind.endswith("_failed") and int(fields.get("failures", tries)) >= tries)
 
 
 def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | None = None) -> str | None:
-    """Why nothing will come of a dataflow, where each replica says so, or the target; None where one may go on."""
+    """Why a dataflow will not be computed, where each replica that has it says so, or the target; None where one may
+    still compute it."""
     there = [on for export in exports for name, on in export.replicas.items() if target in (None, name)]
     of_each = (on.statuses for on in sorted(there, key=lambda on: on.excluded))  # first those that compute it
     failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in of_each]
@@ -24,5 +25,5 @@ def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | N
 
 
 def is_hydrated(response: Response) -> bool:
-    """Whether it says that a dataflow has come to the end of its hydration."""
+    """Whether the response says that a dataflow has hydrated."""
     return isinstance(response, Status) and response.kind == "hydration" and response.fields.get("state") == "hydrated"

@@ -1,6 +1,6 @@
-"""What clients of subscribes have still to be sent, in bounded memory however slowly they read.
+"""Batches that wait for the clients of subscribes, in bounded memory however slowly they read.
 
-put(batch) ──► waiting ──next()──► the client       past MOST_BYTES of all together: the one most behind ends
+put(batch) ──► waiting ──next()──► the client       beyond MOST_BYTES in sum, the subscribe furthest behind ends
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class Backlog:
-    """What waits for all clients of an operator."""
+    """The batches that wait for all clients of an operator."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._behind: set[Subscription] = set()
 
     def changed(self, subscription: Subscription) -> None:
-        """More waits for its client now, or less."""
+        """The number of bytes that wait for this subscription has changed."""
         (self._behind.add if subscription.waiting_bytes else self._behind.discard)(subscription)
         while (waiting := sum(each.waiting_bytes for each in self._behind)) > self._most_bytes:
             max(self._behind, key=lambda each: each.waiting_bytes).give_up(waiting, self._most_bytes)
 
 
 class Subscription:
-    """One subscribe. `ended` is called once no more of it is wanted; `failure`: why nothing comes after what waits."""
+    """One subscribe. `ended`: called when it needs no more batches; `failure`: why nothing follows the waiting
+    batches."""
 
     def __init__(self, ended: Callable[[], None], backlog: Backlog) -> None:
         self._ended, self._backlog = ended, backlog
@@ -42,6 +43,7 @@ class Subscription:
         self.given_up = asyncio.Event()
 
     def put(self, news: SubscribeAdvanced) -> None:
+        """Queue a batch; two batches without updates become one."""
         if self.failure is not None:
             return
         if news.batch.error is not None:
@@ -54,32 +56,32 @@ class Subscription:
             self._news.set()
 
     def give_up(self, waiting: int, most: int) -> None:
-        """It is behind more than all others, and too much waits."""
+        """End this subscribe: it is the furthest behind, and more bytes wait than may."""
         why = (
             f"the client is too slow: {self.waiting_bytes} bytes wait for it, of {waiting} for all; at most {most} may"
         )
         self.end(SubscribeBehind(why))
 
     def end(self, why: SubscribeEnded) -> None:
-        """Nothing more is told, not even what waits."""
+        """End it at once; waiting batches are discarded."""
         self.close()
         self.fail(why)
         self.given_up.set()
 
     def close(self) -> None:
-        """What waits is not wanted."""
+        """Discard waiting batches."""
         self._waiting.clear()
         self._count(-self.waiting_bytes)
 
     def fail(self, why: SubscribeEnded) -> None:
-        """Nothing will come after what waits; the first reason counts."""
+        """Let it end after the waiting batches; the first reason counts."""
         if self.failure is None:
             self.failure = why
             self._news.set()
             self._ended()
 
     async def next(self) -> SubscribeAdvanced:
-        """The next batch; raises SubscribeEnded after the last, if it has ended before its time."""
+        """The next batch. Raises: SubscribeEnded after the last one."""
         while not self._waiting:
             if self.failure is not None:
                 raise self.failure

@@ -1,7 +1,7 @@
-"""Dataflows that are there for one client: what their responses come to.
+"""Subscribes and copies: dataflows that exist for one client.
 
-    SubscribeResponse ─► Subscribes ─┬─► how far that replica is, as Frontiers would say of any other export
-    CopyToResponse    ─► Copies      ─┴─► what the client is told
+    SubscribeResponse ─► Subscribes ─┬─► how far that replica is, as `Frontiers` reports of any other export
+    CopyToResponse    ─► Copies     ─┴─► what the client receives
 
 So holds, compaction and the end of a dropped dataflow are those of every collection.
 """
@@ -26,17 +26,20 @@ LAG_MS = 1
 
 @dataclass(frozen=True)
 class ClientReport:
-    """`report`: how far the replica is; `news`: for the client."""
+    """`report`: the replica's frontiers; `news`: for the client."""
 
     report: Frontiers
     news: Sequence[News]
 
 
 class ClientDataflows:
+    """All subscribes and copies of an instance."""
+
     def __init__(self) -> None:
         self._subscribes, self._copies = Subscribes(), Copies()
 
     def add(self, description: DataflowDescription, target: ReplicaId | None = None) -> None:
+        """Add the subscribe or copy of a dataflow. `target`: the one replica whose stream counts."""
         for export in description.sink_exports:
             if isinstance(export.sink, SubscribeSink):
                 self._subscribes.add(export.id, target)
@@ -44,26 +47,29 @@ class ClientDataflows:
                 self._copies.add(export.id)
 
     def fail(self, description: DataflowDescription, ending: EndMessage) -> Sequence[News]:
-        """It cannot go on."""
+        """End the client's dataflow with a message."""
         ids = description.export_ids
         subscribes = self._subscribes.fail(filter(self._subscribes.has, ids), ending.of_subscribe)
         return [*subscribes, *self._copies.fail(ids, ending.of_copy())]
 
     def has(self, id: GlobalId) -> bool:
+        """Whether the export is a subscribe or a copy."""
         return self._subscribes.has(id) or self._copies.has(id)
 
     def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
-        """Those that are gone are forgotten."""
+        """Forget those whose collection is gone."""
         self._subscribes.prune(is_there)
         self._copies.prune(is_there)
 
     def disconnected(self, replica: ReplicaId, told: Told) -> Sequence[News]:
+        """A replica's connection ended: return what its clients must be told."""
         return [*self._subscribes.forget(replica, told), *self._copies.forget(replica, told)]
 
     def hear(
         self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, *, dropped: bool
     ) -> ClientReport | None:
-        """None for what is gone, or never was; raises ProtocolViolation."""
+        """Take a response; None where its dataflow is gone. `dropped`: whether the dataflow was dropped. Raises:
+        ProtocolViolation."""
         id = response.id
         if isinstance(response, CopyToResponse):
             if not self._copies.has(id):

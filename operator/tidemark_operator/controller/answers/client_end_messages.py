@@ -1,11 +1,11 @@
-"""What the client of a subscribe or copy is told when what it reads goes away.
+"""The last message to the client of a subscribe or copy when what it reads goes away.
 
-    cause      Dataflow a was edited, ...                      what became of what it reads
-    told       ─────────────────────────►                      up to where the client has heard everything
-    since             ├──────────────────────────────►         where what takes its place can be read
+    cause      Dataflow a was edited, ...                      what became of its input
+    received   ─────────────────────────►                      the client has all changes up to here
+    since             ├──────────────────────────────►         the replacement can be read from here on
 
-A subscribe can be taken up without a gap where the two overlap: as of the last time that was told whole. The rows of
-the new revision may be others there, which no one tells as changes, so it is taken up with its snapshot.
+A client can resume without a gap where the two overlap: as of the last time that it received completely. The rows of
+the new revision may differ at that time, and no replica sends them as changes, so the client resumes with the snapshot.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from tidemark_protocol.frontier import Frontier
 
 @dataclass(frozen=True)
 class EndMessage:
-    """`since`: of what takes the place of what is read; None where nothing does."""
+    """`cause`: what happened; `since`: of the collection that takes the place of the input; None where there is
+    none."""
 
     cause: str
     since: Frontier | None = None
 
     def of_subscribe(self, told: Position) -> str:
-        """`told`: what the client has heard, up to there."""
+        """The message for a subscribe that has received everything up to `told`."""
         return ". ".join((self.cause, _heard(told), *self._advice(told)))
 
     def of_copy(self) -> str:
+        """The message for a copy."""
         return self.cause if self.since is None else f"{self.cause}. Copy again"
 
     def _advice(self, told: Position) -> tuple[str, ...]:

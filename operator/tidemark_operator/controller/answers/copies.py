@@ -1,7 +1,7 @@
-"""Copies under way: the first replica to complete one answers for all; it has failed once every replica says so that
-was told of it.
+"""Copies under way.
 
-What fails on one replica (its disk is full) may work on another, and either puts the whole copy in its place, or
+The first replica to complete a copy answers for all. A copy has failed once every replica that was asked reports so: it
+may fail on one replica (its disk is full) and work on another. Each replica puts the whole copy in its place, or
 nothing.
 """
 
@@ -17,7 +17,7 @@ from tidemark_protocol.messages.responses import CopyToDone, CopyToFailed, CopyT
 
 @dataclass(frozen=True)
 class CopyAnswer:
-    """The one answer that the copy's client gets."""
+    """The one answer that the copy's client receives."""
 
     id: GlobalId
     result: CopyToDone | CopyToFailed
@@ -30,6 +30,8 @@ class _Copy:
 
 
 class Copies:
+    """All copies that are under way."""
+
     def __init__(self) -> None:
         self._copies: dict[GlobalId, _Copy] = {}
 
@@ -43,7 +45,8 @@ class Copies:
         self._copies = {id: copy for id, copy in self._copies.items() if is_there(id)}
 
     def hear(self, replica: ReplicaId, response: CopyToResponse, told: Told) -> list[CopyAnswer]:
-        """Nothing for late answers, and while another replica may still complete it."""
+        """Take a response; return the answer. Empty for late responses, and while another replica may still complete
+        the copy."""
         copy = self._copies[response.id]
         if isinstance(response.result, CopyToDone) and not copy.answered:
             copy.answered = True
@@ -53,13 +56,14 @@ class Copies:
         return self._all_failed(told)
 
     def forget(self, replica: ReplicaId, told: Told) -> list[CopyAnswer]:
-        """The replica's connection ended: on the next one it tries anew. All others may have failed."""
+        """The replica's connection ended; on the next one it tries again. Return answers of copies that all others
+        have failed."""
         for copy in self._copies.values():
             copy.failed.pop(replica, None)
         return self._all_failed(told)
 
     def fail(self, ids: Iterable[GlobalId], why: str) -> list[CopyAnswer]:
-        """No replica will complete them."""
+        """End copies that no replica will complete."""
         answers = []
         for id in ids:
             if (copy := self._copies.get(id)) is not None and not copy.answered:

@@ -1,13 +1,13 @@
 """Subscribes under way: the streams of all replicas merged into one, without gap or overlap.
 
-    r1   [0 ........ 17) [17 .. (17,h)) †           each replica's batches are contiguous, from the minimum time on
-    r2   [0 .... 12) [12 ................ 21)       and all replicas have the same updates at the same time
-    told [0 ........ 17) [17 .. (17,h)) [(17,h) .. 21)
+    r1    [0 ........ 17) [17 .. (17,h)) †           each replica's batches are contiguous, from the minimum time on,
+    r2    [0 .... 12) [12 ................ 21)       and all replicas have the same updates at the same time
+    sent  [0 ........ 17) [17 .. (17,h)) [(17,h) .. 21)
 
-A batch that ends beyond what has been told is told, from there on; who tells it leaves out what is before its `lower`.
-So whichever replica is ahead leads, and where it dies another goes on, also in the middle of a time. A stream with a
-gap, or one that the replica dropped without being told to, ends the replica's connection: on the next one the stream
-begins anew. An error ends the subscribe once every replica that was told of it has one.
+A batch that ends beyond what the client has received is forwarded from there on; the gateway leaves out what is before
+its `lower`. So the replica that is ahead leads, and where it dies another continues, also in the middle of a time. A
+stream with a gap, or one that a replica dropped without being told to, ends the replica's connection: on the next one
+the stream begins again. An error ends the subscribe once every replica that received it has one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProtocolViolation(Exception):
 
 @dataclass(frozen=True)
 class SubscribeAdvanced:
-    """The next batch for the client. Its stream may hold updates before `lower`: they have been told."""
+    """The next batch for the client. It may hold updates before `lower`, which the client has received."""
 
     id: GlobalId
     batch: SubscribeBatch
@@ -49,24 +49,28 @@ class _Subscribe:
 
 
 class Subscribes:
+    """All subscribes that are under way."""
+
     def __init__(self) -> None:
         self._subscribes: dict[GlobalId, _Subscribe] = {}
 
     def add(self, id: GlobalId, target: ReplicaId | None = None) -> None:
-        """`target`: the one replica whose stream is told."""
+        """Add a subscribe. `target`: the one replica whose stream the client receives."""
         self._subscribes[id] = _Subscribe(target)
 
     def has(self, id: GlobalId) -> bool:
+        """Whether the export is a subscribe that is under way."""
         return id in self._subscribes
 
     def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
+        """Forget subscribes whose collection is gone."""
         self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
 
     def hear(
         self, replica: ReplicaId, response: SubscribeResponse, told: Told, *, dropped: bool
     ) -> tuple[Frontier, list[SubscribeAdvanced]]:
-        """How far the replica is, and what is to be told; raises ProtocolViolation. `dropped`: whether
-        the replica was told to drop the subscribe."""
+        """Take a batch; return how far the replica is, and batches for the client. `dropped`: whether the replica
+        was told to drop the subscribe. Raises: ProtocolViolation."""
         subscribe, batch = self._subscribes[response.id], response.result
         before = subscribe.sent.get(replica, _START)
         if isinstance(batch, SubscribeDropped):
@@ -89,8 +93,8 @@ class Subscribes:
         return batch.upper, [news]
 
     def forget(self, replica: ReplicaId, told: Told) -> list[SubscribeAdvanced]:
-        """The replica's connection ended: on the next one it begins anew. All others may have failed. A subscribe that
-        is told by this one alone has ended."""
+        """The replica's connection ended; on the next one its streams begin again. Return the ends of subscribes
+        that it alone served, and of those that all others have failed."""
         for subscribe in self._subscribes.values():
             subscribe.sent.pop(replica, None)
             subscribe.failed.pop(replica, None)
@@ -99,7 +103,7 @@ class Subscribes:
         return [*self.fail(its, _saying(why)), *self._all_failed(told)]
 
     def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:
-        """No replica will go on with them. `why`, given what has been told."""
+        """End subscribes that no replica will continue. `why`: the message, given what the client has received."""
         news = []
         for id in ids:
             subscribe = self._subscribes[id]
@@ -111,7 +115,7 @@ class Subscribes:
         return news
 
     def _all_failed(self, told: Told) -> list[SubscribeAdvanced]:
-        """The errors of those that no replica goes on with."""
+        """The ends of subscribes that every replica has failed."""
         failed = []
         for id, subscribe in self._subscribes.items():
             asked = set(told(id)) if subscribe.target is None else {subscribe.target}
@@ -125,5 +129,5 @@ def _shown(position: Position) -> str:
 
 
 def _saying(why: str) -> Callable[[Position], str]:
-    """Whatever has been told."""
+    """The same message, whatever the client has received."""
     return lambda told: why

@@ -1,17 +1,16 @@
-"""Where a dataflow begins: the time of its snapshot.
+"""The time at which a dataflow begins: that of its snapshot.
 
-    inputs' since ─┬─ lower bound: earlier, the inputs cannot be read
-    running since ─┘  a replica that has the dataflow goes on with it from here; earlier, it would start anew
+    inputs' since ─┬─ lower bound: the inputs cannot be read earlier
+    running since ─┘  a replica that has the dataflow continues from here; earlier, it would have to begin again
     sink's upper-1    the view's shard is complete before that: nothing to compute again
-    inputs' upper-1   else as late as is complete now, so that hydration is one snapshot
-    until-1           never later: there is nothing from `until` on
+    inputs' upper-1   otherwise the latest complete time, so that hydration is one snapshot
+    until-1           an upper bound: there is nothing from `until` on
 
-A bound that would lie under the lower one gives way to it; then the dataflow waits for its inputs. Two do not, and it
-is refused: the end; and a continual task that goes on must not leave out a time, so where its inputs have forgotten
-what it has not done yet, it cannot.
+A bound below the lower bound gives way to it, and the dataflow waits for its inputs. Two bounds do not give way, and
+the dataflow is refused: its end, and the upper of a continual task's table, as a task must not leave out a time.
 
-What is sealed, its tables being finished and all that it exports, is computed nowhere
-(replicas/excluded_dataflows.py): whatever its inputs have forgotten since, it is there.
+A sealed dataflow (all its exports are finished tables) is computed by no replica (replicas/excluded_dataflows.py), so
+its as_of does not matter, whatever its inputs have forgotten since.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tidemark_protocol.ids import MIN_TIME, Time
 
 @dataclass(frozen=True)
 class Input:
-    """A shard or an index that the dataflow imports; `name` is what people call it."""
+    """A shard or an index that the dataflow imports; `name`: the name that users know."""
 
     name: str
     frontiers: FrontierPair | None
@@ -37,10 +36,10 @@ class Input:
 
 @dataclass(frozen=True)
 class AsOfRequest:
-    """`sinks`: uppers of the views' shards that hold something already. `stored`: what a stored revision says.
-    `running`: since of each export on a replica that has it. `requested`: spec.asOf. `exact`: nothing between what the
-    sinks hold and the as_of may be left out. `until`: spec.until. `sealed`: all that it exports is finished; `unsure`:
-    it may be, but not all is known that says so."""
+    """`sinks`: uppers of the views' shards that hold data. `stored`: the as_of of a stored revision. `running`:
+    sinces of the exports on replicas that have the dataflow. `requested`: spec.asOf. `exact`: no time between the
+    sinks' uppers and the as_of may be left out. `until`: spec.until. `sealed`: all its exports are finished tables;
+    `unsure`: they may be, but no replica has reported all of them."""
 
     inputs: tuple[Input, ...]
     sinks: tuple[Frontier, ...] = ()
@@ -54,8 +53,8 @@ class AsOfRequest:
 
 
 def select_as_of(request: AsOfRequest) -> Time:
-    """The as_of; raises Waiting while an input is unknown or empty, Rejected for a requested time that is gone, or one
-    that must not be left out, or where all that can be read is after the end."""
+    """Choose the as_of. Raises: Waiting while an input is unknown or empty; Rejected where the requested time is no
+    longer readable, a task would leave out a time, or the inputs can be read only after the end."""
     if request.sealed:
         return _sealed(request)
     as_of = _before_the_end(request, _select(request))
@@ -87,7 +86,7 @@ def _select(request: AsOfRequest) -> Time:
 
 
 def _before_the_end(request: AsOfRequest, as_of: Time) -> Time:
-    """Not from `until` on, where all would be said to be complete that never was computed."""
+    """Keep the as_of before `until`: at or after it, everything would count as complete and nothing be computed."""
     until, lower = request.until, _lower_if_known(request.inputs)
     if until is None or as_of < until:
         return as_of
@@ -103,14 +102,15 @@ def _before_the_end(request: AsOfRequest, as_of: Time) -> Time:
 
 
 def _sealed(request: AsOfRequest) -> Time:
-    """Nobody begins there, unless a replica finds that it is not finished: then best where the inputs can be read."""
+    """The as_of of a sealed dataflow. If a replica finds it unfinished after all, it should begin where the inputs
+    can be read."""
     stored, lower = request.stored or MIN_TIME, _time(_lower_if_known(request.inputs))
     return max(stored, lower) if request.until is None or lower < request.until else stored
 
 
 def sinces(inputs: Iterable[Input], first: bool) -> list[Frontier]:
-    """The inputs' sinces; raises Waiting while they are not known. A dataflow that starts for the first time also
-    waits for its inputs' first data."""
+    """The sinces of the inputs. `first`: the dataflow was never stored, so its inputs must hold data. Raises:
+    Waiting while one is unknown."""
     found = []
     for i in inputs:
         if i.frontiers is None:
@@ -123,7 +123,7 @@ def sinces(inputs: Iterable[Input], first: bool) -> list[Frontier]:
 
 
 def _lower_if_known(inputs: Iterable[Input]) -> Frontier:
-    """An unreadable input does not stop a dataflow that is already running."""
+    """The join of the known sinces: an unknown input does not stop a dataflow that is already running."""
     return join(i.frontiers.since for i in inputs if i.frontiers)
 
 

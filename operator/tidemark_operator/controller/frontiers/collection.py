@@ -1,14 +1,14 @@
-"""An export on its replicas: how far each is, how far the furthest is, and what it keeps readable.
+"""One export on all replicas: the frontiers of each, the furthest, and what it keeps readable.
 
     replica r1   write 900  input 905  output 900 ┐
     replica r2   write 700  input 705  output 700 ┴► write 900 (furthest)
                                                      since = write - lag (index), write - 1 (view), < until
                                                      inputs held at min(since, slowest input - 1)
 
-Inputs are shards, and indexes: other collections of the instance, which peeks and importers hold back by name.
+Inputs are shards and indexes. Indexes are other collections of the instance; peeks and importers hold them by name.
 
-Frontiers of a replica only advance: a report below its as_of, or behind its last one, is counted and ignored. Whose
-end it is, where a replica reports that a table is finished, `Dataflows.conclude` decides.
+Frontiers of a replica only advance: a report below its as_of, or behind its last one, is counted and ignored. Where a
+replica reports that a table is finished, `Dataflows.conclude` decides whose end that is.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ _KINDS = ("write", "input", "output")
 
 @dataclass
 class ExportOnReplica:
-    """The export on one replica; `as_of`: where that replica was told to begin; `earlier`: before where all others do,
-    for it was there already; `left_out`: it is not told of it, as it is finished, or as it `lacks` words
-    (replicas/excluded_dataflows.py).
-    """
+    """The export on one replica. `as_of`: the time at which this replica began; `earlier`: it continues from before
+    the as_of of other replicas; `excluded`: the replica is not sent the dataflow, because it is finished or because
+    the image has `missing_features` (replicas/excluded_dataflows.py)."""
 
     as_of: Frontier
     write: Frontier | None = None
@@ -46,43 +45,45 @@ class ExportOnReplica:
 
     @staticmethod
     def done(as_of: Frontier) -> ExportOnReplica:
-        """Where the replica has nothing of it, and nothing to do for it."""
+        """The state of a finished export: the replica has nothing of it, and nothing to do for it."""
         end = Frontier.empty()
         return ExportOnReplica(as_of, end, end, end, excluded=True)
 
     @staticmethod
     def not_understood(as_of: Frontier, lacks: frozenset[str]) -> ExportOnReplica:
-        """Where the replica cannot be told of it: it has nothing of it, and computes nothing."""
+        """The state on a replica whose image lacks features of the plan: it has nothing of it, and computes nothing."""
         why = f"its image does not know {', '.join(sorted(lacks))}"
         return ExportOnReplica(as_of, excluded=True, missing_features=lacks, statuses={"refused": {"reason": why}})
 
     @property
     def hydrated(self) -> bool:
+        """Whether the replica has output beyond its as_of."""
         return self.output is not None and (self.as_of < self.output or self.output.is_empty)
 
     @property
     def hydrating(self) -> HydrationProgress | None:
-        """How far it is before it is hydrated, where the replica has said so."""
+        """The progress that the replica reports; None once it is hydrated."""
         return None if self.hydrated else hydration_progress(self.statuses.get("hydration", {}))
 
     @property
     def is_gone(self) -> bool:
-        """All kinds have been reported empty: the replica is done with it. Or it never had it."""
+        """Whether all three frontiers are empty, so the replica is done with the export, or never had it."""
         return bool(self.missing_features) or all(
             (f := getattr(self, kind)) is not None and f.is_empty for kind in _KINDS
         )
 
     @property
     def reads_from(self) -> int:
-        """The least time that it may still read of its inputs, as a number: it is asked for of every export on every
-        replica, every second."""
+        """The least time of its inputs that the replica may still read, encoded as an int: this runs for every
+        export on every replica once a second."""
         least = self.as_of.encode()
         if self.input is None:
             return EMPTY_SENTINEL if self.missing_features else least
         return EMPTY_SENTINEL if self.input.is_empty else max(least, self.input.encode() - 1)
 
     def take(self, report: Frontiers) -> bool:
-        """Whether anything advanced. Kind by kind, without a loop: it is asked some ten thousand times a second."""
+        """Take a report; return whether a frontier advanced. No loop over the kinds: this runs some ten thousand
+        times a second."""
         write, input, output = self.write, self.input, self.output
         if (new := report.write) is not None and new is not write:
             self.write = self._later(new, write)
@@ -96,7 +97,7 @@ class ExportOnReplica:
         return wrote or stepped
 
     def _later(self, new: Frontier, known: Frontier | None) -> Frontier | None:
-        """`new` where it is beyond `known`, or is the first and not before the as_of; else what is known."""
+        """`new` where it is beyond `known`, or is the first and not before the as_of; else `known`."""
         if known is None:
             if self.as_of <= new:
                 return new
@@ -108,8 +109,8 @@ class ExportOnReplica:
         return known
 
     def _recovered(self, *, wrote: bool, stepped: bool) -> None:
-        """What failed and was tried again has happened now: another step, or, of a sink, another append. One that has
-        stopped for good sees its table go on all the same, as another one appends to it."""
+        """Clear failures that a retry has mended: a step failure by another step, a sink failure by another append.
+        A sink that stopped for good stays failed, though another replica appends to its table."""
         for kind in [kind for kind in self.statuses if kind.endswith("_failed")]:
             stopped = self.statuses[kind].get("retrying") == "false"
             if (wrote and not stopped) if kind == "sink_failed" else stepped:
@@ -118,10 +119,10 @@ class ExportOnReplica:
 
 @dataclass
 class Collection:
-    """One export. `shard`: of a materialized view or a continual task, where it is written; None for an index.
-    `imports`: the indexes that it is computed from. `reads_own`: it reads its shard, a millisecond late. `holds`: of an
-    index, who still reads it, and from when on. `away`: what replicas read that may come back
-    (replicas/disconnected_replicas.py). `until`: where it ends."""
+    """One export. `shard`: the shard that a view or continual task writes; None for an index. `imports`: the indexes
+    that it reads. `reads_own`: it reads its own shard, a millisecond late. `holds`: of an index, its readers and the
+    frontier from which each reads. `away`: the least time that each disconnected replica may still read. `until`:
+    the time at which it ends."""
 
     id: GlobalId
     owner: str
@@ -150,7 +151,7 @@ class Collection:
 
     @property
     def hydrated(self) -> bool:
-        """A replica has computed the beginning, and of a view it is written: reads give results."""
+        """Whether reads give results: a replica is hydrated, and the shard of a view is written beyond the as_of."""
         if self.shard is not None and (self.write is None or self.write.less_equal(self.as_of)):
             return False
         for replica in self.replicas.values():  # noqa: SIM110 (asked with every report; a generator takes thrice as long)
@@ -160,38 +161,40 @@ class Collection:
 
     @property
     def hydrating(self) -> HydrationProgress | None:
-        """How far the furthest replica is, before one has hydrated."""
+        """The progress of the furthest replica, before one is hydrated."""
         known = [h for r in self.replicas.values() if (h := r.hydrating) is not None]
         return max(known, default=None) if not self.hydrated else None
 
     @property
     def computing(self) -> list[tuple[ReplicaId, ExportOnReplica]]:
-        """Replicas that have it, in order of name."""
+        """The replicas that have the export, in order of name."""
         return sorted((name, on) for name, on in self.replicas.items() if not on.excluded)
 
     @property
     def lacking(self) -> list[tuple[ReplicaId, frozenset[str]]]:
-        """Replicas that cannot be told of it, in order of name, and what they do not know."""
+        """The replicas whose image cannot compute the export, in order of name, with the features that each lacks."""
         return sorted((name, on.missing_features) for name, on in self.replicas.items() if on.missing_features)
 
     @property
     def input(self) -> Frontier | None:
+        """The furthest input frontier of all replicas."""
         return self._furthest("input")
 
     @property
     def output(self) -> Frontier | None:
+        """The furthest output frontier of all replicas."""
         return self._furthest("output")
 
     def hold(self, holder: str, frontier: Frontier) -> None:
-        """`holder` reads the index from `frontier` on. Empty: it reads it no more."""
+        """Let `holder` read the index from `frontier` on; an empty frontier ends the hold."""
         if frontier.is_empty:
             self.holds.pop(holder, None)
         else:
             self.holds[holder] = frontier
 
     def observe(self, replica: ReplicaId, report: Frontiers) -> bool:
-        """Takes a replica's report. Whether anything advanced. One that is left out may go on until it has dropped what
-        it had from before."""
+        """Take a replica's report; return whether a frontier advanced. A replica to which the dataflow is not sent
+        may report until it has dropped what it had before."""
         state = self.replicas.get(replica)
         if state is not None and state.missing_features:
             state.refused_reports += 1
@@ -208,8 +211,8 @@ class Collection:
         return True
 
     def policy(self, now_ms: int) -> Frontier:
-        """How far it may be compacted as soon as nobody holds it; not further than it is where that tells nothing. Not
-        to its end: a table that another revision wrote may be beyond it, and nothing can be computed from there on."""
+        """The since that the read policy allows. It stays where nothing is known, and at the end: a table that
+        another revision wrote may be finished, and no dataflow can begin at the end."""
         if self.write is None or self.write.is_empty:
             return self.since
         write = bounded(self.write, now_ms)
@@ -217,7 +220,7 @@ class Collection:
         return policy if self.until is None else min(policy, Frontier.at(Time(self.until - 1)))
 
     def next_since(self, now_ms: int) -> Frontier:
-        """What may be compacted up to now; never behind the present since."""
+        """The since from now on: policy and holds, in strides of a tenth of the lag; never behind the present since."""
         if self.dropped:
             return Frontier.empty()
         since = min(self.policy(now_ms), meet(self.holds.values()))
@@ -225,7 +228,7 @@ class Collection:
         return since if since.encode() - self.since.encode() >= stride else self.since
 
     def input_hold(self) -> Frontier:
-        """What its inputs must keep readable: for itself, and for its slowest replica."""
+        """The frontier from which the inputs must stay readable: for the since, and for the slowest replica."""
         reading = (r.reads_from for r in self.replicas.values())
         if self.dropped:
             return Frontier.decode(min(reading, default=EMPTY_SENTINEL))
@@ -236,7 +239,7 @@ class Collection:
 
     @property
     def is_gone(self) -> bool:
-        """Dropped, and no replica has anything of it any more."""
+        """Whether the export is dropped and every replica is done with it."""
         return self.dropped and all(r.is_gone for r in self.replicas.values())
 
     def _furthest(self, kind: str) -> Frontier | None:
@@ -245,7 +248,7 @@ class Collection:
 
 
 def failures(on: ExportOnReplica) -> list[str]:
-    """What keeps the export from going on there, in the replica's words."""
+    """What keeps the export from continuing on a replica, in the replica's words."""
     said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
     if "fenced" in on.statuses:
         said.append(f"fenced: {on.statuses['fenced'].get('message', '')}")

@@ -1,8 +1,8 @@
-"""When a dataflow ends, if what it reads does not end before.
+"""The time at which a dataflow ends, if its inputs do not end before.
 
 until 50                      50     nothing is produced from there on
 a subscribe up to 40          40
-refreshed at 10 and 30        30     the last refresh; none of `every` is the last
+refreshed at 10 and 30        30     the last refresh; a schedule with `every` has no last one
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from tidemark_protocol.plan.dataflow import DataflowDescription, MaterializedVie
 
 
 def end_of(description: DataflowDescription) -> Time | None:
-    """Before that it cannot have come to its end; None where it goes on. Views are all refreshed at the same times."""
+    """The time before which the dataflow cannot end, if its inputs do not; None where it has no end of its own. All
+    views of a dataflow are refreshed at the same times."""
     ends = [description.until]
     for sink in (export.sink for export in description.sink_exports):
         if isinstance(sink, SubscribeSink):
@@ -25,5 +26,5 @@ def end_of(description: DataflowDescription) -> Time | None:
 
 
 def has_passed(end: Time | None, now_ms: int) -> bool:
-    """Whether the clock vouches for it; never where there is none."""
+    """Whether the clock has reached the end, within its bound; False where there is none."""
     return end is not None and is_vouched(Frontier.at(end), now_ms)

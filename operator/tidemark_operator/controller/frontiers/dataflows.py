@@ -1,12 +1,12 @@
-"""The dataflows of an instance and the collections they export: who reads what, and what may be compacted.
+"""The dataflows of an instance and the collections they export: what each reads, and what may be compacted.
 
     shards ──► dataflow a ──► index i ──► dataflow b ──► view v        v's since holds i, i's since holds the shards
 
-A dataflow that imports an index is created after the one that exports it, so that replicas always hear of them in that
-order, and scheduled once the index is past its as_of. One that is to succeed another runs beside it, and may not write
-what the other writes before it is told that it has taken over.
+A dataflow that imports an index is created after its exporter, so replicas always receive them in that order, and is
+scheduled once the index is past its as_of. A successor runs beside its predecessor and may not write the predecessor's
+tables before `take_over`.
 
-Purely bookkeeping: methods return the commands that follow, in the order in which they must be sent.
+Pure bookkeeping: methods return the commands that follow, in the order in which they must be sent.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescripti
 
 @dataclass
 class Dataflow:
-    """One installed dataflow; `owner` is the revision of a resource, or the query, that it is there for. `target`: of a
-    subscribe, the one replica whose stream is told. `level_ms`: when it was last as far as the one that it is to
-    succeed. `stays`: it is of a resource, also where it has but one time; `finished`: so were all of its tables.
-    `inherited`, `term`, `outrun`: whether its tables' end may be another's (end_attribution.py)."""
+    """One installed dataflow. `owner`: the revision of a resource, or the query, that it belongs to. `target`: the
+    one replica whose stream a subscribe takes. `level_ms`: when it was last as far as its predecessor. `stays`: it
+    belongs to a resource, although it may have a single time. `finished`: all its tables were finished at
+    installation. `inherited`, `term`, `outrun`: whether another revision may have finished its tables
+    (end_attribution.py)."""
 
     owner: str
     description: DataflowDescription
@@ -57,6 +58,7 @@ class Dataflow:
 
     @property
     def inputs(self) -> tuple[ShardId, ...]:
+        """The shards that it reads."""
         return tuple(i.shard.shard_id for i in self.description.source_imports)
 
     @property
@@ -67,20 +69,23 @@ class Dataflow:
 
     @property
     def is_query(self) -> bool:
-        """Whether it is there to be read once; not one of a resource, which may have but one time."""
+        """Whether it exists to be read once; False for a resource's, which may also have a single time."""
         return self.description.is_one_shot and not self.stays
 
     @property
     def read_only(self) -> frozenset[GlobalId]:
-        """Sinks that another dataflow still writes."""
+        """Sinks whose shards its predecessor still writes."""
         return frozenset() if self.succession is None else self.succession.read_only
 
     @property
     def imports(self) -> tuple[GlobalId, ...]:
+        """The indexes that it reads."""
         return tuple(i.id for i in self.description.index_imports)
 
 
 class Dataflows:
+    """All dataflows of one instance, by owner, and their collections, by id."""
+
     def __init__(self, shards: ShardBook) -> None:
         self._shards = shards
         self._by_owner: dict[str, Dataflow] = {}
@@ -89,34 +94,39 @@ class Dataflows:
         self.end_attribution = EndAttribution(shards)
 
     def get(self, owner: str) -> Dataflow | None:
+        """The dataflow of an owner."""
         return self._by_owner.get(owner)
 
     def owners(self) -> list[str]:
+        """All owners, exporters before importers."""
         return list(self._by_owner)
 
     def collection(self, id: GlobalId) -> Collection | None:
+        """The collection with this id, dropped or not."""
         return self._collections.get(id)
 
     def owner_of(self, id: GlobalId) -> str:
-        """Of an export; empty where it is gone."""
+        """The owner of an export; empty where the export is gone."""
         collection = self._collections.get(id)
         return collection.owner if collection else ""
 
     def index(self, id: GlobalId) -> Collection | None:
-        """The index, if it can be imported: it is installed, and not dropped."""
+        """The index, where it can be imported: installed and not dropped."""
         found = self._collections.get(id)
         return None if found is None or found.dropped or found.shard is not None else found
 
     def collections(self) -> Iterable[Collection]:
-        """All that there are, dropped ones too until they are gone."""
+        """All collections; a dropped one stays until every replica is done with it."""
         return self._collections.values()
 
     def collections_of(self, owner: str) -> list[Collection]:
+        """The exports of one owner's dataflow."""
         dataflow = self._by_owner.get(owner)
         return [self._collections[id] for id in dataflow.description.export_ids] if dataflow else []
 
     def create(self, dataflow: Dataflow, term: WriterTerm, replicas: list[ReplicaId]) -> list[Command]:
-        """Installs it: holds first, then commands. The indexes that it imports are installed, unless it is finished."""
+        """Install a dataflow: take the holds, then return the commands. Raises: ValueError where the owner has a
+        dataflow already, or an imported index is not installed (a finished dataflow needs none)."""
         description = dataflow.description
         missing = [id for id in dataflow.imports if self.index(id) is None]
         if missing and not dataflow.finished:
@@ -149,7 +159,7 @@ class Dataflows:
         return [CreateDataflow(description), *(AllowWrites(id, term) for id in writable)]
 
     def take_over(self, owner: str, term: WriterTerm) -> list[Command]:
-        """It may write what its predecessor wrote. Once."""
+        """Let the dataflow write its predecessor's tables. Without effect the second time."""
         dataflow = self._by_owner.get(owner)
         if dataflow is None or dataflow.dropped:
             return []
@@ -159,15 +169,15 @@ class Dataflows:
         return [AllowWrites(id, term) for id in read_only]
 
     def compare(self, now_ms: int) -> None:
-        """Notes it where a dataflow is level with its predecessor."""
+        """Note the successors that are level with their predecessors now."""
         for owner in self._successors:
             dataflow, exports = self._by_owner[owner], self.collections_of(owner)
             if dataflow.succession is not None and is_level(dataflow.succession, exports, self._collections):
                 dataflow.level_ms = now_ms
 
     def visitors(self, owner: str | None, over: Iterable[ShardId] = ()) -> list[Dataflow]:
-        """Queries, subscribes and copies that import an index of the dataflow's, if one goes: nobody waits for their
-        end. And subscribes that read shards which are over: they would wait for changes for ever."""
+        """Queries, subscribes and copies that import an index of the owner's dataflow, and subscribes that read a
+        shard in `over`: those would wait for changes for ever."""
         dataflow = self._by_owner.get(owner) if owner is not None else None
         exported = set() if dataflow is None or dataflow.dropped else set(dataflow.description.export_ids)
         passing = (d for d in self._by_owner.values() if d.is_query or d.description.is_transient)
@@ -175,14 +185,14 @@ class Dataflows:
         return [d for d in passing if exported & {*d.imports} or (not d.description.is_one_shot and gone & {*d.inputs})]
 
     def successor_since(self, owner: str) -> Frontier | None:
-        """Where what is to take over from a dataflow can be read: all of it; None where nothing is."""
+        """The since from which all of the dataflow's successor can be read; None where it has no successor."""
         exported = {c.id for c in self.collections_of(owner)}
         successions = ((d, d.succession) for d in map(self._by_owner.__getitem__, sorted(self._successors)))
         heirs = [d.owner for d, s in successions if s is not None and exported & set(s.predecessors.values())]
         return max((c.since for heir in heirs for c in self.collections_of(heir)), default=None)
 
     def drop(self, owner: str) -> list[Command]:
-        """Drops it on every replica. Its holds stay until all of them are done with it."""
+        """Drop the dataflow on every replica. Its holds stay until all replicas are done with it."""
         dataflow = self._by_owner.get(owner)
         if dataflow is None or dataflow.dropped:
             return []
@@ -193,7 +203,7 @@ class Dataflows:
         return [AllowCompaction(id, Frontier.empty()) for id in dataflow.description.export_ids]
 
     def seed(self, reached: Mapping[GlobalId, Frontier]) -> None:
-        """How far collections were before anybody told this controller: so that frontiers never go back."""
+        """Raise write frontiers to what an earlier controller recorded, so that no frontier goes back."""
         for id, write in reached.items():
             collection = self._collections.get(id)
             if collection is not None and not collection.dropped and not self._is_transient(collection):
@@ -207,29 +217,29 @@ class Dataflows:
                 self.conclude(collection, now_ms)
 
     def conclude(self, collection: Collection, now_ms: int) -> bool:
-        """A replica says that the collection is finished. Whether it is, by what is known; else it is asked again. One
-        whose table another revision has finished is not: it holds what that one made."""
+        """A replica reports that the collection is finished: return whether its own dataflow finished it. Where
+        another revision may have, the term is requested and the claim is looked at again."""
         dataflow = self._by_owner[collection.owner]
         return self.end_attribution.conclude(dataflow, collection, may_end=self.may_end(dataflow.description, now_ms))
 
     def concluded(self, now_ms: int) -> list[Collection]:
-        """Those that are finished, by what is known now."""
+        """The claimed collections whose end has become known to be their own."""
         found = (self._collections.get(id) for id in self.end_attribution.claimed())
         return [collection for collection in found if collection is not None and self.conclude(collection, now_ms)]
 
     def _is_transient(self, collection: Collection) -> bool:
-        """What a replica told an earlier client of a subscribe, this one has not heard."""
+        """Whether the collection is a subscribe or a copy: this controller has not received what an earlier one has."""
         return self._by_owner[collection.owner].description.is_transient
 
     def set_lag(self, owner: str, lag_ms: int) -> None:
-        """Another read policy: from the next compaction on."""
+        """Set the read policy in milliseconds; it applies from the next compaction on."""
         for collection in self.collections_of(owner):
             collection.lag_ms = lag_ms
             if collection.shard is not None:
                 self._shards.set_lag(collection.shard, lag_ms)
 
     def reap(self) -> list[str]:
-        """Forgets what is dropped and gone; the owners of it."""
+        """Forget dropped dataflows that every replica is done with; return their owners."""
         gone = [o for o, d in self._by_owner.items() if d.dropped and all(c.is_gone for c in self.collections_of(o))]
         for owner in gone:
             for collection in self.collections_of(owner):
@@ -239,7 +249,7 @@ class Dataflows:
         return gone
 
     def schedule(self) -> list[Command]:
-        """Schedule for what has waited for its inputs to pass its as_of."""
+        """Return `Schedule` for dataflows whose inputs have passed the as_of."""
         commands: list[Command] = []
         for dataflow in self._by_owner.values():
             if not dataflow.scheduled and not dataflow.dropped and not self.waits_for(dataflow):
@@ -248,7 +258,7 @@ class Dataflows:
         return commands
 
     def is_beginning(self, owner: str, replica: ReplicaId) -> bool:
-        """Whether the replica computes the beginning of it: all that it imports is hydrated there, and it is not."""
+        """Whether the replica is hydrating the dataflow: all its imports are hydrated there, and it is not."""
         dataflow = self._by_owner.get(owner)
         if dataflow is None or not dataflow.scheduled:
             return False
@@ -258,20 +268,21 @@ class Dataflows:
         return any(on is not None and not on.excluded and not on.hydrated for on in found)
 
     def is_answered(self, peek: Peek, replica: ReplicaId) -> bool:
-        """Whether the replica is at the peek, or at what is there for it: where the index is not hydrated, it waits."""
+        """Whether the replica is working on the peek. It is not where the peek waits for an index to hydrate."""
         if not isinstance(peek.target, IndexTarget) or self.is_hydrated(peek.target.id, replica):
             return True
         dataflow = self._by_owner.get(self.owner_of(peek.target.id))
         return dataflow is not None and dataflow.is_query and self.is_beginning(self.owner_of(peek.target.id), replica)
 
     def is_hydrated(self, id: GlobalId, replica: ReplicaId) -> bool:
-        """On that very replica."""
+        """Whether this replica has hydrated the export."""
         collection = self._collections.get(id)
         on = collection.replicas.get(replica) if collection is not None else None
         return on is not None and on.hydrated
 
     def may_end(self, description: DataflowDescription, now_ms: int) -> bool:
-        """The end comes with that of its times, or with that of all inputs, as far as they are known."""
+        """Whether the dataflow can have ended: its last time has passed, or all its inputs are finished, as far as
+        is known."""
         if has_passed(end_of(description), now_ms):
             return True
         sources = (i.shard.shard_id for i in description.source_imports)
@@ -280,8 +291,8 @@ class Dataflows:
         return all(upper is not None and upper.is_empty for upper in (*shards, *indexes))
 
     def waits_for(self, dataflow: Dataflow) -> list[ShardId | GlobalId]:
-        """Inputs that are not complete at the as_of yet: shards, and indexes. An index that its own dataflow waits for
-        cannot be complete, so exporters are scheduled, and admitted to hydrate, before their importers."""
+        """Inputs that are not complete at the as_of yet. An index is never complete before its own dataflow is
+        scheduled, so exporters are scheduled, and hydrate, before their importers."""
         if dataflow.finished:
             return []
         shards: Iterator[tuple[ShardId | GlobalId, Frontier | None]]
@@ -291,7 +302,7 @@ class Dataflows:
         return [id for id, upper in (*shards, *indexes) if upper is None or upper.less_equal(as_of)]
 
     def compact(self, now_ms: int) -> list[Command]:
-        """Advances sinces, then what the inputs must keep."""
+        """Advance the sinces by the read policy, then the holds on inputs."""
         commands: list[Command] = []
         for collection in self._collections.values():
             since = collection.next_since(now_ms)
@@ -302,9 +313,9 @@ class Dataflows:
         return commands
 
     def compacted(self, sinces: Mapping[GlobalId, Frontier], now_ms: int) -> list[Command]:
-        """A replica has compacted its exports so far for an operator before this one: nobody reads them earlier, but
-        who has come since. Of an index those are peeks, and where importers begin on replicas to come; what each
-        replica reads of its own it protects itself. Importers, which come last, are first."""
+        """Follow the compaction that an earlier operator allowed a replica. Peeks and importers on other replicas
+        keep their holds; each replica protects what it reads itself. Importers come first, as they hold their
+        inputs."""
         importers = {c.holder: c for c in self._collections.values() if c.imports}
         commands: list[Command] = []
         for collection in reversed(self._collections.values()):
@@ -319,7 +330,7 @@ class Dataflows:
         return commands
 
     def hold_inputs(self, collection: Collection) -> None:
-        """Whatever it and its replicas still read is kept."""
+        """Hold the inputs from the least time that the collection or one of its replicas still reads."""
         frontier = collection.input_hold()
         for shard in collection.inputs:
             self._shards.hold(shard, collection.holder, frontier)

@@ -1,11 +1,11 @@
-"""What is finished, and whether the end of a table is that of the revision which is to write it.
+"""Which revision finished a table: the one that is to write it, or one before it.
 
     r1   writes the table under term 6    ─────────────────► finished, under 6      just before r2 may write
-    r2   is to go on with it, under 7     ──────────────────────────               it holds what r1 has made of it
+    r2   continues it, under term 7       ──────────────────────────               the table holds r1's rows
 
-Nobody writes to a table that is finished: its last term says by whom it was. Where others may have written it before,
-an end is believed only once a replica has told that term. A continual task goes on from what is there: for it an end is
-an end, where it can have come to it too.
+A finished table is never written again, so its last term names the revision that finished it. Where others may have
+written the table before, its end counts only once a replica has reported that term. A continual task continues from
+what the table holds, so any end of the table is its end, where the task can have reached it too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidemark_protocol.plan.dataflow import DataflowDescription
 
 
 class Inheriting(Protocol):
-    """A dataflow. `inherited`: tables that others may have written before, under terms below its own, `term`; `outrun`:
-    they have finished one."""
+    """A dataflow. `inherited`: tables that other revisions may have written, under terms below `term`; `outrun`: one
+    of those has finished such a table."""
 
     owner: str
     description: DataflowDescription
@@ -31,14 +31,16 @@ class Inheriting(Protocol):
 
 
 class EndAttribution:
+    """Decides claims of collections that a replica reports as finished."""
+
     def __init__(self, shards: ShardBook) -> None:
         self._shards = shards
         self._claimed: set[GlobalId] = set()
         self._outrun: list[str] = []
 
     def conclude(self, dataflow: Inheriting, collection: Collection, *, may_end: bool) -> bool:
-        """A replica reports that an export is finished. Return whether this dataflow finished it; else it is one of
-        those `claimed`. `may_end`: whether the dataflow can have come to its end."""
+        """A replica reports that an export is finished. Return whether this dataflow finished it; else the claim is
+        kept. `may_end`: whether the dataflow can have come to its end."""
         collection.claimed_end = False
         if collection.dropped or (collection.write is not None and collection.write.is_empty):
             return False
@@ -49,12 +51,12 @@ class EndAttribution:
         return False
 
     def claimed(self) -> set[GlobalId]:
-        """What is said to be finished, and was not known to be: to be looked at again."""
+        """Return the undecided claims and clear them; the caller looks at each again."""
         found, self._claimed = self._claimed, set()
         return found
 
     def _is_own(self, dataflow: Inheriting, collection: Collection, may_end: bool) -> bool:
-        """Where that is in question, and is not known, it is to be told."""
+        """Whether the end is this dataflow's. Where the term is not known, a replica is asked for it."""
         is_task = dataflow.description.continual_task is not None
         if collection.shard is None or collection.shard not in dataflow.inherited or (is_task and may_end):
             return True
@@ -69,6 +71,7 @@ class EndAttribution:
         return is_own
 
     def outrun(self) -> list[str]:
-        """Those of which it has become known since that another revision has finished a table of theirs."""
+        """Owners of dataflows one of whose tables another revision has finished, since the last call; clears the
+        list."""
         found, self._outrun = self._outrun, []
         return found

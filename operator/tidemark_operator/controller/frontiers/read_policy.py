@@ -1,8 +1,8 @@
-"""How far reading goes back: since trails upper by a lag.
+"""How far back reads go: the since trails the upper by a lag. And the one bound that replicas' clocks are held to.
 
     upper 100_000, lag 60_000  ->  since 40_000
 
-A finished collection (empty upper) keeps its since: an empty since would mean that it was dropped.
+A finished collection (empty upper) keeps its since: an empty since would mean that the collection was dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from tidemark_protocol.frontier import Frontier
 
 KEEP_ALL_MS = 1 << 62
-"""The lag of what nobody has given one yet: nothing of it is let go."""
+"""The lag before any owner has given one: nothing is compacted."""
 MAX_AHEAD_MS = 20_000
 """How far beyond this clock an ingestion may mint. Its tables that change no more run ahead by half of that; the rest
 is for a replica's clock that is ahead."""
@@ -21,7 +21,7 @@ BELIEVED_AHEAD_MS = MAX_AHEAD_MS + MARGIN_MS
 
 
 def trailing(upper: Frontier, lag_ms: int) -> Frontier:
-    """The since that lets reads go back by `lag_ms`; the minimum for a finished collection (nothing to advance)."""
+    """The since that lets reads go back by `lag_ms`; the minimum for a finished collection, which keeps its since."""
     return Frontier.minimum() if upper.time is None else Frontier.at(max(0, upper.time - lag_ms))
 
 
@@ -31,10 +31,11 @@ def before(upper: Frontier) -> Frontier:
 
 
 def bounded(upper: Frontier, now_ms: int) -> Frontier:
-    """`upper` as far as the clock vouches for it: a replica whose clock runs ahead must not drive compaction."""
+    """`upper`, but at most `BELIEVED_AHEAD_MS` beyond the clock: a replica whose clock is ahead must not drive
+    compaction."""
     return upper if is_vouched(upper, now_ms) else Frontier.at(now_ms + BELIEVED_AHEAD_MS)
 
 
 def is_vouched(upper: Frontier, now_ms: int) -> bool:
-    """Whether the clock vouches for all of it."""
+    """Whether the frontier is within `BELIEVED_AHEAD_MS` of the clock, or empty."""
     return upper.time is None or upper.time <= now_ms + BELIEVED_AHEAD_MS

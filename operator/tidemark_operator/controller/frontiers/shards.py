@@ -3,8 +3,8 @@
     reported upper ── read policy ──► ┐
     holds of dataflows and peeks ───► ┴ least = since that may be asked for, at most every 10 s
 
-The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). A shard's since is only ever
-advanced by a command of ours, so a hold taken here before anything is sent is a hold on the data.
+The operator reads no data: frontiers come from replicas (`ShardFrontiers`, `Describe`). Only a command of the operator
+advances a shard's since, so a hold that is taken here before anything is sent is a hold on the data.
 
 Replicas are trusted with the data, so a report is taken as it is: frontiers only ever advance. A replica's clock may be
 ahead, so compaction follows an upper no further than `BELIEVED_AHEAD_MS` beyond this clock.
@@ -24,7 +24,7 @@ COMPACTION_INTERVAL_MS = 10_000
 
 
 def ingesting(id: GlobalId) -> str:
-    """What holds a source's bindings."""
+    """The name of an ingestion among the holders of its bindings."""
     return f"ingestion {id}"
 
 
@@ -43,12 +43,12 @@ class FrontierPair:
 
 @dataclass
 class Shard:
-    """One shard; `frontiers` None: no replica has said anything about it yet. `endless`: it is never finished. `found`:
-    a replica has seen it there, and said from when on it can be read. `readers`: dataflows that import it, also where
-    they hold nothing now: a replica that comes may have to compute one anew. `ownerless`: nobody has said that he owns
-    it, or who did is gone: it goes with the last who reads it. `term`: the highest under which it was written, as far
-    as that was told; `end_term`: that of the table when it was told to be finished: nobody writes after that.
-    `end_term_wanted`: somebody wants to know it; `end_term_urgent`: and has not been told anything yet."""
+    """One shard. `frontiers`: None before the first report. `found`: a replica has seen the shard and reported its
+    since. `readers`: dataflows that import it, without a hold too: a new replica may have to compute one again.
+    `ownerless`: no owner is registered, so the shard is forgotten with its last reader. `asked`, `asked_at_ms`,
+    `asks`: the since last asked for, when, and how often. `term`: the highest writer term reported; `end_term`: the
+    term under which it was finished. `end_term_wanted`: some revision needs `end_term`; `end_term_urgent`: and no
+    replica has reported anything yet."""
 
     id: ShardId
     location: str
@@ -69,37 +69,39 @@ class Shard:
 
     @property
     def needs_description(self) -> bool:
-        """Whether a replica has to say something about it that none has yet; the last one may not have been able to."""
+        """Whether a replica must describe the shard: nothing is known, the last attempt failed, or its end term is
+        wanted."""
         return self.frontiers is None or self.error is not None or self.end_term_wanted
 
     @property
     def readable(self) -> FrontierPair | None:
-        """What a new reader may count on: the since that was asked for may be in force before it is reported."""
+        """The frontiers that a new reader may count on: a since that was asked for may be in force before it is
+        reported."""
         known = self.frontiers
         return known and FrontierPair(known.upper, max(known.since, self.asked))
 
     def allowed_since(self, now_ms: int) -> Frontier | None:
-        """The furthest since that policy and holders allow."""
+        """The furthest since that the read policy and the holders allow; None where nothing is known."""
         if self.frontiers is None:
             return None
         policy = trailing(bounded(self.frontiers.upper, now_ms), self.lag_ms)
         return min(policy, meet(self.holds.values()))
 
     def advanced(self, upper: Frontier, since: Frontier) -> FrontierPair:
-        """The known frontiers, advanced by a report. A replica that cannot read the shard any more reports an empty
-        since, which tells nothing."""
+        """The known frontiers, advanced by a report. A replica that cannot read the shard reports an empty since,
+        which is ignored."""
         known = self.frontiers or FrontierPair(Frontier.minimum(), Frontier.minimum())
         return FrontierPair(max(upper, known.upper), known.since if since.is_empty else max(since, known.since))
 
 
 class ShardBook:
-    """All shards that an instance's sources, views and plans name."""
+    """All shards of a namespace that sources, views and plans name: their frontiers, owners, readers and holds."""
 
     def __init__(self) -> None:
         self._shards: dict[ShardId, Shard] = {}
 
     def register(self, id: ShardId, location: str, lag_ms: int | None = None, *, owned: bool = False) -> Shard:
-        """The shard, known from now on. Whoever owns it gives the lag; who only reads it gives none."""
+        """Return the shard, known from now on. Only its owner gives `lag_ms` (milliseconds) or `owned`."""
         shard = self._shards.setdefault(id, Shard(id, location))
         if lag_ms is not None:
             shard.lag_ms = lag_ms
@@ -108,11 +110,12 @@ class ShardBook:
         return shard
 
     def set_lag(self, id: ShardId, lag_ms: int) -> None:
+        """Set the read policy of a shard, in milliseconds."""
         if shard := self._shards.get(id):
             shard.lag_ms = lag_ms
 
     def forget(self, id: ShardId) -> None:
-        """The shard's owner is gone. Holders and readers keep it: they still read, or may again."""
+        """The shard's owner is gone. The shard stays for its holders and readers."""
         if shard := self._shards.get(id):
             shard.ownerless = True
             self._unless_read(shard)
@@ -122,17 +125,20 @@ class ShardBook:
             del self._shards[shard.id]
 
     def get(self, id: ShardId) -> Shard | None:
+        """The shard, where it is registered."""
         return self._shards.get(id)
 
     def frontiers(self, id: ShardId) -> FrontierPair | None:
+        """The frontiers of a shard; None where no replica has reported them."""
         shard = self._shards.get(id)
         return shard.frontiers if shard else None
 
     def all(self) -> list[Shard]:
+        """All registered shards."""
         return list(self._shards.values())
 
     def addresses(self, pending: bool = False) -> list[tuple[ShardId, str]]:
-        """Of all, or of those alone of which something is to be told yet."""
+        """Ids and locations of all shards, or of those alone that need a description."""
         wanted = (s for s in self._shards.values() if not pending or s.needs_description)
         return [(shard.id, shard.location) for shard in wanted]
 
@@ -147,15 +153,15 @@ class ShardBook:
         own.end_term_urgent, own.end_term_wanted = False, own.end_term_wanted and own.end_term is None
 
     def request_end_term(self, id: ShardId) -> None:
-        """A replica is to say under which term it was finished: at once, and where that is not so yet, with all else
-        that is asked now and then."""
+        """Have a replica report under which term the shard was finished: at once, and if it is not finished yet,
+        with the regular descriptions."""
         shard = self._shards.get(id)
         if shard is not None and not shard.end_term_wanted:
             shard.end_term_wanted = shard.end_term_urgent = True
 
     @property
     def needs_end_term_now(self) -> bool:
-        """Whether it is to be told now who has finished a shard."""
+        """Whether a replica should be asked at once which term finished a shard."""
         return any(shard.end_term_urgent for shard in self._shards.values())
 
     def observe(self, id: ShardId, upper: Frontier, since: Frontier) -> bool:
@@ -183,16 +189,18 @@ class ShardBook:
         return self.observe(shard.id, shard.upper, shard.since)
 
     def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None) -> None:
-        """A table that was there before us, as a replica has just found it: its term is to be gone above."""
+        """Register a table that existed before, as a replica has just described it: new terms must be above its
+        term."""
         self.register(id, location, lag_ms).ownerless = False  # its owner's instance may not have been read yet
         self.described(replace(found, id=id))
 
     def read(self, id: ShardId, location: str, holder: str) -> None:
-        """`holder` imports the shard, until it is released."""
+        """Register `holder` as a reader of the shard, until it is released."""
         self.register(id, location).readers.add(holder)
 
     def hold(self, id: ShardId, holder: str, frontier: Frontier) -> None:
-        """`holder` reads the shard from `frontier` on. Empty: it reads it no more."""
+        """Keep the shard readable for `holder` from `frontier` on; an empty frontier ends the hold. Raises: KeyError
+        where the shard is not registered."""
         shard = self._shards.get(id)
         if frontier.is_empty and shard is not None:
             shard.holds.pop(holder, None)
@@ -203,15 +211,15 @@ class ShardBook:
             raise KeyError(f"shard {id} is not registered")
 
     def release(self, holder: str) -> None:
-        """`holder` is gone."""
+        """End all holds and reads of `holder`."""
         for shard in self.all():
             shard.holds.pop(holder, None)
             shard.readers.discard(holder)
             self._unless_read(shard)
 
     def due_compactions(self, now_ms: int, storage: str = "") -> list[AllowShardCompaction]:
-        """What may be asked of a replica now. The caller has one to send it to, which reaches what is below `storage`:
-        others may lack its credentials, or its mount."""
+        """The compactions to ask a replica for now, each shard at most every ten seconds. `storage`: the replica
+        reaches only shards below it, as others may need other credentials or mounts."""
         commands = []
         for shard in self._shards.values():
             if not is_below(storage, shard.location):

@@ -1,11 +1,11 @@
-"""A revision beside the one that it is to succeed: when it is as far as that one.
+"""When a new revision is as far as the one that it is to succeed.
 
     predecessor   write ────────────────────► 900          an index, or a table that it writes
     successor     write ──────────────► 870                an index, or a table of its own
                   output ─────────────► 870                a table that the predecessor still writes: read-only
 
-Both move with every tick, so that there may be no moment at which all are level: each is level now and then, and what
-counts is that it was so lately.
+Both advance with every tick, so there may be no moment at which all exports are level. A takeover needs that they were
+level lately.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ LATELY_MS = 10_000
 
 @dataclass(frozen=True)
 class Succession:
-    """`predecessors`: of each export that succeeds one of the same name, that one. `read_only`: the sinks whose shards
-    the predecessor writes; all others may write from the beginning."""
+    """`predecessors`: for each export, the export of the same name that it succeeds. `read_only`: sinks whose shards
+    the predecessor writes; the successor may write all others from the beginning."""
 
     predecessors: Mapping[GlobalId, GlobalId] = field(default_factory=dict)
     read_only: frozenset[GlobalId] = frozenset()
 
 
 def is_level(succession: Succession, exports: Iterable[Collection], known: Mapping[GlobalId, Collection]) -> bool:
-    """Whether every export is hydrated and as far as its predecessor now; one that is not there is behind."""
+    """Whether every export is hydrated and as far as its predecessor now. `known`: all collections; an export
+    without one is behind."""
     return all(_is_level(succession, export, known) for export in exports)
 
 

@@ -1,11 +1,12 @@
-"""Replicas that come and go, and what is kept readable for those that may come back.
+"""What stays readable for replicas that are not connected and may come back.
 
-    lost                         what it read last is kept                ┐ until it is there, is none of ours any more,
-    expected, not heard of yet   all that any export reads is kept        ┘ or GRACE_MS have passed
-    there again                  goes on from where it is, where that can be read: before all others begin, if need be
+    lost                           what it read last stays readable            ┐ until it is connected, is removed,
+    expected, not connected yet    all that any export reads stays readable    ┘ or GRACE_MS have passed
+    connected again                continues from where it is, if its inputs can be read there: before the as_of of
+                                   other replicas, if need be
 
-A replica outlives its connection, and its operator. How long it is waited for is bounded, for nobody can tell one that
-is cut off from one that is dead.
+A replica outlives its connection, and its operator. The wait is bounded, as a replica that is cut off cannot be told
+from one that is dead.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Begins = dict[GlobalId, Frontier]
 
 
 class DisconnectedReplicas:
-    """Of the replicas of an instance: who is away, until when that is waited for, and what each reads."""
+    """The disconnected replicas of an instance: until when each is waited for, and what it reads."""
 
     def __init__(self, dataflows: Dataflows, shards: ShardBook) -> None:
         self._dataflows, self._shards = dataflows, shards
@@ -34,21 +35,22 @@ class DisconnectedReplicas:
         self._unknown: set[ReplicaId] = set()
 
     def expect(self, replica: ReplicaId, now_ms: int) -> None:
-        """It may be there, with whatever an earlier operator told it to have."""
+        """A replica may be running with dataflows that an earlier operator created."""
         self._until_ms[replica] = now_ms + GRACE_MS
         self._unknown.add(replica)
         for owner in self._dataflows.owners():
             self.created(owner)
 
     def created(self, owner: str) -> None:
-        """Those of whom nobody knows yet what they have may have that."""
+        """Hold the inputs of a new dataflow for replicas whose dataflows are not known yet."""
         for collection in self._dataflows.collections_of(owner):
             if self._unknown and not collection.dropped:
                 collection.away |= dict.fromkeys(self._unknown, 0)
                 self._dataflows.hold_inputs(collection)
 
     def described(self, has: Has, now_ms: int) -> tuple[list[Command], Begins]:
-        """How far a replica is that is there: what all others may compact as well, and where it goes on."""
+        """Record how far a replica is. Returns the compactions that all others may follow, and the times from which
+        it continues."""
         if has is None:
             return [], {}
         self._dataflows.described({c.id: c.write for c in has.collections}, now_ms)
@@ -56,8 +58,7 @@ class DisconnectedReplicas:
         return compacted, self._going_on(has.dataflows)
 
     def _going_on(self, has: Iterable[DescribedDataflow]) -> Begins:
-        """Of what a replica has: the exports with which it can go on from before where all others begin, as what it
-        still reads can be read; and from when on."""
+        """The exports with which the replica can continue from before the as_of of other replicas, and from when on."""
         there = {frozenset(d.export_ids): d for d in has}
         begins: Begins = {}
         for owner in self._dataflows.owners():
@@ -72,7 +73,7 @@ class DisconnectedReplicas:
         return begins
 
     def connected(self, replica: ReplicaId, begins: Mapping[GlobalId, Frontier]) -> None:
-        """It is there, and gets everything: from the present sinces on, or goes on from before."""
+        """The replica receives all dataflows: from the present sinces on, or from the times in `begins`."""
         self._ended(replica)
         for owner in self._dataflows.owners():
             collections = self._dataflows.collections_of(owner)
@@ -85,7 +86,7 @@ class DisconnectedReplicas:
                     self._dataflows.hold_inputs(collection)
 
     def lost(self, replica: ReplicaId, now_ms: int) -> None:
-        """It may come back, and go on. What was not there is not waited for any longer than it is."""
+        """The connection was lost, and the replica may come back. An export that it never had is not waited for."""
         for collection in self._dataflows.collections():
             on = collection.replicas.pop(replica, None)
             if on is not None and not collection.dropped:
@@ -93,20 +94,20 @@ class DisconnectedReplicas:
                 self._until_ms[replica] = now_ms + GRACE_MS
 
     def left(self, replica: ReplicaId) -> None:
-        """It is gone for good, or was away for too long."""
+        """The replica was removed, or was away for too long."""
         self._ended(replica)
         for collection in self._dataflows.collections():
             collection.replicas.pop(replica, None)
             collection.away.pop(replica, None)
 
     def maintain(self, now_ms: int) -> None:
-        """Nobody is waited for for ever."""
+        """Give up replicas that have been away for `GRACE_MS`."""
         for replica in [replica for replica, until_ms in self._until_ms.items() if until_ms <= now_ms]:
             self.left(replica)
 
     def out_of_reach(self, replica: ReplicaId) -> str | None:
-        """What the replica cannot read any more, though it was told to go on: an earlier operator had asked for the
-        compaction, and it was still to be done."""
+        """Why the replica cannot continue, if so: its input was compacted further, as an earlier operator had asked
+        for that before it died."""
         for collection in self._dataflows.collections():
             on = collection.replicas.get(replica)
             if on is None or not on.earlier or collection.dropped:
@@ -118,8 +119,8 @@ class DisconnectedReplicas:
         return None
 
     def _can_be_read(self, dataflow: Dataflow, begins: Frontier) -> bool:
-        """Whether a replica can go on with it from there. One that is there for a client begins with each; a continual
-        task reads its own table besides."""
+        """Whether the inputs can still be read from there. A client's dataflow begins again with each connection,
+        and a continual task reads its own table besides."""
         description = dataflow.description
         if description.is_one_shot or description.is_transient or description.continual_task is not None:
             return False

@@ -1,12 +1,12 @@
-"""Dataflows that a replica is not told of: not created, scheduled or allowed to write.
+"""Dataflows that a replica is not sent: not created, scheduled or allowed to write.
 
 *Finished.* All that they export are tables, and all of these are finished: nothing is left to compute. A replica that
 has such a dataflow keeps it until its next connection. The controller counts it as hydrated there, reading nothing.
 
-*Not understood.* The plan needs a word that the replica has not said (plan/plan_features.py), so that it
-could not read it, and would end its connection, and all else with that. Or it imports an index of such a Dataflow,
-which is not there. In the books it is not hydrated there, reads nothing, and is refused. A replica describes itself
-before each connection is served, so what it understands is always known.
+*Not understood.* The plan needs a feature that the replica's image does not have (plan/plan_features.py), so the
+replica could not decode it and would end its connection. A dataflow that imports an index of such a one is excluded
+too. The controller counts it as refused there. A replica describes itself before its connection is served, so its
+features are always known.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
 
 def tables_of(description: DataflowDescription) -> list[ShardId]:
-    """The tables that it exports; none where it exports anything else."""
+    """The shards of the tables that the dataflow exports; empty where it exports anything else."""
     sinks = [e.sink.shard.shard_id for e in description.sink_exports if isinstance(e.sink, ShardSink)]
     return sinks if len(sinks) == len(description.export_ids) else []
 
 
 @dataclass(frozen=True)
 class MissingFeatures:
-    """Replicas none of which can be told of an export, and the words that they lack."""
+    """Replicas none of which can compute an export, and the plan features that they lack."""
 
     replicas: tuple[ReplicaId, ...]
     words: frozenset[str]
@@ -50,12 +50,12 @@ class MissingFeatures:
 
     @property
     def of_target(self) -> str:
-        """Where the one that is asked alone is too old."""
+        """The message where the one replica that was asked is too old."""
         return f"{self}: upgrade it, or ask another one"
 
 
 def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> MissingFeatures | None:
-    """What these replicas lack for one of the exports; None where one of them lacks nothing, or there is none."""
+    """What all these replicas lack for the exports; None where one of them lacks nothing, or there is no replica."""
     exports, found = list(exports), dict[ReplicaId, frozenset[str]]()
     for replica in replicas:
         there = (export.replicas.get(replica) for export in exports)
@@ -68,7 +68,7 @@ def lacking(exports: Iterable[Collection], replicas: Iterable[ReplicaId]) -> Mis
 
 
 class ExcludedDataflows:
-    """What each connected replica understands, and what it is not told of."""
+    """The plan features of each connected replica, and the dataflows that it is not sent."""
 
     def __init__(self, dataflows: Dataflows) -> None:
         self._dataflows = dataflows
@@ -86,8 +86,8 @@ class ExcludedDataflows:
         self._understands.pop(replica, None)
 
     def ids(self, replica: ReplicaId, owners: Iterable[str]) -> set[GlobalId]:
-        """Exports of those of these that the replica is not told of, exporters before importers. From now on it is done
-        with them, or refuses them."""
+        """The exports, of these owners' dataflows, that the replica is not sent; exporters come before importers.
+        Marks them as excluded on that replica."""
         left_out: set[GlobalId] = set()
         for owner in owners:
             dataflow, collections = self._dataflows.get(owner), self._dataflows.collections_of(owner)
@@ -105,7 +105,7 @@ class ExcludedDataflows:
         return left_out
 
     def _lacks(self, replica: ReplicaId, dataflow: Dataflow) -> frozenset[str]:
-        """What the replica would have to understand: of the plan, and of those whose indexes it imports."""
+        """The features that the replica lacks for the plan, and for the plans whose indexes it imports."""
         lacks = dataflow.description.required_features - self._understands.get(replica, frozenset())
         exporters = (self._dataflows.index(id) for id in dataflow.imports)
         there = (exporter.replicas.get(replica) for exporter in exporters if exporter is not None)
@@ -119,7 +119,7 @@ def _is_sealed(dataflow: Dataflow, collections: Iterable[Collection]) -> bool:
 
 
 def export_of(command: Command) -> GlobalId | None:
-    """The export, or one of those, of the dataflow that the command is about, or reads; None where it is about none."""
+    """An export of the dataflow that the command is about, or that a peek reads; None where there is none."""
     match command:
         case CreateDataflow(dataflow):
             return dataflow.export_ids[0]

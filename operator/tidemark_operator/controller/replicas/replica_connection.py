@@ -1,11 +1,11 @@
-"""The I/O of one replica: connect for ever, describe, greet, then pass frames both ways.
+"""The I/O with one replica: connect for ever, describe, greet, then pass frames both ways.
 
     connect ─► Describe ─► the host installs what is stored ─► Hello, CreateInstance, replay ─► both ways
        ▲                                                                                          │
        └───────────── any error, a clean end, or silence: at most a second later ─────────────────┘
 
-All state is the host's. Each attempt has an epoch of its own, so nothing that an earlier one left behind can be taken
-for the present one's. A replica that hangs without closing is found by asking it something every few seconds.
+All state is the host's. Each attempt has an epoch of its own, so no message of an earlier one counts. A replica that
+hangs without closing its connection is found by a Describe every ten seconds.
 """
 
 from __future__ import annotations
@@ -45,40 +45,42 @@ KEEPALIVE = (
 
 
 class Host(Protocol):
-    """What the connection belongs to."""
+    """The owner of the connection."""
 
     config: InstanceConfig
     traffic: RpcCounters
 
     def shards_to_describe(self, pending: bool = False) -> Iterable[tuple[ShardId, str]]:
-        """Shards whose frontiers somebody needs; or those of them that nobody could tell yet."""
+        """Shards whose frontiers are needed: all, or those alone that no replica could describe yet (`pending`)."""
 
     async def epoch(self, replica: ReplicaId, served: Epoch | None) -> Epoch:
-        """The next epoch; `served`: that of the client which the replica has now."""
+        """The next epoch. `served`: the epoch of the client that the replica has now."""
 
     def described(self, replica: ReplicaId, connection: int, description: Description) -> None:
-        """A connection begins: afterwards `take` gives the replay."""
+        """A connection begins; afterwards `take` returns the replay."""
 
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
-        """What is to be sent; raises OperatorError if this connection must end."""
+        """The commands to send. Raises: OperatorError where the connection must end."""
 
     async def wait(self, replica: ReplicaId) -> None:
-        """Until there may be something to send."""
+        """Wait until there may be something to send."""
 
     def received(self, replica: ReplicaId, connection: int, responses: Sequence[Response]) -> None:
-        """Raises OperatorError if this connection must end."""
+        """Take responses. Raises: OperatorError where the connection must end."""
 
     def probed(self, replica: ReplicaId, connection: int, description: Description) -> None:
-        """It answers; raises OperatorError if this connection must end."""
+        """The replica answered a Describe. Raises: OperatorError where the connection must end."""
 
-    def lost(self, replica: ReplicaId, connection: int, why: str) -> None: ...
+    def lost(self, replica: ReplicaId, connection: int, why: str) -> None:
+        """The connection ended."""
 
     def unreachable(self, replica: ReplicaId, why: str) -> None:
-        """No connection came about, and not since nobody listens: who does is not who should, or says nonsense."""
+        """A process answers, but not as this replica: its certificate or its messages are wrong."""
 
 
 class ReplicaConnection:
-    """`run` it as a task; cancelling it closes the connection. It ends by itself where another operator leads."""
+    """Keeps one replica connected: `run` it as a task, and cancel it to close the connection. It ends by itself
+    where another operator leads."""
 
     def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: Dialer = PLAIN) -> None:
         self.replica, self.address, self.dialer = replica, address, dialer
@@ -88,9 +90,11 @@ class ReplicaConnection:
         self.probe_now = asyncio.Event()
 
     def reaches(self, address: str, dialer: Dialer) -> bool:
+        """Whether the connection goes to this address, with this dialer."""
         return (self.address, self.dialer) == (address, dialer)
 
     async def run(self) -> None:
+        """Connect again and again until cancelled. Raises: LeadershipLost."""
         pause = FIRST_PAUSE_SECONDS
         self._dialed_at = asyncio.get_running_loop().time()
         while True:
@@ -101,11 +105,12 @@ class ReplicaConnection:
             await asyncio.sleep(pause)
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> Description:
-        """Asks beside the stream; raises grpc.RpcError, or OperatorError where there is no connection."""
+        """Have the replica describe shards, beside the stream. Raises: grpc.RpcError; OperatorError without a
+        connection."""
         return await self._describe(self._connected(), shards, frontiers_alone=False)
 
     async def inspect(self, source: bytes) -> compute_pb2.InspectSourceResponse:
-        """Tables and schemas of a source; raises grpc.RpcError, or OperatorError where there is no connection."""
+        """Tables and schemas of a source. Raises: grpc.RpcError; OperatorError without a connection."""
         request = compute_pb2.InspectSourceRequest(source=source)
         answer: compute_pb2.InspectSourceResponse = await self._connected().InspectSource(
             request, timeout=INSPECT_SECONDS
@@ -113,12 +118,13 @@ class ReplicaConnection:
         return answer
 
     async def fetch(self, uuid: str, offset: int) -> bytes:
-        """A piece of a stashed answer; raises grpc.RpcError, or OperatorError where there is no connection."""
+        """A piece of a stashed answer, from a byte offset on. Raises: grpc.RpcError; OperatorError without a
+        connection."""
         request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
         return bytes((await self._connected().FetchStash(request, timeout=DESCRIBE_SECONDS)).data)
 
     async def _attempt(self) -> None:
-        """One connection, until it ends for whatever reason."""
+        """One connection, from dialing to its end."""
         connection = 0
         why = CLOSED
         try:
@@ -148,7 +154,7 @@ class ReplicaConnection:
                 self._host.lost(self.replica, connection, why)
 
     async def _converse(self, stub: compute_pb2_grpc.ComputeStub, epoch: Epoch) -> None:
-        """Until one of the three directions ends; the others end with it."""
+        """Write, read and probe until one of the three ends; the others end with it."""
         stream = stub.CommandResponseStream()
         tasks = [
             asyncio.create_task(self._write(stream, epoch)),
@@ -190,8 +196,8 @@ class ReplicaConnection:
             self._host.received(self.replica, connection, unpacker.feed(frame))
 
     async def _probe(self, stub: compute_pb2_grpc.ComputeStub, connection: int) -> None:
-        """A replica that does not answer within the timeout is as good as dead. `probe_now` asks out of turn. Shards
-        that could not be read are asked about again on the way."""
+        """Ask the replica to describe itself every ten seconds, or as soon as `probe_now` is set. A replica that
+        does not answer in time is lost."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_SECONDS):
@@ -206,7 +212,8 @@ class ReplicaConnection:
         shards: Iterable[tuple[ShardId, str]],
         frontiers_alone: bool = True,
     ) -> Description:
-        """A connection asks about all shards: with their columns that would take long, and past 4 MiB be no answer."""
+        """`frontiers_alone`: without columns, which for all shards of a large namespace would exceed an answer's 4
+        MiB."""
         refs = [compute_pb2.ShardRef(id=id, location=location) for id, location in shards]
         request = compute_pb2.DescribeRequest(shards=refs, frontiers_alone=frontiers_alone)
         return description_from_proto(await stub.Describe(request, timeout=DESCRIBE_SECONDS))
@@ -218,12 +225,13 @@ class ReplicaConnection:
 
 
 def _said(error: grpc.RpcError) -> str:
+    """The code and details of a gRPC error."""
     code = getattr(error, "code", None)
     details = getattr(error, "details", None)
     return f"{code().name}: {details()}" if code and details else str(error)
 
 
 async def _end_of(stream: grpc.aio.StreamStreamCall) -> str:
-    """Why a stream that has ended did."""
+    """Why a stream has ended."""
     code = await stream.code()
     return CLOSED if code is grpc.StatusCode.OK else f"{code.name}: {await stream.details()}"

@@ -1,11 +1,11 @@
-"""What waits to be sent to one replica, and in which stage its connection is.
+"""The commands that wait to be sent on one connection.
 
     replay of the history ─┐
     later commands ────────┴► hydration gate ──► outbox ──► the connection takes it
 
-What is not for the replica (`leave_out`) goes nowhere. A link lives as long as one connection. Its outbox is bounded:
-a replica that takes nothing is cut off, at the next command or the next probe, and gets the reduced history when it
-comes back. So is one that says what cannot be (`refused`: what).
+Commands about excluded exports are dropped (`exclude`). A link lives as long as one connection. Its outbox is bounded:
+a replica that takes no commands is disconnected, at the next command or the next probe, and receives the reduced
+history when it comes back. A replica that breaks the protocol is disconnected too (`refused`: why).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ MAX_OUTBOX = 100_000
 
 
 class Link:
+    """The outbox and the hydration gate of one connection."""
+
     def __init__(self, connection: int, gate: HydrationGate | None = None) -> None:
         self.connection = connection
         self._excluded: set[GlobalId] = set()
@@ -32,22 +34,23 @@ class Link:
         self.refused: str | None = None
 
     def refuse(self, why: str) -> None:
-        """The replica has said what cannot be: nothing more is believed on this connection, which is to end."""
+        """Discard everything more from this connection, which must end: the replica broke the protocol."""
         self.refused = why
 
     def exclude(self, ids: Iterable[GlobalId]) -> None:
-        """The replica is told nothing of these exports, to the end of them."""
+        """Send the replica nothing about these exports until they are dropped."""
         self._excluded |= set(ids)
 
     def includes(self, id: GlobalId) -> bool:
-        """Whether the replica is told of the export, if there is one."""
+        """Whether the replica is sent commands about the export."""
         return id not in self._excluded
 
     def excludes(self, command: Command) -> bool:
-        """Whether it is about one of those."""
+        """Whether the command is about an excluded export."""
         return bool(self._excluded) and export_of(command) in self._excluded
 
     def send(self, commands: Iterable[Command]) -> None:
+        """Queue commands, as far as the gate lets them through."""
         for command in commands:
             if self.excludes(command):
                 if isinstance(command, AllowCompaction) and command.frontier.is_empty:
@@ -56,19 +59,20 @@ class Link:
             self._outbox += self._gate.absorb(command)
 
     def observe(self, response: Response) -> None:
+        """Take a response, which may free a hydration slot."""
         self._outbox += self._gate.observe(response)
 
     @property
     def occupants(self) -> tuple[str, ...]:
-        """Whose dataflows are in a hydration slot."""
+        """Owners of the dataflows in a hydration slot."""
         return self._gate.occupants
 
     def recorded(self, owners: Collection[str]) -> None:
-        """It is written down that these are: they may be scheduled."""
+        """The slots of these owners are recorded: they may be scheduled."""
         self._outbox += self._gate.recorded(owners)
 
     def admit(self, now_ms: int) -> None:
-        """Standings may have changed, and some may have waited for long."""
+        """Fill hydration slots: standings may have changed, or a hydration may have stalled."""
         self._outbox += self._gate.maintain(now_ms)
 
     def news(self, replica: ReplicaId) -> list[Notice]:
@@ -77,25 +81,26 @@ class Link:
         return [*map(SuspectCleared, self._gate.cleared()), *ran_out]
 
     def drain(self) -> list[Command]:
-        """What is to be sent now. Raises as `check` does."""
+        """Return the queued commands and clear the queue. Raises: OperatorError, as `check`."""
         self.check()
         out, self._outbox = self._outbox, []
         return out
 
     @property
     def queued(self) -> int:
+        """The number of commands that wait to be sent."""
         return len(self._outbox)
 
     @property
     def gated(self) -> int:
-        """Dataflows that wait for their turn to hydrate."""
+        """The number of dataflows that wait for a hydration slot."""
         return self._gate.waiting
 
     def is_gated(self, id: GlobalId) -> bool:
-        """Whether an export is of one of them."""
+        """Whether the export's dataflow waits for a hydration slot."""
         return self._gate.is_waiting(id)
 
     def check(self) -> None:
-        """Raises OperatorError where the replica is to be cut off."""
+        """Raises: OperatorError where too many commands wait, so that the connection must end."""
         if len(self._outbox) > MAX_OUTBOX:
             raise OperatorError(f"the replica takes no commands: {len(self._outbox)} wait for it")

@@ -1,4 +1,4 @@
-"""How much went over the connections of an instance's replicas, and how long it took to make them."""
+"""Bytes and seconds of the connections to an instance's replicas."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass
 class RpcCounters:
-    """Bytes are those of frames, as they are encoded. `connect_seconds`: from dialing, or from the loss of the one
-    before, to the replica's description of itself; all together."""
+    """Bytes are those of encoded frames. `connect_seconds`: summed from dialing, or the loss of the connection
+    before, to the replica's description."""
 
     sent_bytes: int = 0
     received_bytes: int = 0
