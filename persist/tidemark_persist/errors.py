@@ -123,7 +123,7 @@ class StorageError(PersistError):
 
 
 class CommitForgotten(PersistError):
-    """The log no longer says whether the commit landed. The upper has moved on, by it or by another."""
+    """The log does not have the commit any more, so whether it landed is unknown. The upper has moved on."""
 
     def __init__(self, message: str, *, current_upper: int) -> None:
         super().__init__(message)

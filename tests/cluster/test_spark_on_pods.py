@@ -69,7 +69,7 @@ def driver(of: Member, settings: Settings) -> dict[str, Any]:
     return pods.with_files(made, "job")
 
 
-def surroundings(of: Member, settings: Settings, secret: str) -> list[dict[str, Any]]:
+def driver_context(of: Member, settings: Settings, secret: str) -> list[dict[str, Any]]:
     """Accounts, the driver's role, the secret of Spark's own authentication, and the programs."""
     account = settings.driver_account
     both = (account, settings.executor_account)
@@ -137,7 +137,7 @@ def secret() -> str:
 def application(node: OneNode, namespace: str, images: dict[str, Image], secret: str) -> Application:
     settings = Settings(images["replica"].name, pull_policy="Never")
     made = Application(node, job(namespace, settings), settings)
-    pods.apply(node, namespace, *surroundings(made.of, settings, secret), driver(made.of, settings))
+    pods.apply(node, namespace, *driver_context(made.of, settings, secret), driver(made.of, settings))
     return made
 
 

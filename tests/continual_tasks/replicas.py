@@ -95,7 +95,7 @@ class Replica:
         self.loop = Loop(handles)
         loop = self.loop
         self._renderer = Renderer(SparkHolder(lambda: session), folder)
-        around = loop.surroundings(self._renderer, session, folder)
+        around = loop.driver_context(self._renderer, session, folder)
         self._installed = InstalledDataflow(description, {})
         self._driver = DataflowDriver(self._installed, around, self._refused)
         export = self._installed.exports[EXPORT]

@@ -43,8 +43,8 @@ executors.prepare()
 spark = start_spark(told["master"], "512m", folder, told["conf"].items())
 print("started", flush=True)
 while True:
-    look = executors.look(spark)
-    print(look.refused.message if look.refused else "admitted", flush=True)
+    state = executors.observe(spark)
+    print(state.refused.message if state.refused else "admitted", flush=True)
     time.sleep(0.5)
 """
 

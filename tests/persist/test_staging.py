@@ -105,7 +105,7 @@ def rewritten(table: pa.Table, **options: object) -> Callable[[Path], None]:
 NO_TIME = ROWS.set_column(3, "__time", pa.array([None, 5], pa.int64()))
 WRONG = {
     "missing": (Path.unlink, {}, "does not exist"),
-    "shorter than said": (lambda path: path.write_bytes(path.read_bytes()[:-1]), {}, "bytes; its writer said"),
+    "shorter than said": (lambda path: path.write_bytes(path.read_bytes()[:-1]), {}, "bytes; its writer recorded"),
     "other schema": (rewritten(ROWS.drop(["v"])), {"size": None}, "has schema"),
     "null times": (rewritten(NO_TIME.select(PHYSICAL.names)), {"size": None}, "NULLs, in __time"),
     "no statistics": (

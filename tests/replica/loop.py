@@ -42,7 +42,7 @@ class Loop:
             if isinstance(event, Call):
                 event.run()
 
-    def surroundings(self, renderer: Renderer, session: Any, folder: Path) -> DriverContext:
+    def driver_context(self, renderer: Renderer, session: Any, folder: Path) -> DriverContext:
         """What drivers of dataflows are given; copies go below `folder`."""
         say = self.said.append
         clients = ClientSinks(say, lambda: True, lambda: session, lambda: str(folder), folder / "copies")

@@ -117,7 +117,7 @@ def test_must_refuse_frames_that_are_too_large(replica: ReplicaProcess, megabyte
             list(stream(iter([b"\0" * megabytes * 1024 * 1024])))
 
     assert refused.value.code() == code
-    logged = "frame of 5242880 bytes" if megabytes == 5 else "larger than gRPC takes in"
+    logged = "frame of 5242880 bytes" if megabytes == 5 else "larger than gRPC's limit"
     wait_until(lambda: logged in replica.log_text())
 
 

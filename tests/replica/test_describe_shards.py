@@ -144,7 +144,7 @@ def test_a_look_behind_another_has_its_own_time(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(describe, "SHARD_SECONDS", BOUND)
     monkeypatch.setattr(describe, "wait", its_time_passes)
     describe._wait([second])
-    assert (first.seen.result(BOUND), second.seen.done()) == (known, True)
+    assert (first.result.result(BOUND), second.result.done()) == (known, True)
 
 
 def test_looks_that_hang_are_waited_for_no_longer_than_they_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_looks_that_hang_are_waited_for_no_longer_than_they_may_take(monkeypatch
     second = looks.at(place)
     try:
         describe._wait([first, second])
-        assert not first.seen.done()
+        assert not first.result.done()
         assert second.began is None
     finally:
         let.set()
@@ -180,6 +180,6 @@ def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:
         return outcome
 
     looks, place = ShardDescriptions(look), (ShardId("t"), "/t")
-    assert isinstance(looks.at(place).seen.exception(BOUND), Panic)
+    assert isinstance(looks.at(place).result.exception(BOUND), Panic)
     until(lambda: place not in looks._running)
-    assert looks.at(place).seen.result(BOUND) == known
+    assert looks.at(place).result.result(BOUND) == known

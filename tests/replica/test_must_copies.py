@@ -185,9 +185,9 @@ sys.path.insert(0, {checkout!r})
 from tests.replica import test_must_copies as t
 from tidemark_replica.sinks.copy import files
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-settle = files.settle
-if {when!r} == "before": files.settle = die
-elif {when!r} == "after": files.settle = lambda *a: (settle(*a), die())
+publish = files.publish
+if {when!r} == "before": files.publish = die
+elif {when!r} == "after": files.publish = lambda *a: (publish(*a), die())
 else: files._write_file = die
 t.written(Path({folder!r}), t.copy_of(Path({folder!r})), t.CONTENTS)
 """

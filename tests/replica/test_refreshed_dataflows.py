@@ -34,7 +34,7 @@ class OneView:
         self.loop, self.folder, self.refusals = Loop(), folder, list[str]()
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
-        around = self.loop.surroundings(self.renderer, session, folder)
+        around = self.loop.driver_context(self.renderer, session, folder)
         self.installed = InstalledDataflow(dataflow, {})
         (export,) = self.installed.exports.values()
         self.id = export.id

@@ -89,7 +89,7 @@ def test_what_serves_steps_on_while_tables_are_corrected_and_copied(
     renderer = Renderer(SparkHolder(lambda: session), tmp_path / "scratch")
     both = copies("d", 6, source=table.metadata, index="d-index", view=shard("v", str(tmp_path)))
     installed, copy = InstalledDataflow(both, {}), InstalledDataflow(copied(table, tmp_path / "ns/_copies/c"), {})
-    around = loop.surroundings(renderer, session, tmp_path)
+    around = loop.driver_context(renderer, session, tmp_path)
     driver, copying = (DataflowDriver(each, around, pytest.fail) for each in (installed, copy))
 
     def advance() -> None:

@@ -30,7 +30,7 @@ class TwoDataflows:
         self.loop = loop = Loop()
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
-        around = loop.surroundings(self.renderer, session, folder)
+        around = loop.driver_context(self.renderer, session, folder)
         loser = copies(once_by or "copy-loser", 6, source=table.metadata, index=LOSER, until=7 if once_by else None)
         descriptions = {LOSER: loser, OTHER: copies("copy-other", 6, source=table.metadata, index=OTHER)}
         self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}

@@ -27,7 +27,7 @@ from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import EMPTY, Time
 
 ROW_GROUP_ROWS = 131_072
-STAGED_AGE_MAX_SECONDS = 12 * 3600.0  # half of what vacuum waits before it takes a file nobody refers to
+STAGED_AGE_MAX_SECONDS = 12 * 3600.0  # half the age at which vacuum deletes files of unknown origin
 CHECK_THREADS = 8
 
 
@@ -139,7 +139,7 @@ def _check_one(storage: Storage, staged: StagedFile, schema: pa.Schema, lower: T
     if stat is None:
         raise InvalidStagedFile(f"{where} does not exist")
     if stat.size != staged.size:
-        raise InvalidStagedFile(f"{where} has {stat.size} bytes; its writer said {staged.size}")
+        raise InvalidStagedFile(f"{where} has {stat.size} bytes; its writer recorded {staged.size}; write it again")
     with (
         storage.errors(f"reading {staged.path}"),
         storage.open_input(staged.path) as source,

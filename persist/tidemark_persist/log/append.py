@@ -1,11 +1,11 @@
-"""Compare-and-append: who wins, and how a retry finds out that it already has.
+"""Compare-and-append: which of several writers wins, and how a retry finds out that its append has landed.
 
-    the upper is still what was expected        the commit cannot have landed: try to land it
+    the upper is still the expected one         the append cannot have landed: try it
     the upper has moved on                      exactly one append moved it off the expected upper:
-                                                if its commit id is ours, we won; if not, another did
+                                                if its commit id is ours, we won; otherwise another writer did
 
-The second line is why a retry is safe after any number of later commits: the append that left a given upper
-is unique, and the log (or this handle's memory) names it.
+The second line makes a retry safe after any number of later commits: the append that left a given upper is unique, and
+the log (or this handle's memory) has its commit id.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidemark_persist.times import DELETED, EMPTY, Term, Time, checked_frontier,
 
 @dataclass(frozen=True)
 class Appended:
-    """The append is in the shard. `upper` is the shard's upper now, as far as this handle knows."""
+    """The append has landed. `upper` is the shard's upper, as far as this handle knows."""
 
     upper: Time
     version: int
@@ -38,14 +38,14 @@ class UpperMismatch:
 
 @dataclass(frozen=True)
 class Append:
-    """An append to be made: what the caller asked for, checked."""
+    """A checked append."""
 
     expected_upper: Time
     new_upper: Time
     term: Term
     commit_id: str
     retry: bool  # the caller names the commit: it may have landed in an earlier call
-    since: Time | None = None  # the first time that the append says anything of
+    since: Time | None = None  # the first time whose contents the writer knows
 
 
 def checked_append(
@@ -63,7 +63,7 @@ def checked_append(
 
 
 def decided(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMismatch | None:
-    """How the append already ended, or None if it is still to be made. Raises `Fenced`."""
+    """The outcome of an append that has already ended; None if it is still to be made. Raises Fenced, ShardDeleted."""
     now = log.state.frontiers
     if tried and now.upper > append.expected_upper and _is_ours(log, append):
         return Appended(now.upper, now.version)
@@ -72,7 +72,7 @@ def decided(log: DeltaLog, append: Append, *, tried: bool) -> Appended | UpperMi
 
 
 def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile]) -> Appended | UpperMismatch:
-    """Land the append, or learn the upper that it should have expected."""
+    """Lands the append, or returns the upper that it should have expected."""
     tried = append.retry
 
     def decide(state: TableState) -> Change | Appended | UpperMismatch:
@@ -93,7 +93,7 @@ def compare_and_append(log: DeltaLog, append: Append, files: Sequence[DataFile])
 
 
 def fence(log: DeltaLog, term: int, commit_id: str) -> None:
-    """Raise the writer's term without appending: from now on older terms are `Fenced`."""
+    """Raises the writer's term without an append: from now on older terms are `Fenced`."""
     wanted = checked_term(term)
 
     def decide(state: TableState) -> Change | None:
@@ -104,7 +104,7 @@ def fence(log: DeltaLog, term: int, commit_id: str) -> None:
 
 
 def downgrade_since(log: DeltaLog, since: int, commit_id: str) -> Time:
-    """Give up reading before `since`. Monotone: an older time changes nothing. Returns the since now."""
+    """Moves the since to `since`; an older time changes nothing. Returns the present since. Raises InvalidTime."""
     wanted = checked_frontier(since, "the since")
 
     def decide(state: TableState) -> Change | None:
@@ -124,7 +124,7 @@ def downgrade_since(log: DeltaLog, since: int, commit_id: str) -> Time:
 
 
 def check_term(log: DeltaLog, term: Term, now: ShardState) -> None:
-    """`Fenced` if a newer term has written."""
+    """Raises Fenced where a newer term has written."""
     _refuse_deleted(log, now)
     if term < now.term:
         raise Fenced(
@@ -145,7 +145,7 @@ def _is_ours(log: DeltaLog, append: Append) -> bool:
 
 
 def _search(log: DeltaLog, append: Append) -> UpperMove:
-    """Walk the log back to the append that left the expected upper."""
+    """Walks the log back to the append that left the expected upper. Raises CommitForgotten."""
     move = UpperMove(append.expected_upper, log.state.frontiers.upper, None)
     for version in range(log.version, -1, -1):
         entry = log.read_entry(version)
@@ -157,7 +157,7 @@ def _search(log: DeltaLog, append: Append) -> UpperMove:
             move = UpperMove(append.expected_upper, entry.upper, entry.commit_id)
     upper = log.state.frontiers.upper
     raise CommitForgotten(
-        f"shard {log.storage.location}: the log no longer says which commit left upper "
+        f"shard {log.storage.location}: the log does not have the commit any more that left upper "
         f"{show(append.expected_upper)}; it is {show(upper)} now: compare the contents there",
         current_upper=upper,
     )

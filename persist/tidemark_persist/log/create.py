@@ -1,7 +1,7 @@
-"""Making a shard's table, and recognising one.
+"""Creates a shard's table, and checks an existing one.
 
 tidemark.format = 1          how to read the table: the columns and transactions of this package
-tidemark.shard  = <id>       whose it is: two owners never share a location by accident
+tidemark.shard  = <id>       the owner: two owners never share a location by accident
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ FORMAT_VERSION = "1"
 
 
 def create_table(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_retention_seconds: int) -> None:
-    """Create the table unless there is one. Of several creators one wins; `verify` tells whose it is."""
+    """Creates the table unless there is one. Of several creators one wins; `verify` checks the owner. Raises
+    ShardMismatch."""
     if not shard_id:
         raise ShardMismatch(f"a shard needs an id; none was given for {storage.location}")
     refuse_deleted(storage, shard_id)
@@ -38,7 +39,8 @@ def create_table(storage: Storage, schema: pa.Schema, shard_id: ShardId, log_ret
 
 
 def verify(log: DeltaLog, schema: pa.Schema | None, shard_id: str | None) -> ShardId:
-    """The owner of an opened table, or `ShardMismatch` if it is not what was asked for."""
+    """The owner of an opened table. Raises ShardMismatch where it is not the wanted one, ShardDeleted while it is being
+    deleted."""
     where = f"the table at {log.storage.location}"
     properties = log.table.metadata().configuration
     if properties.get(FORMAT) != FORMAT_VERSION or OWNER not in properties:

@@ -113,7 +113,7 @@ class DeltaLog:
             self._put(change)
         except (ShardDeleted, ShardMismatch):
             raise
-        except BaseException as error:  # of any type, and none of them says whether the commit landed
+        except BaseException as error:  # no type of error tells whether the commit landed
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             try:
@@ -178,7 +178,7 @@ class DeltaLog:
     def _check_table(self, table_id: str | None) -> None:
         """Raises ShardDeleted for an entry of another table: the shard was deleted and its location used again."""
         if table_id is not None and table_id != self.table_id:
-            raise ShardDeleted(f"shard {self.storage.location} was deleted and made anew: open it again")
+            raise ShardDeleted(f"shard {self.storage.location} was deleted and created again: open it again")
 
     def _resolve(self, slot: int, change: Change, error: BaseException) -> bool:
         """Whether the change is in the slot after all; `SlotUnknown` while the slot is empty."""
@@ -214,7 +214,7 @@ def gap_check_seconds(table: DeltaTable) -> float:
     match words:
         case ["interval", number, "seconds"]:
             return min(int(number) / 4, GAP_CHECK_SECONDS_MAX)
-        case _:  # changed by somebody else: look every time
+        case _:  # another program has changed the property: check every time
             return 0.0
 
 

@@ -1,14 +1,14 @@
-"""What one commit says: a pure view of an entry of the Delta log.
+"""The content of one commit: a pure view of an entry of the Delta log.
 
     commitInfo   tidemark.commit   a unique id: how a writer recognises its own commit after a lost reply
-                 tidemark.table    the Delta table's id: a location may be deleted and made anew
+                 tidemark.table    the Delta table's id: a location may be deleted and used again
     txn          tidemark.upper    | the shard's frontiers and the writer's term; application transactions
     txn          tidemark.since    | are atomic with the data and survive checkpoints, which the
     txn          tidemark.term     | metadata of a commit does not
     add          a data file, with the smallest and largest `__time` in its statistics
     remove       a data file that a compaction replaced
 
-A `Change` is what a writer wants; a `LogEntry` is what the log says happened at a version.
+A `Change` is to be committed; a `LogEntry` was committed.
 """
 
 from __future__ import annotations
@@ -76,8 +76,7 @@ class Change:
         return [*adds, *(RemoveAction(f.path, data_change, now_ms, f.size, {}) for f in self.removes)]
 
     def properties(self, table_id: str) -> CommitProperties:
-        """Exactly the next version or nothing: with a single retry delta-rs would rebase, and two could
-        win."""
+        """No retries: delta-rs would rebase a retry onto another version, and two writers could win."""
         moved = ((UPPER, self.upper), (SINCE, self.since), (TERM, self.term))
         return CommitProperties(
             max_commit_retries=0,
@@ -88,7 +87,7 @@ class Change:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """What version `version` of the table says."""
+    """The content of version `version`."""
 
     version: int
     commit_id: str | None = None
@@ -102,7 +101,7 @@ class LogEntry:
 
 
 def landed(change: Change, version: int) -> LogEntry:
-    """The entry that this change became."""
+    """The entry of a change that was committed as `version`."""
     removed = tuple(file.path for file in change.removes)
     return LogEntry(version, change.commit_id, change.upper, change.since, change.term, change.adds, removed)
 
@@ -132,7 +131,7 @@ def _actions(text: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _data_file(add: dict[str, Any]) -> DataFile:
-    """Files that another engine rewrote may lack statistics; then any time may be in them."""
+    """Files that another engine rewrote may lack statistics; any time may then be in them."""
     if add.get("deletionVector"):
         raise ShardMismatch(f"file {add['path']} has a deletion vector: another tool deleted rows of this shard")
     stats = json.loads(add.get("stats") or "{}")

@@ -11,9 +11,8 @@ that has grown to `runs_min` runs is merged, with everything smaller:
 So the number of files grows with the logarithm of the data, every update is rewritten a logarithmic number of
 times, and what cancels out is at most a constant share of what is live.
 
-No reader can tell the difference: times move only up to the since (`advance`), a listing taken earlier goes
-on reading the old files, and the commit says `dataChange=false`. If any input was replaced meanwhile, the
-work is dropped.
+Readers see no difference: times move only up to the since (`advance`), an earlier listing keeps reading the old
+files, and the commit has `dataChange=false`. If any input was replaced meanwhile, the compaction is dropped.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def _updates(storage: Storage, files: Sequence[DataFile], since: Time) -> Iterat
 
 
 def _pieces(tables: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The consolidation, in the order of time, so that row groups are told apart by it."""
+    """The consolidation in the order of time, so that row groups can be skipped by time."""
     merged = consolidate_stream(tables, schema).sort_by(TIME)
     for start in range(0, merged.num_rows, ROW_GROUP_ROWS):
         yield merged.slice(start, ROW_GROUP_ROWS)

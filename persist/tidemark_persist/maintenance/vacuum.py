@@ -7,9 +7,8 @@ A round sweeps what the round before marked, and marks anew:
     sweep   (a grace period later) marked files that are still not referred to, unless a lease older than V
             lives
 
-So a file stays for at least the grace period after the last version that referred to it, whoever removed it
-and whether or not that process lived to tell. Twice the same round, or a crash anywhere in it, does no
-harm.
+So a file stays for at least the grace period after the last version that referred to it, whichever process removed
+it, and whether or not that process still lives. A round may be repeated or interrupted.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class Storage:
 
     def stat(self, path: str) -> FileStat | None:
         """Size and age of a file; None if there is none."""
-        with self.errors(f"looking at {path}"):
+        with self.errors(f"reading the status of {path}"):
             info = self.fs.get_file_info(path)
         return _stat(path, info) if info.type == pa_fs.FileType.File else None
 

@@ -54,9 +54,9 @@ class Describer:
         pending = {id: self._shards.at((id, location)) for id, location in locations.items()}
         hydrations, dataflows, collections = self._ask()
         _wait(pending.values())
-        shards = tuple(_outcome(id, look.seen) for id, look in pending.items())
+        shards = tuple(_outcome(id, read.result) for id, read in pending.items())
         if not request.frontiers_alone:
-            shards = tuple(self._whole(shard, locations[shard.id]) for shard in shards)
+            shards = tuple(self._with_owner(shard, locations[shard.id]) for shard in shards)
         return Description(
             self.incarnation, self._epoch(), hydrations, dataflows, collections, shards, SUPPORTED_FEATURES
         )
@@ -69,10 +69,10 @@ class Describer:
         except TimeoutError:
             raise TimeoutError(f"the replica's command loop did not answer within {WORKER_SECONDS:.0f} s") from None
 
-    def _whole(self, seen: DescribedShard, location: str) -> DescribedShard:
+    def _with_owner(self, shard: DescribedShard, location: str) -> DescribedShard:
         """The description with owner and columns, which are in memory."""
         reader = self._handles.cached_reader(location)
-        return with_owner(reader, seen) if reader is not None and seen.exists else seen
+        return with_owner(reader, shard) if reader is not None and shard.exists else shard
 
 
 @dataclass
@@ -80,52 +80,52 @@ class PendingDescription:
     """A description that was asked for: the monotonic time at which its read began, and its future."""
 
     began: float | None = None
-    seen: Future[DescribedShard] = field(default_factory=Future)
+    result: Future[DescribedShard] = field(default_factory=Future)
 
 
 class ShardDescriptions:
     """Reads of shards, at most one per shard at a time, so that a read that hangs is not started again. A caller during
     a read gets the next one, since the present one may have read the table before the call."""
 
-    def __init__(self, look: Callable[[ShardId, str], DescribedShard]) -> None:
-        self._look, self._lock = look, threading.Lock()
+    def __init__(self, read: Callable[[ShardId, str], DescribedShard]) -> None:
+        self._read, self._lock = read, threading.Lock()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="describe")
         self._running: set[ShardLocation] = set()
         self._next: dict[ShardLocation, PendingDescription] = {}
 
-    def at(self, place: ShardLocation) -> PendingDescription:
+    def at(self, shard: ShardLocation) -> PendingDescription:
         """A description whose read begins after this call."""
         with self._lock:
-            if place not in self._running:
-                self._running.add(place)
-                self._pool.submit(self._begin, place)
-            return self._next.setdefault(place, PendingDescription())
+            if shard not in self._running:
+                self._running.add(shard)
+                self._pool.submit(self._begin, shard)
+            return self._next.setdefault(shard, PendingDescription())
 
-    def _begin(self, place: ShardLocation) -> None:
+    def _begin(self, shard: ShardLocation) -> None:
         with self._lock:
-            look = self._next.pop(place)
-        look.began = time.monotonic()
+            read = self._next.pop(shard)
+        read.began = time.monotonic()
         try:
-            look.seen.set_result(self._look(*place))
+            read.result.set_result(self._read(*shard))
         except BaseException as error:  # a Rust panic is no Exception; the next read must still start
-            look.seen.set_exception(error)
+            read.result.set_exception(error)
         with self._lock:
-            if place in self._next:
-                self._pool.submit(self._begin, place)
+            if shard in self._next:
+                self._pool.submit(self._begin, shard)
             else:
-                self._running.discard(place)
+                self._running.discard(shard)
 
 
 def _wait(pending: Collection[PendingDescription]) -> None:
     """Waits SHARD_SECONDS. A read that began during the wait gets as long from its own start."""
-    wait([look.seen for look in pending], SHARD_SECONDS)
-    begun = {look.seen: look.began for look in pending if look.began is not None and not look.seen.done()}
+    wait([read.result for read in pending], SHARD_SECONDS)
+    begun = {read.result: read.began for read in pending if read.began is not None and not read.result.done()}
     if begun:
         wait(begun, max(0.0, max(begun.values()) + SHARD_SECONDS - time.monotonic()))
 
 
-def _outcome(id: ShardId, look: Future[DescribedShard]) -> DescribedShard:
-    if not look.done():
-        return unreadable(id, f"not read within {SHARD_SECONDS:.0f} s")
-    error = look.exception()
-    return unreadable(id, public_text(error)) if error is not None else look.result()
+def _outcome(id: ShardId, read: Future[DescribedShard]) -> DescribedShard:
+    if not read.done():
+        return unreadable(id, f"the shard was not read within {SHARD_SECONDS:.0f} s")
+    error = read.exception()
+    return unreadable(id, public_text(error)) if error is not None else read.result()

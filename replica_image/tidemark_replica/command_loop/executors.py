@@ -69,7 +69,7 @@ class Executors:
         if refused:
             raise ExecutorsNotAdmitted(f"{refused.reason}: {refused.message}")
 
-    def look(self, session: Any, *, asks_api: bool = True) -> ExecutorState:
+    def observe(self, session: Any, *, asks_api: bool = True) -> ExecutorState:
         """The present state. `session`: Spark's, None before it has started. `asks_api`: ask the API server too, while
         one is missing."""
         registered = _registered(session)
@@ -140,8 +140,8 @@ class ExecutorWatch:
         asks_api = now >= self._due
         if asks_api or (session is not None and not self.registered_once and now >= self._next_count):
             self._polling, self._next_count = True, now + POLL_SECONDS
-            look = partial(executors.look, session, asks_api=asks_api)
-            self._jobs.submit("look at executors", look, partial(self._polled, asks_api))
+            poll = partial(executors.observe, session, asks_api=asks_api)
+            self._jobs.submit("poll executors", poll, partial(self._polled, asks_api))
 
     def report_again(self) -> None:
         """Repeats the status for a new client."""
@@ -160,11 +160,11 @@ class ExecutorWatch:
             if asks_api:
                 self._lengthen_pause()
             return
-        look = outcome.value
-        self.registered_once |= look.registered > 0
-        if look.asked or not look.missing:
-            self._report({"reason": look.refused.reason, "message": look.refused.message} if look.refused else {})
-        if not look.missing:
+        state = outcome.value
+        self.registered_once |= state.registered > 0
+        if state.asked or not state.missing:
+            self._report({"reason": state.refused.reason, "message": state.refused.message} if state.refused else {})
+        if not state.missing:
             self._due, self._pause = self._clock() + POLL_SECONDS, POLL_SECONDS
         elif asks_api:
             self._lengthen_pause()
@@ -172,11 +172,11 @@ class ExecutorWatch:
     def _lengthen_pause(self) -> None:
         self._due, self._pause = self._clock() + self._pause, min(2 * self._pause, POLL_SECONDS_MAX)
 
-    def _report(self, said: Mapping[str, str]) -> None:
-        said = {name: text[:MESSAGE_LENGTH_MAX] for name, text in said.items()}
-        if said != self._reported:
-            self._respond(Status(INSTANCE, KIND, dict(said)))
-            self._reported = said
+    def _report(self, status: Mapping[str, str]) -> None:
+        status = {name: text[:MESSAGE_LENGTH_MAX] for name, text in status.items()}
+        if status != self._reported:
+            self._respond(Status(INSTANCE, KIND, dict(status)))
+            self._reported = status
 
 
 def _registered(session: Any) -> int:

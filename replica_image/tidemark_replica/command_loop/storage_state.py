@@ -48,7 +48,7 @@ class _Compaction:
     wanted: Frontier
     due: float = 0.0
     running: bool = False
-    told: ShardFrontiers | None = None
+    reported: ShardFrontiers | None = None
     reached: Frontier | None = None
     idle: int = 0
     """Rounds without progress of the since."""
@@ -164,8 +164,8 @@ class StorageState:
             if isinstance(outcome.error, ShardIsDeleted | ShardNotFound | ShardMismatch):
                 self._drop_compaction(id, compaction)
             return
-        if compaction.told != outcome.value and not self._watch.is_followed(id):
-            compaction.told = outcome.value
+        if compaction.reported != outcome.value and not self._watch.is_followed(id):
+            compaction.reported = outcome.value
             self._send(outcome.value)
         since = outcome.value.since
         compaction.idle = compaction.idle + 1 if since == compaction.reached else 0

@@ -273,7 +273,7 @@ class DataflowDriver:
     def _release_leases(self) -> None:
         """Releases the leases of the step that has ended."""
         if leases := self._inputs.ended():
-            self._context.io_jobs.submit("release what a step read", partial(release, leases), lambda _: None)
+            self._context.io_jobs.submit("release the leases of a step", partial(release, leases), lambda _: None)
 
     def _stage_output(self, outcome: StepOutcome, reached: Frontier, errors: ErrorChanges) -> None:
         """Hands the output of a committed step to the sinks and moves the frontier."""

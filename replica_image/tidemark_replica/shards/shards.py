@@ -240,7 +240,7 @@ class ShardWatch:
     def _poll(self, shard: _Watched) -> None:
         shard.polling = True
         self._jobs.submit(
-            f"look at shard {shard.id}",
+            f"poll shard {shard.id}",
             lambda: self._handles.describe(shard.id, shard.location),
             lambda outcome: self._polled(shard, outcome),
         )

@@ -42,7 +42,7 @@ class StoreWatch:
         location = self._location
         if location is not None and not self._polling and self._clock() >= self._due:
             self._polling = True
-            self._jobs.submit("look at the store", lambda: check_store(location), self._polled)
+            self._jobs.submit("check the object store", lambda: check_store(location), self._polled)
 
     def report_again(self) -> None:
         """Repeats the status for a new client."""

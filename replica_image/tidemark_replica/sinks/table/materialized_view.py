@@ -205,7 +205,7 @@ class MaterializedViewSink:
 
     def _submit_compaction(self, whole: CompactionInput) -> None:
         self._job = self._jobs.submit(
-            f"fold {self._id}", lambda: compact_staged(self._existing(), whole), self._compacted
+            f"compact the staged output of {self._id}", lambda: compact_staged(self._existing(), whole), self._compacted
         )
 
     def _compacted(self, outcome: Outcome[CompactedStage]) -> None:
@@ -283,7 +283,9 @@ class MaterializedViewSink:
         since = None if append.since is None or not now.won else Frontier.at(append.since)
         self._watch.observe(self._shard.shard_id, Frontier.decode(now.upper), since, WriterTerm(now.term))
         if now.won and self._maintenance_job is None and not self._stopped:
-            self._maintenance_job = self._jobs.submit(f"tidy the shard of {self._id}", self._maintain, self._maintained)
+            self._maintenance_job = self._jobs.submit(
+                f"maintain the shard of {self._id}", self._maintain, self._maintained
+            )
 
     def _failed(self, error: Exception) -> None:
         """Stops for a fenced or deleted shard; retries all other failures with the same commit id."""
