@@ -132,7 +132,7 @@ def test_must_speak_the_older_generation_over_a_socket(
     client.send(AllowWrites(GlobalId("a"), WriterTerm(1)))
 
     assert code_of(client.wait_end()) == grpc.StatusCode.FAILED_PRECONDITION
-    wait_until(lambda: "CreateTimely" in replica.log_text())
+    wait_until(lambda: "older generation" in replica.log_text())
 
 
 @pytest.mark.parametrize("time", [-1, 2**63 - 1])

@@ -152,8 +152,8 @@ from tidemark_replica.sinks.copy import objects as c
 die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 put_if_absent, finish = c.put_if_absent, c.CopyTarget.finish
 if {when!r} == "while it is sent": c._upload = die
-elif {when!r} == "before it wins": c.claim = die
-elif {when!r} == "when it has won": c.claim = lambda *a: (put_if_absent(*a), die())
+elif {when!r} == "before it wins": c.put_if_absent = die
+elif {when!r} == "when it has won": c.put_if_absent = lambda *a: (put_if_absent(*a), die())
 else: c.CopyTarget.finish = lambda *a: (finish(*a), die())
 bucket = t.Bucket(S3Server(Path({objects!r}), {port}, {bucket!r}), Path({folder!r}))
 bucket.written(bucket.copy(), t.CONTENTS)
