@@ -63,7 +63,7 @@ _DECORRELATION = (
     "optimizer.RewriteLateralSubquery",
 )
 _MAX_PASSES = 20
-_MAX_FRAMES = 256
+_MAX_RELATIONS = 256
 _MAX_PROVED = 16_384
 _SUBQUERIES = ("ScalarSubquery", "Exists", "ListQuery")
 
@@ -95,14 +95,14 @@ class Catalyst:
         self._parser = self._state.sqlParser()
         # Each part of a class name costs a call to the JVM, so classes are looked up once.
         sql = self._jvm.org.apache.spark.sql
-        self._rules = self._named(_RULES)
-        self._decorrelation = self._named(_DECORRELATION)
+        self._rules = self._rule_objects(_RULES)
+        self._decorrelation = self._rule_objects(_DECORRELATION)
         self._skip_commands = sql.execution.CommandExecutionMode.SKIP()
         self._has_plan = sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
         self._decorrelate = sql.catalyst.optimizer.DecorrelateInnerQuery
         self._data_type, self._sessions = sql.types.DataType, sql.classic.SparkSession
         self._leaves: set[str] = set()
-        self._frames = lru_cache(_MAX_FRAMES)(self._frame)
+        self._empty_relations = lru_cache(_MAX_RELATIONS)(self._empty_relation)
         self.proven_expressions = LruSet(_MAX_PROVED)
 
     @staticmethod
@@ -133,17 +133,17 @@ class Catalyst:
 
     def parse(self, sql: str) -> Any:
         """The unresolved plan; raises Refusal where the text is not SQL."""
-        return self._guarded(lambda: self._parser.parsePlan(sql))
+        return self._raise_refusals(lambda: self._parser.parsePlan(sql))
 
     def parse_columns(self, text: str) -> tuple[Column, ...]:
         """The columns of a list as in CREATE TABLE (`a int, b string NOT NULL`); raises Refusal."""
-        schema = json.loads(self._guarded(lambda: self._parser.parseTableSchema(text)).json())
+        schema = json.loads(self._raise_refusals(lambda: self._parser.parseTableSchema(text)).json())
         return tuple(Column(f["name"], type_of(f["type"]), f["nullable"]) for f in schema["fields"])
 
     def declare(self, name: str, columns: Sequence[Column]) -> None:
         """Make `name` a relation of these columns until `drop_relations`."""
-        frame = self._frames(name, tuple(columns))
-        self._guarded(lambda: frame.createOrReplaceTempView(quoted(name)))
+        frame = self._empty_relations(name, tuple(columns))
+        self._raise_refusals(lambda: frame.createOrReplaceTempView(quoted(name)))
         self._leaves.add(name)
 
     def drop_relations(self) -> None:
@@ -152,34 +152,34 @@ class Catalyst:
         while self._leaves:
             catalogue.dropTempView(self._leaves.pop())
 
-    def _frame(self, name: str, columns: tuple[Column, ...]) -> Any:
+    def _empty_relation(self, name: str, columns: tuple[Column, ...]) -> Any:
         """A relation without rows. Each name has its own, since two relations must not share column ids."""
         schema = json.dumps({"type": "struct", "fields": [spark_field(c.name, c.type, c.nullable) for c in columns]})
         rows = self._spark.sparkContext._jsc.emptyRDD()
-        return self._guarded(lambda: self._session.createDataFrame(rows, self._data_type.fromJson(schema)))
+        return self._raise_refusals(lambda: self._session.createDataFrame(rows, self._data_type.fromJson(schema)))
 
     def analyse(self, sql: str) -> AnalysedQuery:
         """The analysed query after the rules; raises Refusal where the text does not resolve or type."""
         # Spark prints literals in the time zone of the thread's active session.
         self._sessions.setActiveSession(self._session)
-        plan = self._guarded(lambda: self._rewritten(self._execution(sql).analyzed()))
+        plan = self._raise_refusals(lambda: self._apply_rules(self._execution(sql).analyzed()))
         plans, trees = [plan], {}
-        for number, subquery in self._guarded(lambda: list(self._subqueries(plan))):
+        for number, subquery in self._raise_refusals(lambda: list(self._subqueries(plan))):
             plans.append(subquery)
             trees[number] = parse_tree(json.loads(subquery.toJSON()))
         return AnalysedQuery(parse_tree(json.loads(plan.toJSON())), trees, tuple(plans))
 
-    def _named(self, rules: Sequence[str]) -> list[Any]:
+    def _rule_objects(self, rules: Sequence[str]) -> list[Any]:
         catalyst = self._jvm.org.apache.spark.sql.catalyst
         return [getattr(getattr(catalyst, r.split(".")[0]), r.split(".")[1]) for r in rules]
 
-    def _rewritten(self, plan: Any) -> Any:
+    def _apply_rules(self, plan: Any) -> Any:
         """The plan after the rules, applied until they change nothing."""
         for _ in range(_MAX_PASSES):
             before = plan
             for rule in self._rules:
                 plan = rule.apply(plan)
-            if self._has_subquery(plan) and not self._only_generates(plan):
+            if self._has_subquery(plan) and not self._has_only_generators(plan):
                 for rule in self._decorrelation:
                     plan = rule.apply(plan)
             if plan.fastEquals(before):
@@ -189,39 +189,39 @@ class Catalyst:
     def _has_subquery(self, tree: Any) -> bool:
         return bool(tree.containsPattern(self._has_plan))
 
-    def _only_generates(self, plan: Any) -> bool:
+    def _has_only_generators(self, plan: Any) -> bool:
         """Whether all subqueries are LATERAL over table functions alone: these need no decorrelation."""
         if not self._has_subquery(plan):
             return True
         if plan.getClass().getSimpleName() == "LateralJoin":
-            leaves = _each(plan.right().plan().collectLeaves())
+            leaves = _elements(plan.right().plan().collectLeaves())
             if any(leaf.getClass().getSimpleName() != "OneRowRelation" for leaf in leaves):
                 return False
-        elif any(map(self._has_subquery, _each(plan.expressions()))):
+        elif any(map(self._has_subquery, _elements(plan.expressions()))):
             return False
-        return all(map(self._only_generates, _each(plan.children())))
+        return all(map(self._has_only_generators, _elements(plan.children())))
 
     def _subqueries(self, plan: Any) -> Iterator[tuple[int, Any]]:
         """The subqueries in the plan's expressions, recursively: (id, plan after the rules)."""
         if not self._has_subquery(plan):
             return
-        for child in _each(plan.children()):
+        for child in _elements(plan.children()):
             yield from self._subqueries(child)
-        for expression in _each(plan.expressions()):
-            for found in self._within(expression):
-                inner = self._rewritten(self._correlated(plan, found))
+        for expression in _elements(plan.expressions()):
+            for found in self._subqueries_in(expression):
+                inner = self._apply_rules(self._with_outer_rows(plan, found))
                 yield found.exprId().id(), inner
                 yield from self._subqueries(inner)
 
-    def _within(self, expression: Any) -> Iterator[Any]:
+    def _subqueries_in(self, expression: Any) -> Iterator[Any]:
         if not self._has_subquery(expression):
             return
         if expression.getClass().getSimpleName() in _SUBQUERIES:
             yield expression
-        for child in _each(expression.children()):
-            yield from self._within(child)
+        for child in _elements(expression.children()):
+            yield from self._subqueries_in(child)
 
-    def _correlated(self, outer: Any, subquery: Any) -> Any:
+    def _with_outer_rows(self, outer: Any, subquery: Any) -> Any:
         """The subquery's plan. Where it needs rows of the outer query, they become an input of it."""
         plan = subquery.plan()
         if subquery.children().isEmpty() or outer.children().size() != 1:
@@ -247,7 +247,7 @@ class Catalyst:
         return None if found is None else found["v"]
 
     def _inline_table(self, plans: Sequence[Any], first_attribute: int) -> Any:
-        for leaf in (leaf for plan in plans for leaf in _each(plan.collectLeaves())):
+        for leaf in (leaf for plan in plans for leaf in _elements(plan.collectLeaves())):
             if leaf.getClass().getSimpleName() == "LocalRelation":
                 output = leaf.output()
                 if output.nonEmpty() and output.apply(0).exprId().id() == first_attribute:
@@ -262,9 +262,9 @@ class Catalyst:
             execution.assertAnalyzed()
             return execution
 
-        return self._guarded(analysed)
+        return self._raise_refusals(analysed)
 
-    def _guarded(self, act: Any) -> Any:
+    def _raise_refusals(self, act: Any) -> Any:
         try:
             return act()
         except PySparkException as error:
@@ -281,7 +281,7 @@ class Catalyst:
             raise CatalystFailed(thrown) from error
 
 
-def _each(sequence: Any) -> Iterator[Any]:
+def _elements(sequence: Any) -> Iterator[Any]:
     """The elements of a Scala sequence."""
     return (sequence.apply(at) for at in range(sequence.size()))
 

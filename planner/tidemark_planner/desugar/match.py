@@ -50,30 +50,34 @@ def desugar_match(node: Match, names: NameSupply) -> Hir:
     """The same rows without the Match; its inputs are desugared already."""
     condition = condition_of(node.predicates, len(node.left.schema))
     if not condition.residual and node.kind is MatchKind.SEMI:
-        return _by_key(node.kind, node.left, node.right, condition.key, names)
+        return _match_by_key(node.kind, node.left, node.right, condition.key, names)
     if not condition.residual:
-        return bind_once(node.left, names, lambda left: _by_key(node.kind, left, node.right, condition.key, names))
+        return bind_once(
+            node.left, names, lambda left: _match_by_key(node.kind, left, node.right, condition.key, names)
+        )
     if node.kind is MatchKind.FULL:
-        return _full_by_rows(node, names)
-    return bind_once(node.left, names, lambda left: _by_rows(node.kind, left, node.right, node.predicates, names))
+        return _full_join_by_rows(node, names)
+    return bind_once(node.left, names, lambda left: _match_by_rows(node.kind, left, node.right, node.predicates, names))
 
 
-def _by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
+def _match_by_key(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
     """The Match of inputs that may be read several times; `right` is read once, or bound here."""
     nulls = [call("is_null", (p.right,), BOOLEAN) for p in key if not p.null_safe and is_nullable(p.right)]
-    there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
+    non_null = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
     if kind is MatchKind.SEMI:
-        return _joined(left, distinct_keys(there, key), key, (), null_safe=False)
+        return _join_on_key(left, distinct_keys(non_null, key), key, (), null_safe=False)
     if kind in (MatchKind.ANTI, MatchKind.MARK):
-        return _decided(kind, left, there, key, ())
+        return _match_by_counts(kind, left, non_null, key, ())
     if kind is not MatchKind.FULL:
-        return bind_once(there, names, lambda rows: _decided(kind, left, rows, key, columns(rows)))
+        return bind_once(non_null, names, lambda rows: _match_by_counts(kind, left, rows, key, columns(rows)))
     if not nulls:
-        return bind_once(right, names, lambda rows: _full(left, rows, key, names))
-    return bind_once(right, names, lambda rows: _full_with_nulls(left, rows, key, nulls, names))
+        return bind_once(right, names, lambda rows: _full_join(left, rows, key, names))
+    return bind_once(right, names, lambda rows: _full_join_with_null_keys(left, rows, key, nulls, names))
 
 
-def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExpr, ...], names: NameSupply) -> Hir:
+def _match_by_rows(
+    kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExpr, ...], names: NameSupply
+) -> Hir:
     """The Match with the left columns that the condition reads as its key, from the pairs that meet the condition."""
     width = len(left.schema)
     read = sorted({c for p in predicates for c in columns_of(p) if c < width})
@@ -87,27 +91,29 @@ def _by_rows(kind: MatchKind, left: Hir, right: Hir, predicates: tuple[ScalarExp
         pairs = project(pairs, columns(pairs)[: len(read)])
     key = tuple(KeyPart(row[c], ref, null_safe=True) for c, ref in zip(read, columns(pairs), strict=False))
     if kind not in _BESIDE_RIGHT:
-        return _by_key(kind, left, pairs, key, names)
-    return bind_once(pairs, names, lambda rows: _decided(kind, left, rows, key, columns(rows)[len(read) :]))
+        return _match_by_key(kind, left, pairs, key, names)
+    return bind_once(pairs, names, lambda rows: _match_by_counts(kind, left, rows, key, columns(rows)[len(read) :]))
 
 
 _BESIDE_RIGHT = (MatchKind.LEFT, MatchKind.SINGLE)
 
 
-def _full_by_rows(node: Match, names: NameSupply) -> Hir:
+def _full_join_by_rows(node: Match, names: NameSupply) -> Hir:
     """A left join, and the right rows without a match beside NULLs."""
     width, other = len(node.left.schema), len(node.right.schema)
     turned = tuple(map_columns(p, lambda c: c + other if c < width else c - width) for p in node.predicates)
 
     def both(left: Hir, right: Hir) -> Hir:
-        outer = _by_rows(MatchKind.LEFT, left, right, node.predicates, names)
-        alone = _by_rows(MatchKind.ANTI, right, left, turned, names)
+        outer = _match_by_rows(MatchKind.LEFT, left, right, node.predicates, names)
+        alone = _match_by_rows(MatchKind.ANTI, right, left, turned, names)
         return Union((outer, Project(alone, _nulls(left.schema) + columns(alone))))
 
     return bind_once(node.left, names, lambda left: bind_once(node.right, names, lambda right: both(left, right)))
 
 
-def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], beside: Sequence[ScalarExpr]) -> Hir:
+def _match_by_counts(
+    kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], beside: Sequence[ScalarExpr]
+) -> Hir:
     """Anti, mark, left or single join of inputs that may be read twice; `beside`: the columns of the right row that are
     shown.
 
@@ -120,44 +126,46 @@ def _decided(kind: MatchKind, left: Hir, right: Hir, key: tuple[KeyPart, ...], b
     alone: ScalarExpr = call("=", (count, _ZERO), BOOLEAN)
     if kind is MatchKind.MARK:
         marked = Project(table, (*keys, call(">", (count, _ZERO), BOOLEAN)))
-        return _joined(left, marked, key, (len(key),))
+        return _join_on_key(left, marked, key, (len(key),))
     if kind is MatchKind.SINGLE:
         has_left = call(">", (of_left[0], _ZERO), BOOLEAN)
-        alone = _unless(call("and", (call(">", (count, _ONE), BOOLEAN), has_left), BOOLEAN), alone)
+        alone = _raise_if(call("and", (call(">", (count, _ONE), BOOLEAN), has_left), BOOLEAN), alone)
     without = Project(Filter(table, (alone,)), keys)
     if kind is MatchKind.ANTI:
-        return _joined(left, without, key, ())
+        return _join_on_key(left, without, key, ())
     rows = _with_nulls(right, [p.right for p in key], beside, without)
-    return _joined(left, rows, key, _after(key, rows))
+    return _join_on_key(left, rows, key, _columns_after_key(key, rows))
 
 
-def _full(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
+def _full_join(left: Hir, right: Hir, key: tuple[KeyPart, ...], names: NameSupply) -> Hir:
     """A full join of inputs in which NULL matches NULL in every part of the key."""
 
     def joined(table: Hir) -> Hir:
         keys, (of_right, of_left) = columns(table)[: len(key)], columns(table)[len(key) :]
-        only_left = Project(Filter(table, _alone(of_left, of_right, key)), keys)
-        only_right = Project(Filter(table, _alone(of_right, of_left, key)), keys)
+        only_left = Project(Filter(table, _on_this_side_alone(of_left, of_right, key)), keys)
+        only_right = Project(Filter(table, _on_this_side_alone(of_right, of_left, key)), keys)
         lefts = _with_nulls(left, [p.left for p in key], columns(left), only_right)
         rights = _with_nulls(right, [p.right for p in key], columns(right), only_left)
         pairs = zip(columns(lefts)[: len(key)], columns(rights)[: len(key)], strict=True)
-        both = _joined(lefts, rights, tuple(KeyPart(a, b) for a, b in pairs), _after(key, rights))
+        both = _join_on_key(lefts, rights, tuple(KeyPart(a, b) for a, b in pairs), _columns_after_key(key, rights))
         return Project(both, columns(both)[len(key) :])
 
     return bind_once(_key_table(left, right, key, with_left=True), names, joined)
 
 
-def _alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
+def _on_this_side_alone(own: ScalarExpr, other: ScalarExpr, key: tuple[KeyPart, ...]) -> tuple[ScalarExpr, ...]:
     """The condition for keys of one side alone. A table without a key has one row even if neither side has rows."""
     other_is_absent = call("=", (other, _ZERO), BOOLEAN)
     return (other_is_absent,) if key else (other_is_absent, call(">", (own, _ZERO), BOOLEAN))
 
 
-def _full_with_nulls(left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: NameSupply) -> Hir:
+def _full_join_with_null_keys(
+    left: Hir, right: Hir, key: tuple[KeyPart, ...], nulls: Sequence[Call], names: NameSupply
+) -> Hir:
     """The full join, and the right rows that match nothing because their key is NULL."""
-    there = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
+    non_null = filtered(right, tuple(call("is_not_null", n.arguments, BOOLEAN) for n in nulls))
     outside = Filter(right, (nulls[0] if len(nulls) == 1 else call("or", tuple(nulls), BOOLEAN),))
-    return Union((_full(left, there, key, names), Project(outside, _nulls(left.schema) + columns(outside))))
+    return Union((_full_join(left, non_null, key, names), Project(outside, _nulls(left.schema) + columns(outside))))
 
 
 def _key_table(left: Hir, right: Hir, key: tuple[KeyPart, ...], *, with_left: bool) -> Hir:
@@ -187,15 +195,17 @@ def _at_most_one(rows: Hir) -> Hir:
     """The one row, or NULLs if there is none; an error if there are several."""
     counted = Aggregate(rows, (), (), (AggregateCall("count", None, _COUNT),))
     (count,) = columns(counted)
-    empty = _unless(call(">", (count, _ONE), BOOLEAN), call("=", (count, _ZERO), BOOLEAN))
+    empty = _raise_if(call(">", (count, _ONE), BOOLEAN), call("=", (count, _ZERO), BOOLEAN))
     return Union((rows, Project(Filter(counted, (empty,)), _nulls(rows.schema))))
 
 
-def _unless(wrong: ScalarExpr, value: ScalarExpr) -> ScalarExpr:
+def _raise_if(wrong: ScalarExpr, value: ScalarExpr) -> ScalarExpr:
     return call("case", (wrong, call("raise_error", (Literal(TOO_MANY_ROWS, STRING),), BOOLEAN), value), BOOLEAN)
 
 
-def _joined(left: Hir, right: Hir, key: tuple[KeyPart, ...], shown: Sequence[int], *, null_safe: bool = True) -> Hir:
+def _join_on_key(
+    left: Hir, right: Hir, key: tuple[KeyPart, ...], shown: Sequence[int], *, null_safe: bool = True
+) -> Hir:
     """The left rows beside the columns `shown` of the right rows, whose first columns are the key."""
     width = len(left.schema)
     both = Join((left, right))
@@ -209,7 +219,7 @@ def _joined(left: Hir, right: Hir, key: tuple[KeyPart, ...], shown: Sequence[int
     return project(joined, row[:width] + tuple(row[width + c] for c in shown))
 
 
-def _after(key: tuple[KeyPart, ...], rows: Hir) -> range:
+def _columns_after_key(key: tuple[KeyPart, ...], rows: Hir) -> range:
     """The positions of the columns behind the key."""
     return range(len(key), len(rows.schema))
 

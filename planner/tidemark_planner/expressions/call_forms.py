@@ -70,7 +70,7 @@ def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return fold.fold_call(call(operator, arguments, left))
 
 
-def _negated(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+def _negate(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     of = arguments[0]
     folded = fold.negate(of) if isinstance(of, Literal) else None
     return call("negate", arguments, of.type) if folded is None else folded
@@ -81,7 +81,7 @@ def conditional(function: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call(function, arguments, arguments[1].type)
 
 
-def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -> Callable[..., ScalarExpr]:
+def _shift_date(function: str, move: Callable[[Literal, int], Literal | None]) -> Callable[..., ScalarExpr]:
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
         start, by = arguments
         if isinstance(by, Literal) and by.type.name.startswith("interval"):
@@ -97,7 +97,7 @@ def _date_moved(function: str, move: Callable[[Literal, int], Literal | None]) -
     return lowered
 
 
-def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+def _interval_field(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     """A field of an interval. The days of a literal interval are folded to a number."""
     function, _, of, result = PARTS[kind]
 
@@ -112,7 +112,7 @@ def _part(kind: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     return lowered
 
 
-def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+def _round(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     of, digits = arguments
     if not isinstance(digits, Literal) or digits.value is None:
         unsupported("round to a number of digits that is not a literal", "write the number", "round")
@@ -120,7 +120,7 @@ def _rounded(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
     return call("round", arguments, call_types.rounded_type(of.type, int(digits.value))[0] if of_decimal else of.type)
 
 
-def _to_digits(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+def _round_to_digits(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     """ceil and floor to a number of digits: Spark casts every number to a decimal for them."""
 
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -132,7 +132,7 @@ def _to_digits(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     return lowered
 
 
-def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
+def _round_to_whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
     def lowered(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
         of = arguments[0].type
         result = decimals.bounded(of.precision - of.scale + 1, 0) if of.is_decimal else BIGINT
@@ -143,18 +143,18 @@ def _whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarExpr]:
 
 BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
     "IntegralDivide": lambda a: fold.fold_call(call("div", a, BIGINT)),
-    "UnaryMinus": _negated,
+    "UnaryMinus": _negate,
     "UnaryPositive": lambda a: a[0],
-    "Round": _rounded,
-    "Floor": _whole("floor"),
-    "Ceil": _whole("ceil"),
-    "RoundFloor": _to_digits("floor_to"),
-    "RoundCeil": _to_digits("ceil_to"),
-    "DateAdd": _date_moved("date_add", fold.add_days),
-    "DateSub": _date_moved("date_sub", fold.add_days),
-    "AddMonths": _date_moved("add_months", fold.add_months),
-    "DateAddYMInterval": _date_moved("add_months", fold.add_months),
-    **{kind: _part(kind) for kind in PARTS},
+    "Round": _round,
+    "Floor": _round_to_whole("floor"),
+    "Ceil": _round_to_whole("ceil"),
+    "RoundFloor": _round_to_digits("floor_to"),
+    "RoundCeil": _round_to_digits("ceil_to"),
+    "DateAdd": _shift_date("date_add", fold.add_days),
+    "DateSub": _shift_date("date_sub", fold.add_days),
+    "AddMonths": _shift_date("add_months", fold.add_months),
+    "DateAddYMInterval": _shift_date("add_months", fold.add_months),
+    **{kind: _interval_field(kind) for kind in PARTS},
     "TimestampAddInterval": lambda a: call("+", a, a[0].type),
     "TimestampAddYMInterval": lambda a: call("+", a, a[0].type),
 }

@@ -40,8 +40,8 @@ def fold_call(call: Call) -> ScalarExpr:
         found = fold_cast(literals[0], call.type)
     elif call.function == "negate":
         found = negate(literals[0])
-    elif call.function in _MOVES and literals[1].value is not None:
-        move, sign = _MOVES[call.function]
+    elif call.function in _DATE_SHIFTS and literals[1].value is not None:
+        move, sign = _DATE_SHIFTS[call.function]
         found = move(literals[0], sign * int(literals[1].value))
     return call if found is None else found
 
@@ -51,9 +51,9 @@ def fold_cast(literal: Literal, target: SqlType) -> Literal | None:
     if literal.value is None or literal.type == target:
         return Literal(literal.value, target)
     if literal.type.is_integral or literal.type.is_decimal:
-        value = _number(Decimal(literal.value), literal.type, target)
+        value = _fold_number(Decimal(literal.value), literal.type, target)
     elif literal.type.name == "string":
-        value = _text(literal.value, target)
+        value = _fold_text(literal.value, target)
     elif literal.type.name == "date" and target.name in ("timestamp", "timestamp_ntz"):
         value = f"{literal.value}T00:00:00"
     else:
@@ -82,7 +82,7 @@ def quotient(left: int, right: int) -> int:
 
 
 def add_days(literal: Literal, days: int) -> Literal | None:
-    return _moved(literal, lambda at: at + timedelta(days=days))
+    return _shift_date(literal, lambda at: at + timedelta(days=days))
 
 
 def add_months(literal: Literal, months: int) -> Literal | None:
@@ -94,13 +94,13 @@ def add_months(literal: Literal, months: int) -> Literal | None:
         last = (first + timedelta(days=31)).replace(day=1) - timedelta(days=1)
         return min(first + timedelta(days=at.day - 1), last)
 
-    return _moved(literal, moved)
+    return _shift_date(literal, moved)
 
 
-_MOVES = {"date_add": (add_days, 1), "date_sub": (add_days, -1), "add_months": (add_months, 1)}
+_DATE_SHIFTS = {"date_add": (add_days, 1), "date_sub": (add_days, -1), "add_months": (add_months, 1)}
 
 
-def _moved(literal: Literal, move: Callable[[date], date]) -> Literal | None:
+def _shift_date(literal: Literal, move: Callable[[date], date]) -> Literal | None:
     if literal.value is None:
         return literal
     try:
@@ -109,7 +109,7 @@ def _moved(literal: Literal, move: Callable[[date], date]) -> Literal | None:
         return None
 
 
-def _number(value: Decimal, of: SqlType, target: SqlType) -> str | None:
+def _fold_number(value: Decimal, of: SqlType, target: SqlType) -> str | None:
     if target.is_integral:
         return str(int(value)) if of.is_integral else None
     if target.is_decimal:
@@ -121,7 +121,7 @@ def _number(value: Decimal, of: SqlType, target: SqlType) -> str | None:
     return None
 
 
-def _text(value: str, target: SqlType) -> str | None:
+def _fold_text(value: str, target: SqlType) -> str | None:
     if target.is_integral and _INTEGER.fullmatch(value) and value != "-0":
         return value
     if target.is_floating and value in ("NaN", "Infinity", "-Infinity"):

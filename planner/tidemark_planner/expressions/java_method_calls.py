@@ -52,17 +52,17 @@ def lower_method(node: Node, lower: Lower) -> ScalarExpr | None:
     return None if found is None else found(node, lower)
 
 
-def _checked(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
+def _allowed_call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
     made = call(function, arguments, result)
     if not entry(function).accepts(made):
         refuse("TYPE", f"there is no {describe(made)}", word=function)
     return made
 
 
-def _static(node: Node, lower: Lower) -> ScalarExpr:
+def _static_invoke(node: Node, lower: Lower) -> ScalarExpr:
     of, method = str(node.fields.get("staticObject")).rsplit(".", 1)[-1], str(node.fields.get("functionName"))
     if (of, method) == ("UrlCodec$", "decode"):
-        return _checked(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
+        return _allowed_call(_DECODES[str(node.children[1].fields["value"])], (lower(node.children[0]),), STRING)
     function, result, count, flags = _METHODS.get((of, method), ("", STRING, 0, ()))
     if not function or tuple(str(c.fields.get("value")) for c in node.children[count:]) != flags:
         refuse(
@@ -70,10 +70,10 @@ def _static(node: Node, lower: Lower) -> ScalarExpr:
             f"the expression {method} is not on the list of allowed functions (docs/reference/sql.md)",
             word=method,
         )
-    return _checked(function, tuple(map(lower, node.children[:count])), result)
+    return _allowed_call(function, tuple(map(lower, node.children[:count])), result)
 
 
-def _evaluated(node: Node, lower: Lower) -> ScalarExpr:
+def _evaluator_call(node: Node, lower: Lower) -> ScalarExpr:
     target, *arguments = node.children
     written = str(target.fields.get("value"))
     found = [name for start, end, name in _EVALUATORS if written.startswith(start) and written.endswith(end)]
@@ -84,18 +84,18 @@ def _evaluated(node: Node, lower: Lower) -> ScalarExpr:
             f"the expression {name} is not on the list of allowed functions (docs/reference/sql.md)",
             word=name,
         )
-    return _checked(found[0], tuple(map(lower, arguments)), STRING)
+    return _allowed_call(found[0], tuple(map(lower, arguments)), STRING)
 
 
-def _parsed_time(node: Node, lower: Lower) -> ScalarExpr:
+def _parse_timestamp(node: Node, lower: Lower) -> ScalarExpr:
     of = type_of(node.fields["dataType"])
     function = "to_timestamp" if of == TIMESTAMP else "to_timestamp_ntz"
     if not node.fields["failOnError"]:
         function = "try_to_timestamp"
-    return _patterned(function, tuple(map(lower, node.children)), of)
+    return _pattern_call(function, tuple(map(lower, node.children)), of)
 
 
-def _patterned(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
+def _pattern_call(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
     made = call(function, arguments, result)
     if not entry(function).accepts(made):
         why = "write the pattern as a literal of the letters y M d H h m s S a E D"
@@ -103,34 +103,34 @@ def _patterned(function: str, arguments: tuple[ScalarExpr, ...], result: SqlType
     return made
 
 
-def _made_time(node: Node, lower: Lower) -> ScalarExpr:
+def _make_timestamp(node: Node, lower: Lower) -> ScalarExpr:
     if len(node.children) != 6:
         unsupported("make_timestamp with a time zone", "write the parts in UTC", "make_timestamp")
     of = type_of(node.fields["dataType"])
     prefix = "" if node.fields["failOnError"] else "try_"
     suffix = "ltz" if of == TIMESTAMP else "ntz"
-    return _checked(f"{prefix}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
+    return _allowed_call(f"{prefix}make_timestamp_{suffix}", tuple(map(lower, node.children)), of)
 
 
-def _seconds(node: Node, lower: Lower) -> ScalarExpr:
+def _unix_seconds(node: Node, lower: Lower) -> ScalarExpr:
     """unix_timestamp and to_unix_timestamp: of text by a pattern, of a time as unix_seconds."""
     of = lower(node.children[0])
     if of.type == STRING:
-        return _patterned("to_unix_timestamp", (of, lower(node.children[1])), BIGINT)
-    return _checked("unix_seconds", (cast_to(of, TIMESTAMP),), BIGINT)
+        return _pattern_call("to_unix_timestamp", (of, lower(node.children[1])), BIGINT)
+    return _allowed_call("unix_seconds", (cast_to(of, TIMESTAMP),), BIGINT)
 
 
-def _number(node: Node, lower: Lower) -> ScalarExpr:
+def _to_number(node: Node, lower: Lower) -> ScalarExpr:
     arguments = tuple(map(lower, node.children))
     result = number_format(literal_text(arguments[1]) or "")
     if result is None:
         unsupported(
             "this format of to_number", "write a literal of digits, grouping, one point and a sign", "to_number"
         )
-    return _checked("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
+    return _allowed_call("to_number" if node.kind == "ToNumber" else "try_to_number", arguments, result)
 
 
-def _spaces(node: Node, lower: Lower) -> ScalarExpr:
+def _space(node: Node, lower: Lower) -> ScalarExpr:
     count = lower(node.children[0])
     if not isinstance(count, Literal) or count.value is None or int(count.value) > MAX_CHARACTERS:
         unsupported("space of an expression", f"write a literal number of at most {MAX_CHARACTERS}", "space")
@@ -148,15 +148,15 @@ def _type_name(node: Node, lower: Lower) -> ScalarExpr:
 
 
 _KINDS: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
-    "StaticInvoke": _static,
-    "Invoke": _evaluated,
-    "GetTimestamp": _parsed_time,
-    "MakeTimestamp": _made_time,
-    "UnixTimestamp": _seconds,
-    "ToUnixTimestamp": _seconds,
-    "ToNumber": _number,
-    "TryToNumber": _number,
-    "StringSpace": _spaces,
+    "StaticInvoke": _static_invoke,
+    "Invoke": _evaluator_call,
+    "GetTimestamp": _parse_timestamp,
+    "MakeTimestamp": _make_timestamp,
+    "UnixTimestamp": _unix_seconds,
+    "ToUnixTimestamp": _unix_seconds,
+    "ToNumber": _to_number,
+    "TryToNumber": _to_number,
+    "StringSpace": _space,
     "TypeOf": _type_name,
     "Pi": lambda node, lower: Literal(repr(math.pi), DOUBLE),
     "EulerNumber": lambda node, lower: Literal(repr(math.e), DOUBLE),

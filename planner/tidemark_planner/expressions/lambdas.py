@@ -43,9 +43,9 @@ def lower_higher_order(node: Node, lower: Lower) -> ScalarExpr | None:
     if node.kind == "KnownNotContainsNull":
         return lower(node.children[0])
     if node.kind == "ArraysZip":
-        return _side_by_side(node, lower)
+        return _arrays_zip(node, lower)
     name = _KINDS.get(node.kind)
-    return None if name is None else _checked(name, tuple(map(lower, node.children)))
+    return None if name is None else _allowed_call(name, tuple(map(lower, node.children)))
 
 
 def variable(name: str, of: SqlType) -> Call:
@@ -63,14 +63,14 @@ def lambda_call(body: ScalarExpr, variables: tuple[ScalarExpr, ...]) -> ScalarEx
     return call(LAMBDA, (body, *variables), body.type)
 
 
-def _checked(name: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
-    made = call(name, arguments, _result(name, arguments))
+def _allowed_call(name: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    made = call(name, arguments, _result_type(name, arguments))
     if not entry(name).accepts(made):
         unsupported(f"{name} of {', '.join(str(a.type) for a in arguments)}", _HINTS.get(name, ""), name)
     return made
 
 
-def _result(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:
+def _result_type(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:
     if name in ("exists", "forall"):
         return BOOLEAN
     if name == "aggregate":
@@ -78,7 +78,7 @@ def _result(name: str, arguments: tuple[ScalarExpr, ...]) -> SqlType:
     return SqlType.array(arguments[-1].type) if name in ("transform", "zip_with") else arguments[0].type
 
 
-def _side_by_side(node: Node, lower: Lower) -> ScalarExpr:
+def _arrays_zip(node: Node, lower: Lower) -> ScalarExpr:
     """arrays_zip of two arrays; the shorter one is padded with NULL."""
     arrays = tuple(map(lower, node.children))
     names = [str(n.fields["value"]) for n in node.expressions("names")]
@@ -88,4 +88,4 @@ def _side_by_side(node: Node, lower: Lower) -> ScalarExpr:
     if names[0].lower() == names[1].lower():
         unsupported("arrays_zip of two arrays of one name", "rename one of them in a subquery", "arrays_zip")
     struct = SqlType.struct(zip(names, (p.type for p in pair), strict=True))
-    return _checked("zip_with", (*arrays, lambda_call(call("named_struct", pair, struct), pair)))
+    return _allowed_call("zip_with", (*arrays, lambda_call(call("named_struct", pair, struct), pair)))

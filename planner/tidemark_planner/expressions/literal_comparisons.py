@@ -17,7 +17,7 @@ from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN
 
 Fold = Callable[[Literal, Any], Literal | None]
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<=>": operator.eq,
     "<": operator.lt,
@@ -32,10 +32,10 @@ def constant_comparison(call: Call, fold_cast: Fold) -> Literal | None:
     """The literal that the comparison is equal to in all branches; None where it depends on the branch, or is no such
     comparison.
     """
-    compared = _COMPARED.get(call.function)
+    compared = _COMPARISONS.get(call.function)
     if compared is None or sum(isinstance(a, Literal) for a in call.arguments) != 1:
         return None
-    left, right = ([_value(each) for each in _chosen(a, fold_cast)] for a in call.arguments)
+    left, right = ([_value(each) for each in _possible_literals(a, fold_cast)] for a in call.arguments)
     if not left or not right or None in (*left, *right):
         return None
     answers = [compared(one, other) for one in left for other in right]
@@ -44,7 +44,7 @@ def constant_comparison(call: Call, fold_cast: Fold) -> Literal | None:
     return Literal("true" if all(answers) else "false", BOOLEAN)
 
 
-def _chosen(expr: ScalarExpr, fold_cast: Fold) -> list[Literal | None]:
+def _possible_literals(expr: ScalarExpr, fold_cast: Fold) -> list[Literal | None]:
     """The literals that the expression may be; empty where it may be more than literals. A CASE without ELSE may be
     NULL.
     """
@@ -53,7 +53,7 @@ def _chosen(expr: ScalarExpr, fold_cast: Fold) -> list[Literal | None]:
     if not isinstance(expr, Call):
         return []
     if expr.function == "cast":
-        return [each and fold_cast(each, expr.type) for each in _chosen(expr.arguments[0], fold_cast)]
+        return [each and fold_cast(each, expr.type) for each in _possible_literals(expr.arguments[0], fold_cast)]
     if expr.function not in ("case", "if") or len(expr.arguments) % 2 == 0:
         return []
     values = (*expr.arguments[1:-1:2], expr.arguments[-1])

@@ -63,10 +63,10 @@ def lower_nested(node: Node, lower: Lower) -> ScalarExpr | None:
     of = arguments[0].type
     if kind in _FIXED:
         name, result = _FIXED[kind]
-        return _checked(name, arguments, result)
+        return _allowed_call(name, arguments, result)
     if kind in _SAME_TYPE:
-        return _checked(_SAME_TYPE[kind], arguments, of)
-    return _checked(_ELEMENT[kind], arguments, of.element)
+        return _allowed_call(_SAME_TYPE[kind], arguments, of)
+    return _allowed_call(_ELEMENT[kind], arguments, of.element)
 
 
 def empty_array(node: Node, target: SqlType) -> ScalarExpr | None:
@@ -86,7 +86,7 @@ def with_first_type(arguments: tuple[ScalarExpr, ...]) -> tuple[ScalarExpr, ...]
     return tuple(call("cast", (a,), of) if of.is_nested and a.type != of else a for a in arguments)
 
 
-def _checked(name: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
+def _allowed_call(name: str, arguments: tuple[ScalarExpr, ...], result: SqlType) -> ScalarExpr:
     """The call; raises Refusal where the allow-list does not take such arguments (some must be small literals)."""
     made = call(name, arguments, result)
     if not FUNCTIONS[name].accepts(made):
@@ -121,7 +121,7 @@ def _field(node: Node, lower: Lower) -> ScalarExpr:
     return call("field", (of, position), found)
 
 
-def _item(node: Node, lower: Lower) -> ScalarExpr:
+def _subscript(node: Node, lower: Lower) -> ScalarExpr:
     of, index = (lower(child) for child in node.children)
     return call("subscript" if node.fields["failOnError"] else "get", (of, index), of.type.element)
 
@@ -137,20 +137,20 @@ def _element_at(node: Node, lower: Lower) -> ScalarExpr:
     return call(name, (array, lower(index)), array.type.element)
 
 
-def _sorted(node: Node, lower: Lower) -> ScalarExpr:
+def _sort_array(node: Node, lower: Lower) -> ScalarExpr:
     of, ascending = (lower(child) for child in node.children)
-    return _checked("sort_array", (of, ascending), of.type)
+    return _allowed_call("sort_array", (of, ascending), of.type)
 
 
-def _repeated(node: Node, lower: Lower) -> ScalarExpr:
+def _array_repeat(node: Node, lower: Lower) -> ScalarExpr:
     of, times = (lower(child) for child in node.children)
-    return _checked("array_repeat", (of, times), SqlType.array(of.type))
+    return _allowed_call("array_repeat", (of, times), SqlType.array(of.type))
 
 
 def _from_json(node: Node, lower: Lower) -> ScalarExpr:
     if node.fields.get("options"):
         unsupported("from_json with options", "leave the options out", "from_json")
-    return _checked("from_json", (lower(node.children[0]),), type_of(node.fields["schema"]))
+    return _allowed_call("from_json", (lower(node.children[0]),), type_of(node.fields["schema"]))
 
 
 def _sequence(node: Node, lower: Lower) -> ScalarExpr:
@@ -165,10 +165,10 @@ _SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
     "CreateNamedStruct": _named_struct,
     "GetStructField": _field,
     "GetArrayStructFields": _field,
-    "GetArrayItem": _item,
+    "GetArrayItem": _subscript,
     "ElementAt": _element_at,
-    "SortArray": _sorted,
-    "ArrayRepeat": _repeated,
+    "SortArray": _sort_array,
+    "ArrayRepeat": _array_repeat,
     "JsonToStructs": _from_json,
     "Sequence": _sequence,
 }

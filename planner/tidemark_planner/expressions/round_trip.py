@@ -84,30 +84,30 @@ def _columns_of(tree: Node, columns: list[Column]) -> dict[int, ColumnRef]:
 def _expressions(plan: Plan) -> Iterator[TypedExpression]:
     """Every scalar expression of the plan with the schema that it is over."""
     if isinstance(plan, Mfp):
-        yield from _of_mfp(plan.mfp)
+        yield from _mfp_expressions(plan.mfp)
     elif isinstance(plan, FlatMap):
         yield from ((e, plan.input.schema) for e in plan.arguments)
-        yield from _of_mfp(plan.mfp_after)
+        yield from _mfp_expressions(plan.mfp_after)
     elif isinstance(plan, Reduce):
         yield from ((e, plan.input.schema) for e in (*plan.key, *plan.values))
-        yield from _of_mfp(plan.mfp_after)
+        yield from _mfp_expressions(plan.mfp_after)
     elif isinstance(plan, Join):
-        yield from _of_join(plan)
+        yield from _join_expressions(plan)
     for below in inputs_of(plan):
         yield from _expressions(below)
 
 
-def _of_join(plan: Join) -> Iterator[TypedExpression]:
+def _join_expressions(plan: Join) -> Iterator[TypedExpression]:
     if isinstance(plan.plan, DeltaJoin):  # lookups are by columns and compute nothing
-        yield from _of_mfp(plan.plan.closure)
+        yield from _mfp_expressions(plan.plan.closure)
         return
     stream = plan.inputs[plan.plan.source].schema
     for stage in plan.plan.stages:
         yield from ((e, stream) for e in stage.stream_key)
         yield from ((e, plan.inputs[stage.lookup].schema) for e in stage.lookup_key)
-        yield from _of_mfp(stage.closure)
+        yield from _mfp_expressions(stage.closure)
         stream = stage.closure.output
 
 
-def _of_mfp(mfp: MapFilterProject) -> Iterator[TypedExpression]:
+def _mfp_expressions(mfp: MapFilterProject) -> Iterator[TypedExpression]:
     yield from ((e, mfp.extended) for e in (*mfp.expressions, *mfp.predicates, *mfp.lower, *mfp.upper))

@@ -46,7 +46,7 @@ class _Generator:
 
 
 def lower_generate(node: Node, context: Context) -> Lowered:
-    return _generated(node, context.lower(node.children[0]), bool(node.fields["outer"]))
+    return _apply_generator(node, context.lower(node.children[0]), bool(node.fields["outer"]))
 
 
 def lower_range(node: Node, context: Context) -> Lowered:
@@ -80,9 +80,9 @@ def lower_lateral(node: Node, context: Context) -> Lowered:
     if condition is not None and condition.kind == "Literal" and condition.fields["value"] == "true":
         condition = None
     if outer and (condition is not None or not _is_one_function(tree)):
-        return _matched_or_alone(tree, left, condition, context)
-    joined = _over(tree, left, outer)
-    return joined if condition is None else _filtered(joined, condition)
+        return _left_outer_lateral(tree, left, condition, context)
+    joined = _apply_subquery(tree, left, outer)
+    return joined if condition is None else _filter(joined, condition)
 
 
 def _is_one_function(node: Node) -> bool:
@@ -98,11 +98,11 @@ def _is_column(output: Node) -> bool:
     return output.kind == "AttributeReference"
 
 
-def _matched_or_alone(node: Node, left: Lowered, condition: Node | None, context: Context) -> Lowered:
+def _left_outer_lateral(node: Node, left: Lowered, condition: Node | None, context: Context) -> Lowered:
     """The rows on the left beside their rows of the subquery, and beside NULLs where they have none."""
     rows = replace(left, hir=share(left.hir, context))
-    made = _over(node, rows, outer=False)
-    made = made if condition is None else _filtered(made, condition)
+    made = _apply_subquery(node, rows, outer=False)
+    made = made if condition is None else _filter(made, condition)
     made = replace(made, hir=share(made.hir, context))
     width, row = len(left.attributes), all_columns(made.hir)
     keys = tuple(call("<=>", (c, replace(c, index=width + c.index)), BOOLEAN) for c in row[:width])
@@ -112,11 +112,11 @@ def _matched_or_alone(node: Node, left: Lowered, condition: Node | None, context
     return replace(made, hir=both)
 
 
-def _filtered(rows: Lowered, condition: Node) -> Lowered:
+def _filter(rows: Lowered, condition: Node) -> Lowered:
     return replace(rows, hir=Filter(rows.hir, (rows.expression(condition),)))
 
 
-def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
+def _apply_subquery(node: Node, left: Lowered, outer: bool) -> Lowered:
     """The subquery's plan applied to the row on the left, whose columns stay in front."""
     if node.kind == "OneRowRelation":
         return left
@@ -124,22 +124,22 @@ def _over(node: Node, left: Lowered, outer: bool) -> Lowered:
         unsupported(
             "LATERAL over a query of relations", "use expressions and table functions such as explode", "LATERAL"
         )
-    below = _over(node.children[0], left, outer)
+    below = _apply_subquery(node.children[0], left, outer)
     if node.kind == "SubqueryAlias":
         return below
     if node.kind == "Generate":
-        return _generated(node, below, outer or bool(node.fields["outer"]))
+        return _apply_generator(node, below, outer or bool(node.fields["outer"]))
     if node.kind == "Filter":
         condition = node.expression("condition")
         assert condition is not None, "a filter has a condition"
-        return _filtered(below, condition)
+        return _filter(below, condition)
     outputs = node.expressions("projectList")
     exprs = tuple(below.expression(o) for o in outputs)
     kept, (attributes, names) = all_columns(left.hir), attributes_of(outputs)
     return Lowered(Project(below.hir, (*kept, *exprs)), left.attributes + attributes, left.names + names)
 
 
-def _generated(node: Node, below: Lowered, outer: bool) -> Lowered:
+def _apply_generator(node: Node, below: Lowered, outer: bool) -> Lowered:
     """The rows below, and beside each the function's values."""
     described = node.expression("generator")
     lower = _GENERATORS.get(described.kind) if described is not None else None

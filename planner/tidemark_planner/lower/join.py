@@ -23,7 +23,9 @@ def lower_join(node: Node, context: Context) -> Lowered:
     kind = _join_type(node)
     left, right = (context.lower(child) for child in node.children)
     if kind == "RightOuter":
-        return _flipped(build_join(right, left, MatchKind.LEFT, node.expression("condition")), len(right.attributes))
+        return _rotate_columns(
+            build_join(right, left, MatchKind.LEFT, node.expression("condition")), len(right.attributes)
+        )
     if kind not in _INNER and kind not in _KINDS:
         unsupported(f"a join of kind {kind}", "use an inner, outer, semi or anti join", "JOIN")
     return build_join(left, right, _KINDS.get(kind), node.expression("condition"))
@@ -43,7 +45,7 @@ def build_join(left: Lowered, right: Lowered, kind: MatchKind | None, condition:
     return Lowered(match, attributes[:width], names[:width])
 
 
-def _flipped(lowered: Lowered, width: int) -> Lowered:
+def _rotate_columns(lowered: Lowered, width: int) -> Lowered:
     """The same rows with the first `width` columns moved to the end."""
     row = columns(lowered.hir)
     attributes, names = lowered.attributes, lowered.names

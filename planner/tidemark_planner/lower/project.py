@@ -38,7 +38,7 @@ def lower_filter(node: Node, context: Context) -> Lowered:
         return Lowered(Filter(below.hir, own), below.attributes, below.names)
     rows, rest = below, []
     for each in _conjuncts(condition):
-        matched = _matched(each, rows, context)
+        matched = _semi_or_anti_join(each, rows, context)
         if matched is None:
             rest.append(each)
         else:
@@ -56,7 +56,7 @@ def _conjuncts(condition: Node) -> list[Node]:
     return [part for child in condition.children for part in _conjuncts(child)]
 
 
-def _matched(condition: Node, rows: Lowered, context: Context) -> Hir | None:
+def _semi_or_anti_join(condition: Node, rows: Lowered, context: Context) -> Hir | None:
     """The rows for which an EXISTS or IN, or the negation of one, is true; None for other conditions."""
     negated = condition.kind == "Not"
     subquery = condition.children[0] if negated else condition

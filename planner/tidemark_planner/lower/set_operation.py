@@ -23,22 +23,22 @@ _ZERO = Literal("0", BIGINT)
 def lower_intersect(node: Node, context: Context) -> Lowered:
     left, right = (context.lower(child) for child in node.children)
     if node.fields.get("isAll"):
-        return _over(left, Intersection(left.hir, right.hir))
-    return _over(left, _groups(left.hir, right.hir, in_right=">"))
+        return _with_hir(left, Intersection(left.hir, right.hir))
+    return _with_hir(left, _distinct_rows(left.hir, right.hir, in_right=">"))
 
 
 def lower_except(node: Node, context: Context) -> Lowered:
     left, right = (context.lower(child) for child in node.children)
     if node.fields.get("isAll"):
-        return _over(left, Threshold(Union((left.hir, Negate(right.hir)))))
-    return _over(left, _groups(left.hir, right.hir, in_right="="))
+        return _with_hir(left, Threshold(Union((left.hir, Negate(right.hir)))))
+    return _with_hir(left, _distinct_rows(left.hir, right.hir, in_right="="))
 
 
-def _groups(left: Hir, right: Hir, in_right: str) -> Hir:
+def _distinct_rows(left: Hir, right: Hir, in_right: str) -> Hir:
     """Each row of the left input once, if the number of times it is in the right input compares with 0 as `in_right`
     says.
     """
-    both = Union((_tagged(left, _LEFT), _tagged(right, _RIGHT)))
+    both = Union((_tag_rows(left, _LEFT), _tag_rows(right, _RIGHT)))
     *row, is_left = columns(both)
     counts = tuple(AggregateCall("count", None, _COUNT, filter=at) for at in range(2))
     groups = Aggregate(both, tuple(row), (is_left, call("not", (is_left,), BOOLEAN)), counts)
@@ -47,9 +47,9 @@ def _groups(left: Hir, right: Hir, in_right: str) -> Hir:
     return Project(Filter(groups, wanted), tuple(row))
 
 
-def _tagged(node: Hir, tag: Literal) -> Hir:
+def _tag_rows(node: Hir, tag: Literal) -> Hir:
     return Project(node, (*columns(node), tag))
 
 
-def _over(left: Lowered, hir: Hir) -> Lowered:
+def _with_hir(left: Lowered, hir: Hir) -> Lowered:
     return Lowered(hir, left.attributes, left.names)

@@ -116,7 +116,7 @@ class SubqueryColumns:
         """The expression with each subquery replaced by an attribute. `in_filter`: NULL counts as false."""
         if node.kind == "ScalarSubquery":
             row = scalar_subquery_row(node, self._context)
-            return self._added(Join((self.rows.hir, row)))
+            return self._append_column(Join((self.rows.hir, row)))
         if node.kind == "Exists":
             right = rows_of(node, self._context)
             return self._mark(right, correlation(node, self.rows, right))
@@ -128,9 +128,9 @@ class SubqueryColumns:
                 node, fields={**node.fields, "filter": replaced}, children=(self.replace_subqueries(node.children[0]),)
             )
         node = replace(node, children=tuple(self.replace_subqueries(c, in_filter=passed) for c in node.children))
-        return self._in(node, in_filter) if node.kind == "InSubquery" else node
+        return self._lower_in(node, in_filter) if node.kind == "InSubquery" else node
 
-    def _in(self, node: Node, in_filter: bool) -> Node:
+    def _lower_in(self, node: Node, in_filter: bool) -> Node:
         """true where a row matches, NULL where a match is unknown, else false."""
         right = rows_of(node.children[-1], self._context)
         found = membership(node, self.rows, right)
@@ -145,9 +145,9 @@ class SubqueryColumns:
         return Node("CaseWhen", {}, (*chosen, _boolean("false")))
 
     def _mark(self, right: Lowered, predicates: tuple[ScalarExpr, ...]) -> Node:
-        return self._added(Match(MatchKind.MARK, self.rows.hir, right.hir, predicates))
+        return self._append_column(Match(MatchKind.MARK, self.rows.hir, right.hir, predicates))
 
-    def _added(self, hir: Hir) -> Node:
+    def _append_column(self, hir: Hir) -> Node:
         """Make `hir` the rows; the attribute that stands for its last column."""
         number = -_FIRST_STAND_IN - self._marks
         self._marks += 1
@@ -162,7 +162,7 @@ def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str
     """
 
     def lowered(node: Node, context: Context) -> Lowered:
-        held = {f: _held(node, f) for f in (*fields, *only_in_aggregates)}
+        held = {f: _expressions_in(node, f) for f in (*fields, *only_in_aggregates)}
         if not any(has_subquery(e) for exprs in held.values() for e in exprs):
             return lower(node, context)
         first, *others = node.children
@@ -206,7 +206,7 @@ def _is_list(node: Node, name: str) -> bool:
     return not raw or (isinstance(raw, list) and isinstance(raw[0], list | Node))
 
 
-def _held(node: Node, name: str) -> tuple[Node, ...]:
+def _expressions_in(node: Node, name: str) -> tuple[Node, ...]:
     if _is_list(node, name):
         return node.expressions(name)
     one = node.expression(name)

@@ -99,7 +99,7 @@ class _WindowCalls:
     def __init__(self, below: Lowered) -> None:
         self.below = below
         self.exprs: list[ScalarExpr] = list(all_columns(below.hir))
-        self._chosen: ScalarExpr | None = None
+        self._condition: ScalarExpr | None = None
 
     def column(self, expr: ScalarExpr) -> int:
         if expr not in self.exprs:
@@ -118,16 +118,16 @@ class _WindowCalls:
             raise CatalystFailed(f"a window of Catalyst's holds {node.kind}")
         function, specification = node.children
         frame = self._frame(specification.children[-1])
-        self._chosen = None
+        self._condition = None
         if function.kind == "AggregateExpression":
-            self._chosen = self._filter(function)
+            self._condition = self._filter_condition(function)
             function = function.children[0]
         found = _LOWERINGS.get(function.kind)
         if found is None:
             unsupported(f"the window function {function.kind.lower()}", "see the list in docs/reference/sql.md")
         return found(self, function, frame)
 
-    def _filter(self, aggregate: Node) -> ScalarExpr | None:
+    def _filter_condition(self, aggregate: Node) -> ScalarExpr | None:
         """The condition of an aggregate's FILTER. It becomes part of the argument, which is NULL where the condition is
         not true.
         """
@@ -141,7 +141,7 @@ class _WindowCalls:
     def argument(self, node: Node) -> ScalarExpr:
         """An aggregate's argument, NULL in the rows that its FILTER leaves out."""
         expr = self.below.expression(node)
-        return expr if self._chosen is None else call("case", (self._chosen, expr), expr.type)
+        return expr if self._condition is None else call("case", (self._condition, expr), expr.type)
 
     def build(
         self,
@@ -205,7 +205,7 @@ def _shift(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     return calls.build(name, tuple(arguments), (offset,), ignore_nulls=bool(node.fields.get("ignoreNulls")))
 
 
-def _pick(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
+def _frame_value(calls: _WindowCalls, node: Node, frame: WindowFrame) -> WindowCall:
     parameters = (
         (calls.constant_number(node.children[1], "the position of nth_value"),) if node.kind == "NthValue" else ()
     )
@@ -243,7 +243,7 @@ _LOWERINGS: dict[str, Callable[[_WindowCalls, Node, WindowFrame], WindowCall]] =
     **dict.fromkeys(_RANKS, _rank),
     "NTile": _ntile,
     **dict.fromkeys(_SHIFTS, _shift),
-    **dict.fromkeys(_PICKS, _pick),
+    **dict.fromkeys(_PICKS, _frame_value),
     **dict.fromkeys(_AGGREGATES, _aggregate),
     "Percentile": _percentile,
     "PercentileDisc": _percentile,

@@ -69,7 +69,7 @@ _CLAUSES = {
     "optionsClause": ("WITH (options)", "options of a relation belong into its DataSource"),
 }
 # A word that must stand in the text where the clause does: most clauses are ruled out by it at little cost.
-_NEEDS = {
+_CLAUSE_WORDS = {
     "pivotClause": "PIVOT",
     "sample": "TABLESAMPLE",
     "jsonTable": "JSON_TABLE",
@@ -124,7 +124,7 @@ def check_statement(sql: str, tree: ParseTree) -> None:
         refuse("UNSUPPORTED", f"{word} is not a query: write a SELECT", *at, word)
     upper = sql.upper()
     for rule, (construct, hint) in _CLAUSES.items():
-        if _NEEDS.get(rule, "") in upper:
+        if _CLAUSE_WORDS.get(rule, "") in upper:
             for phrase in tree.phrases(rule):
                 _refuse_at(phrase, construct, hint)
     for keyword, (construct, hint) in _KEYWORDS.items():
@@ -180,7 +180,7 @@ def _check_sizes(tree: ParseTree) -> None:
 
     for phrase, _, arguments in tree.calls(_FORMATS):
         form = arguments[0].text if arguments else ""
-        if not _TEXT.fullmatch(form) or _WIDE.search(_meant(form, tree)):
+        if not _TEXT.fullmatch(form) or _WIDE.search(_format_text(form, tree)):
             name = phrase.text.lower().strip("`")
             message = (
                 f"{name} with this format is not supported: write a literal format with widths of at most three digits"
@@ -188,7 +188,7 @@ def _check_sizes(tree: ParseTree) -> None:
             refuse("UNSUPPORTED", message, phrase.span.line, phrase.span.column, name)
 
 
-def _meant(form: str, tree: ParseTree) -> str:
+def _format_text(form: str, tree: ParseTree) -> str:
     """The text of a literal format, without escapes and quotes: `'%\\071' '9d'` is `%99d`."""
     return tree.unescaped(form).replace("'", "").replace('"', "")
 

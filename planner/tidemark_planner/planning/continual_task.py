@@ -117,9 +117,9 @@ class ContinualTask:
             monotonic=self.task.delete is None,
             task=task,
         )
-        return export, DataflowExtras(frozenset({self.watched.id}), self._built(read), known)
+        return export, DataflowExtras(frozenset({self.watched.id}), self._changes_object(read), known)
 
-    def _built(self, read: set[GlobalId]) -> tuple[BuildDesc, ...]:
+    def _changes_object(self, read: set[GlobalId]) -> tuple[BuildDesc, ...]:
         if self._changes_id not in read:
             return ()
         return (BuildDesc(self._changes_id, Changes(Get(self.watched.id, _schema(self.watched.columns)))),)

@@ -41,7 +41,7 @@ KeyLiterals = tuple[tuple[Literal, ...], ...]
 def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
     """The peek that answers the query; raises NeedsOperators, Refusal."""
     check_settings(request.settings, request.dialect)
-    peeled = _Peeled()
+    peeled = _OrderSplitter()
     scope = scope_of(request.catalogue, ())
     lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
     end = finish_query(lowered, peeled.ordering)
@@ -56,7 +56,7 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
 
 
 @dataclass
-class _Peeled:
+class _OrderSplitter:
     """Splits the query's order, limit and offset off before its rows are lowered."""
 
     ordering: OrderAndLimit = OrderAndLimit()
@@ -97,14 +97,14 @@ def key_literals(relation: Relation, predicates: tuple[ScalarExpr, ...]) -> KeyL
         return None
     values: KeyLiterals = ((),)
     for position in relation.index_key:
-        allowed = next((v for p in predicates if (v := _allowed(p, position)) is not None), None)
+        allowed = next((v for p in predicates if (v := _allowed_literals(p, position)) is not None), None)
         if allowed is None or len(values) * len(allowed) > _MAX_LITERALS:
             return None
         values = tuple((*start, value) for start in values for value in allowed)
     return values
 
 
-def _allowed(predicate: ScalarExpr, position: int) -> tuple[Literal, ...] | None:
+def _allowed_literals(predicate: ScalarExpr, position: int) -> tuple[Literal, ...] | None:
     """The literals that the predicate allows for the column at `position`; None where it does not bind the column.
 
     Floats are left to the filter, since one value has several forms (0.0 and -0.0).

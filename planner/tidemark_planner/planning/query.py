@@ -94,7 +94,7 @@ def _lower_part(
     except NeedsOperators:
         raise
     except Refusal as refusal:
-        raise _in_original(refusal, rewritten) from None
+        raise _at_original_positions(refusal, rewritten) from None
     except RecursionError:
         refuse("TOO_LARGE", "the query is nested too deeply to be planned: split it into several views")
     finally:
@@ -116,7 +116,7 @@ def _resolve_relations(tree: ParseTree, scope: Scope) -> list[tuple[RelationName
         if len(name.parts) == 1 and name.parts[0].lower() in name.ctes:
             continue
         try:
-            found.append((name, _not_hidden(name, scope.resolve(name))))
+            found.append((name, _check_not_hidden(name, scope.resolve(name))))
         except Refusal as refusal:
             missing.extend(refusal.diagnostics)
     if missing:
@@ -124,7 +124,7 @@ def _resolve_relations(tree: ParseTree, scope: Scope) -> list[tuple[RelationName
     return found
 
 
-def _not_hidden(name: RelationName, known: NamedRelation) -> NamedRelation:
+def _check_not_hidden(name: RelationName, known: NamedRelation) -> NamedRelation:
     """The relation. Raises Refusal where a common table expression has the name of its leaf: WITH `a.b` AS (...) SELECT
     * FROM a.b.
     """
@@ -135,7 +135,7 @@ def _not_hidden(name: RelationName, known: NamedRelation) -> NamedRelation:
     return known
 
 
-def _in_original(refusal: Refusal, rewritten: RewrittenText) -> Refusal:
+def _at_original_positions(refusal: Refusal, rewritten: RewrittenText) -> Refusal:
     """The refusal with positions in the user's text."""
     moved = []
     for diagnostic in refusal.diagnostics:

@@ -57,7 +57,7 @@ class PartLowering:
     def part(self, sql: str, scope: Scope, lower: LowerTree | None = None) -> tuple[Lowered, Objects]:
         """The lowered part, and the objects that only this part reads."""
         taken = self.taken
-        lowered, objects = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _whole)
+        lowered, objects = self.lower(sql, scope, lambda n: self.object_id(taken + n), lower or _lower_whole)
         self.taken += len(objects)
         return lowered, list(objects)
 
@@ -86,31 +86,35 @@ def lower_block(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower:
                 at.column,
                 at.text,
             )
-    return _mutual(block, scope, parts, lower) if block.mutually else _one_by_one(block, scope, parts, lower)
+    return (
+        _lower_mutually_recursive(block, scope, parts, lower)
+        if block.mutually
+        else _lower_with_recursive(block, scope, parts, lower)
+    )
 
 
-def _whole(tree: Node, context: Context) -> Lowered:
+def _lower_whole(tree: Node, context: Context) -> Lowered:
     return context.lower(tree)
 
 
-def _one_by_one(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
+def _lower_with_recursive(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """WITH RECURSIVE: each name may read itself and those before it."""
     for item in block.items:
         if parts.reads(item.query, item.plain_name.lower()):
-            hir, names = _recursive(item, scope, parts)
+            hir, names = _lower_recursive_query(item, scope, parts)
         else:
             lowered, made = parts.part(item.query, scope)
             parts.objects += made
-            hir, names = lowered.hir, _renamed(item, lowered.names)
+            hir, names = lowered.hir, _column_names(item, lowered.names)
         id = parts.new_object(hir)
         built = parts.objects[-1][1]
-        scope = _with(scope, _known(item, id, names, built.schema, unique_keys(built)))
+        scope = _add_name(scope, _named_relation(item, id, names, built.schema, unique_keys(built)))
     lowered, made = parts.part(block.body, scope, lower)
     parts.objects += made
     return lowered
 
 
-def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
+def _lower_recursive_query(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir, tuple[str, ...]]:
     """One name that reads itself: its columns are those of the first part that does not read it."""
     first = next((arm for arm in item.arms if not parts.reads(arm, item.plain_name.lower())), None)
     at = item.name
@@ -120,10 +124,10 @@ def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir,
         )
         refuse("UNSUPPORTED", message, at.line, at.column, at.text)
     anchor, _ = parts.part(first, scope)
-    names, id = _renamed(item, anchor.names), GlobalId(f"rec/{item.plain_name.lower()}")
+    names, id = _column_names(item, anchor.names), GlobalId(f"rec/{item.plain_name.lower()}")
     schema = anchor.hir.schema
     while True:
-        lowered, made = parts.part(item.query, _with(scope, _known(item, id, names, schema)))
+        lowered, made = parts.part(item.query, _add_name(scope, _named_relation(item, id, names, schema)))
         found = lowered.hir.schema
         for name, declared, made_type in zip(names, schema, found, strict=True):
             if declared.type != made_type.type:
@@ -143,18 +147,18 @@ def _recursive(item: WithQuery, scope: Scope, parts: PartLowering) -> tuple[Hir,
     return LetRec((Binding(id, optimise(lowered.hir)),), scan(id, schema)), names
 
 
-def _mutual(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
+def _lower_mutually_recursive(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: LowerTree) -> Lowered:
     """WITH MUTUALLY RECURSIVE: each name may read all names."""
-    declared = [_declared(item, parts.catalyst) for item in block.items]
+    declared = [_declared_columns(item, parts.catalyst) for item in block.items]
     ids = [GlobalId(f"rec/{item.plain_name.lower()}") for item in block.items]
     for item, id, of in zip(block.items, ids, declared, strict=True):
         schema = tuple(ColumnType(c.type) for c in of)
-        scope = _with(scope, _known(item, id, tuple(c.name for c in of), schema))
+        scope = _add_name(scope, _named_relation(item, id, tuple(c.name for c in of), schema))
     inside, bindings = set(ids), list[Binding]()
     for item, id, of in zip(block.items, ids, declared, strict=True):
         lowered, made = parts.part(item.query, scope)
-        bindings += [Binding(name, hir) for name, hir in _sorted(made, inside, parts)]
-        value = _as_declared(item, lowered, of)
+        bindings += [Binding(name, hir) for name, hir in _split_objects(made, inside, parts)]
+        value = _cast_to_declared(item, lowered, of)
         _refuse_clock(value, item.name)
         limit = block.limit
         bindings.append(
@@ -162,12 +166,12 @@ def _mutual(block: RecursiveBlock, scope: Scope, parts: PartLowering, lower: Low
         )
     lowered, made = parts.part(block.body, scope, lower)
     hir = lowered.hir
-    for name, shared in reversed(_sorted(made, inside, parts)):
+    for name, shared in reversed(_split_objects(made, inside, parts)):
         hir = LetRec((Binding(name, shared),), hir)
     return replace(lowered, hir=LetRec(tuple(bindings), hir))
 
 
-def _sorted(made: Objects, inside: set[GlobalId], parts: PartLowering) -> Objects:
+def _split_objects(made: Objects, inside: set[GlobalId], parts: PartLowering) -> Objects:
     """Objects that read no name of the block become objects of the dataflow; the others are returned, as bindings of
     the block.
     """
@@ -181,7 +185,7 @@ def _sorted(made: Objects, inside: set[GlobalId], parts: PartLowering) -> Object
     return kept
 
 
-def _declared(item: WithQuery, catalyst: Catalyst) -> tuple[Column, ...]:
+def _declared_columns(item: WithQuery, catalyst: Catalyst) -> tuple[Column, ...]:
     if item.columns is None:
         at = item.name
         message = f"{item.plain_name} needs its columns: write {item.plain_name} (column type, ...) AS (...)"
@@ -194,7 +198,7 @@ def _declared(item: WithQuery, catalyst: Catalyst) -> tuple[Column, ...]:
     return found
 
 
-def _as_declared(item: WithQuery, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:
+def _cast_to_declared(item: WithQuery, lowered: Lowered, declared: tuple[Column, ...]) -> Hir:
     """The rows in the declared types; raises Refusal where a cast could lose something."""
     found = columns(lowered.hir)
     if len(found) != len(declared) or any(
@@ -218,7 +222,7 @@ def _widens(narrow: SqlType, wide: SqlType) -> bool:
     return narrow.is_numeric and wide.is_numeric and cast_errors(narrow, wide) == frozenset()
 
 
-def _renamed(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
+def _column_names(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names that `r (a, b) AS` gives; without them the query's own."""
     if item.columns is None:
         return names
@@ -230,14 +234,14 @@ def _renamed(item: WithQuery, names: tuple[str, ...]) -> tuple[str, ...]:
     return given
 
 
-def _known(
+def _named_relation(
     item: WithQuery, id: GlobalId, names: Iterable[str], schema: Schema, keys: tuple[tuple[int, ...], ...] = ()
 ) -> NamedRelation:
     named = tuple(Column(n, c.type, c.nullable) for n, c in zip(names, schema, strict=True))
     return NamedRelation(f"/with/{item.plain_name}", id, named, keys)
 
 
-def _with(scope: Scope, known: NamedRelation) -> Scope:
+def _add_name(scope: Scope, known: NamedRelation) -> Scope:
     """The scope with one more name, which hides others."""
     return replace(scope, one_part={**scope.one_part, known.leaf.removeprefix("/with/").lower(): (known,)})
 

@@ -91,7 +91,7 @@ class _Splitter:
             self._at += 1
             items.append(self._item())
         start = self._peek("the query").start
-        return RecursiveBlock(self._mutually, limit, tuple(items), self._only(start, len(self._sql)))
+        return RecursiveBlock(self._mutually, limit, tuple(items), self._blank_outside(start, len(self._sql)))
 
     def _limit(self) -> Limit | None:
         opens = self._peek("a name")
@@ -117,7 +117,7 @@ class _Splitter:
         columns = None
         inside = self._parenthesised() if self._next_is("(") else None
         if inside is not None and self._next_is("AS", "("):
-            columns, inside = self._only(inside[0].start, inside[-1].end) if inside else "", None
+            columns, inside = self._blank_outside(inside[0].start, inside[-1].end) if inside else "", None
         if self._next_is("MAX"):
             hint = "write WITH MUTUALLY RECURSIVE (ERROR AT RECURSION LIMIT n)"
             self._refuse(self._tokens[self._at], f"MAX RECURSION LEVEL is not supported: {hint}", "UNSUPPORTED")
@@ -127,8 +127,8 @@ class _Splitter:
             inside = self._parenthesised()
         if not inside:
             self._refuse(name, f"{name.text} has no query: write {name.text} AS (SELECT ...)", "SYNTAX")
-        arms = tuple(self._only(a[0].start, a[-1].end) for a in _arms(inside) if a)
-        return WithQuery(name, columns, self._only(inside[0].start, inside[-1].end), arms)
+        arms = tuple(self._blank_outside(a[0].start, a[-1].end) for a in _split_at_unions(inside) if a)
+        return WithQuery(name, columns, self._blank_outside(inside[0].start, inside[-1].end), arms)
 
     def _parenthesised(self) -> list[Token]:
         """The tokens between this parenthesis and the one that closes it."""
@@ -152,7 +152,7 @@ class _Splitter:
             self._refuse(last, f"the text ends where {wanted} is expected", "SYNTAX")
         return self._tokens[self._at]
 
-    def _only(self, start: int, end: int) -> str:
+    def _blank_outside(self, start: int, end: int) -> str:
         """The text with everything outside the range replaced by spaces."""
         blank = "".join(c if c == "\n" else " " for c in self._sql[:start])
         return blank + self._sql[start:end]
@@ -161,7 +161,7 @@ class _Splitter:
         refuse(code, message, at.line, at.column, at.text)
 
 
-def _arms(tokens: Sequence[Token]) -> list[list[Token]]:
+def _split_at_unions(tokens: Sequence[Token]) -> list[list[Token]]:
     """The tokens between the outermost UNIONs."""
     arms: list[list[Token]] = [[]]
     depth, after_union = 0, False

@@ -36,15 +36,15 @@ def fuse(node: Hir) -> tuple[Hir, FilterProject]:
         base = base.input
     fused = FilterProject((), columns(base))
     for link in reversed(chain):
-        longer = _then(fused, link)
+        longer = _append(fused, link)
         if longer is None:
             base, fused = link.input, FilterProject((), columns(link.input))
-            longer = _then(fused, link)
+            longer = _append(fused, link)
         fused = fused if longer is None else longer
     return base, fused
 
 
-def _then(fused: FilterProject, link: Project | Filter) -> FilterProject | None:
+def _append(fused: FilterProject, link: Project | Filter) -> FilterProject | None:
     exprs = link.exprs if isinstance(link, Project) else link.predicates
     if grows_too_large(exprs, fused.outputs) and any(not isinstance(o, ColumnRef) for o in fused.outputs):
         return None

@@ -28,9 +28,9 @@ def infer_predicates(
     """
     places = [(at, ref) for at, each in enumerate(inputs) for ref in _own_columns(each)]
     wanted = [_can_fail(each) for each in inputs]
-    known = [(*about, *_known(each)) for about, each in zip(given, inputs, strict=True)]
+    known = [(*about, *_known_predicates(each)) for about, each in zip(given, inputs, strict=True)]
     found: list[dict[ScalarExpr, None]] = [{} for _ in inputs]
-    for equal in _classes(predicates):
+    for equal in _equality_classes(predicates):
         members = [places[column] for column in sorted(equal)]
         about = [(m, p) for m in members for p in known[m[0]] if columns_of(p) == {m[1].index}]
         for at, ref in members:
@@ -53,13 +53,15 @@ def with_null_guards(predicates: Iterable[ScalarExpr]) -> Predicates:
     for predicate in listed:
         if is_fallible(predicate):
             read = dict.fromkeys(n for n in walk(predicate) if isinstance(n, ColumnRef) and n.nullable)
-            needed = (r for r in read if is_null_where(predicate, frozenset({r.index})) and not _is_given(r, listed))
+            needed = (
+                r for r in read if is_null_where(predicate, frozenset({r.index})) and not _is_null_dropped(r, listed)
+            )
             found.update(dict.fromkeys(call("is_not_null", (ref,), BOOLEAN) for ref in needed))
         found[predicate] = None
     return tuple(found)
 
 
-def _is_given(column: ColumnRef, predicates: Predicates) -> bool:
+def _is_null_dropped(column: ColumnRef, predicates: Predicates) -> bool:
     """Whether a predicate that cannot fail drops the rows where the column is NULL."""
     return any(is_null_where(p, frozenset({column.index})) for p in predicates if not is_fallible(p))
 
@@ -68,7 +70,7 @@ def _own_columns(node: Hir) -> list[ColumnRef]:
     return [ColumnRef(at, c.type, c.nullable) for at, c in enumerate(node.schema)]
 
 
-def _classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
+def _equality_classes(predicates: Iterable[ScalarExpr]) -> list[set[int]]:
     """Sets of columns that are equal, and not NULL, in every row of the join."""
     classes: list[set[int]] = []
     for predicate in predicates:
@@ -90,31 +92,31 @@ def _can_fail(node: Hir) -> bool:
     return any(map(_can_fail, inputs_of(node)))
 
 
-def _known(node: Hir) -> Predicates:
+def _known_predicates(node: Hir) -> Predicates:
     """Predicates on one column each that cannot fail and hold in every row of the node."""
     if isinstance(node, Filter):
         own = [c for p in node.predicates for c in conjuncts(p)]
-        return (*(p for p in own if len(columns_of(p)) == 1 and not is_fallible(p)), *_known(node.input))
+        return (*(p for p in own if len(columns_of(p)) == 1 and not is_fallible(p)), *_known_predicates(node.input))
     if isinstance(node, Project):
-        return _shown(_known(node.input), node.exprs)
+        return _over_outputs(_known_predicates(node.input), node.exprs)
     if isinstance(node, Aggregate):
-        return _shown(_known(node.input), node.keys)
+        return _over_outputs(_known_predicates(node.input), node.keys)
     if isinstance(node, Join):
-        return _side_by_side(node.inputs)
+        return _over_join(node.inputs)
     return ()
 
 
-def _shown(known: Predicates, exprs: Predicates) -> Predicates:
+def _over_outputs(known: Predicates, exprs: Predicates) -> Predicates:
     """The predicates on columns that are outputs themselves, over the outputs."""
     shown = {e.index: ColumnRef(at, e.type, e.nullable) for at, e in enumerate(exprs) if isinstance(e, ColumnRef)}
     return tuple(substitute_with_nullability(p, shown) for p in known if columns_of(p) <= shown.keys())
 
 
-def _side_by_side(inputs: Sequence[Hir]) -> Predicates:
+def _over_join(inputs: Sequence[Hir]) -> Predicates:
     found: list[ScalarExpr] = []
     start = 0
     for each in inputs:
         moved = {ref.index: ColumnRef(start + ref.index, ref.type, ref.nullable) for ref in _own_columns(each)}
-        found += [substitute_with_nullability(p, moved) for p in _known(each)]
+        found += [substitute_with_nullability(p, moved) for p in _known_predicates(each)]
         start += len(each.schema)
     return tuple(found)

@@ -24,12 +24,12 @@ def limit_windows(node: Hir) -> Hir:
     """The same rows. Runs after prune, so that unread columns are gone."""
     if isinstance(node, Project | Filter):
         base, fused = fuse(node)
-        limited = _limited(base, fused) if isinstance(base, Window) else None
+        limited = _as_top_k(base, fused) if isinstance(base, Window) else None
         node = node if limited is None else limited
     return with_inputs(node, tuple(limit_windows(i) for i in inputs_of(node)))
 
 
-def _limited(window: Window, fused: FilterProject) -> Hir | None:
+def _as_top_k(window: Window, fused: FilterProject) -> Hir | None:
     """The FilterProject over a TopK instead of the window; None where the number is read elsewhere."""
     number = len(window.input.schema)
     if [c.function for c in window.calls] != ["row_number"] or any(number in columns_of(e) for e in fused.outputs):

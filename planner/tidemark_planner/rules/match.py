@@ -38,11 +38,11 @@ def place_predicates(node: Match, predicates: Predicates) -> PredicatePlacement:
     own = with_null_guards(tuple(c for p in node.predicates for c in conjuncts(p) if not _is_true(c)))
     if node.kind is MatchKind.FULL:
         return PredicatePlacement((), (), own, predicates)
-    to_left = [p for p in predicates if _moves(p, 0, width)]
+    to_left = [p for p in predicates if _can_move(p, 0, width)]
     above = tuple(p for p in predicates if p not in to_left)
-    to_right = [p for p in own if _moves(p, width, width + len(node.right.schema))]
+    to_right = [p for p in own if _can_move(p, width, width + len(node.right.schema))]
     if node.kind is MatchKind.SEMI:
-        to_left += [p for p in own if _moves(p, 0, width)]
+        to_left += [p for p in own if _can_move(p, 0, width)]
     here = tuple(p for p in own if p not in to_right and (node.kind is not MatchKind.SEMI or p not in to_left))
     right = [map_columns(p, lambda c: c - width) for p in to_right]
     more_left, more_right = infer_predicates((node.left, node.right), (to_left, right), here)
@@ -50,7 +50,7 @@ def place_predicates(node: Match, predicates: Predicates) -> PredicatePlacement:
     return PredicatePlacement(left, (*right, *more_right), here, above)
 
 
-def _moves(predicate: ScalarExpr, start: int, end: int) -> bool:
+def _can_move(predicate: ScalarExpr, start: int, end: int) -> bool:
     """Whether the predicate cannot fail and reads some of these columns, and no others."""
     used = columns_of(predicate)
     return bool(used) and start <= min(used) and max(used) < end and not is_fallible(predicate)
@@ -71,10 +71,10 @@ def narrow_outer_join(node: Match, predicates: Predicates) -> Hir:
         return Join((node.left, node.right), node.predicates) if matched else node
     if any(_drops_nulls(p, left) for p in predicates):
         return replace(node, kind=MatchKind.LEFT)
-    return _flipped(node) if matched else node
+    return _swap_inputs(node) if matched else node
 
 
-def _flipped(node: Match) -> Hir:
+def _swap_inputs(node: Match) -> Hir:
     """The left join of the right input with the left input, with the columns in their old order."""
     left, right = len(node.left.schema), len(node.right.schema)
     predicates = tuple(map_columns(p, lambda c: c + right if c < left else c - left) for p in node.predicates)

@@ -78,23 +78,23 @@ def prune(node: Hir, needed: Positions | None = None) -> Hir:
 
 def _project(node: Project, wanted: Positions) -> Hir:
     exprs = tuple(node.exprs[c] for c in wanted)
-    used = _used(exprs)
-    return project(prune(node.input, used), _moved(exprs, used))
+    used = _columns_read(exprs)
+    return project(prune(node.input, used), _over_positions(exprs, used))
 
 
 def _filter(node: Filter, wanted: Positions) -> Hir:
-    used = tuple(sorted({*wanted, *_used(node.predicates)}))
-    return _select(filtered(prune(node.input, used), _moved(node.predicates, used)), wanted, used)
+    used = tuple(sorted({*wanted, *_columns_read(node.predicates)}))
+    return _select(filtered(prune(node.input, used), _over_positions(node.predicates, used)), wanted, used)
 
 
 def _join(node: Join, wanted: Positions) -> Hir:
-    used = tuple(sorted({*wanted, *_used(node.predicates)}))
+    used = tuple(sorted({*wanted, *_columns_read(node.predicates)}))
     inputs, start = [], 0
     for each in node.inputs:
         width = len(each.schema)
         inputs.append(prune(each, tuple(c - start for c in used if start <= c < start + width)))
         start += width
-    return _select(Join(tuple(inputs), _moved(node.predicates, used)), wanted, used)
+    return _select(Join(tuple(inputs), _over_positions(node.predicates, used)), wanted, used)
 
 
 def _match(node: Match, wanted: Positions) -> Hir:
@@ -102,12 +102,12 @@ def _match(node: Match, wanted: Positions) -> Hir:
     width = len(node.left.schema)
     if node.kind is MatchKind.MARK and width not in wanted:
         return prune(node.left, wanted)
-    compared = _used(node.predicates)
+    compared = _columns_read(node.predicates)
     shown = {c for c in wanted if c < width or node.shows_right}
     left = tuple(sorted({c for c in (*shown, *compared) if c < width}))
     right = tuple(sorted({c for c in (*shown, *compared) if c >= width}))
     inputs = prune(node.left, left), prune(node.right, tuple(c - width for c in right))
-    pruned = Match(node.kind, *inputs, _moved(node.predicates, left + right))
+    pruned = Match(node.kind, *inputs, _over_positions(node.predicates, left + right))
     present = left + right if node.shows_right else (*left, width) if node.kind is MatchKind.MARK else left
     return _select(pruned, wanted, present)
 
@@ -119,10 +119,10 @@ def _aggregate(node: Aggregate, wanted: Positions) -> Hir:
     if not kept and not node.keys and node.aggregates:
         kept = [0]
     values = tuple(sorted({v for k in kept for v in _values_of(node, k)}))
-    aggregates = tuple(_over_values(node.aggregates[k], values) for k in kept)
+    aggregates = tuple(_remap_values(node.aggregates[k], values) for k in kept)
     read = (*node.keys, *(node.values[v] for v in values))
-    used = _used(read)
-    moved = _moved(read, used)
+    used = _columns_read(read)
+    moved = _over_positions(read, used)
     pruned = Aggregate(prune(node.input, used), moved[:width], moved[width:], aggregates)
     return _select(pruned, wanted, (*range(width), *(width + k for k in kept)))
 
@@ -132,23 +132,23 @@ def _values_of(node: Aggregate, aggregate: int) -> list[int]:
     return [p for p in (made.argument, made.filter, *(k.column for k in made.order)) if p is not None]
 
 
-def _over_values(made: AggregateCall, values: Positions) -> AggregateCall:
+def _remap_values(made: AggregateCall, values: Positions) -> AggregateCall:
     argument, only = (None if p is None else values.index(p) for p in (made.argument, made.filter))
-    return replace(made, argument=argument, filter=only, order=_ordered(made.order, values))
+    return replace(made, argument=argument, filter=only, order=_remap_order(made.order, values))
 
 
 def _flat_map(node: FlatMap, wanted: Positions) -> Hir:
     """The function stays even if nobody reads its values: it decides how often a row is there."""
     width = len(node.input.schema)
-    used = tuple(sorted({*(c for c in wanted if c < width), *_used(node.arguments)}))
-    pruned = replace(node, input=prune(node.input, used), arguments=_moved(node.arguments, used))
+    used = tuple(sorted({*(c for c in wanted if c < width), *_columns_read(node.arguments)}))
+    pruned = replace(node, input=prune(node.input, used), arguments=_over_positions(node.arguments, used))
     return _select(pruned, wanted, (*used, *range(width, width + len(node.produces))))
 
 
 def _top_k(node: TopK, wanted: Positions) -> Hir:
     used = tuple(sorted({*wanted, *node.group_key, *(k.column for k in node.order)}))
     group = tuple(used.index(c) for c in node.group_key)
-    pruned = replace(node, input=prune(node.input, used), group_key=group, order=_ordered(node.order, used))
+    pruned = replace(node, input=prune(node.input, used), group_key=group, order=_remap_order(node.order, used))
     return _select(pruned, wanted, used)
 
 
@@ -163,11 +163,11 @@ def _window(node: Window, wanted: Positions) -> Hir:
     used = tuple(sorted({*rows, *read, *node.partition, *(k.column for k in node.order)}))
     calls = tuple(replace(c, arguments=tuple(map(used.index, c.arguments))) for c in (node.calls[k] for k in kept))
     partition = tuple(map(used.index, node.partition))
-    pruned = Window(prune(node.input, used), partition, _ordered(node.order, used), calls)
+    pruned = Window(prune(node.input, used), partition, _remap_order(node.order, used), calls)
     return _select(pruned, wanted, (*used, *(width + k for k in kept)))
 
 
-def _ordered(order: Sequence[OrderKey], present: Positions) -> tuple[OrderKey, ...]:
+def _remap_order(order: Sequence[OrderKey], present: Positions) -> tuple[OrderKey, ...]:
     return tuple(replace(k, column=present.index(k.column)) for k in order)
 
 
@@ -177,10 +177,10 @@ def _select(node: Hir, wanted: Positions, present: Positions) -> Hir:
     return project(node, tuple(available[present.index(c)] for c in wanted))
 
 
-def _used(exprs: Iterable[ScalarExpr]) -> Positions:
+def _columns_read(exprs: Iterable[ScalarExpr]) -> Positions:
     return tuple(sorted({c for e in exprs for c in columns_of(e)}))
 
 
-def _moved(exprs: Sequence[ScalarExpr], present: Positions) -> tuple[ScalarExpr, ...]:
+def _over_positions(exprs: Sequence[ScalarExpr], present: Positions) -> tuple[ScalarExpr, ...]:
     place = {column: at for at, column in enumerate(present)}
     return tuple(map_columns(e, lambda c: place[c]) for e in exprs)

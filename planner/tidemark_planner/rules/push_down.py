@@ -66,7 +66,7 @@ def push_down(node: Hir, predicates: Predicates = ()) -> Hir:
     if isinstance(node, Match):
         return _match(node, predicates)
     if isinstance(node, Intersection | Negate | Threshold):
-        return _counted(node, predicates)
+        return _multiset_operator(node, predicates)
     if isinstance(node, LetRec):
         bindings = tuple(replace(b, value=push_down(b.value)) for b in node.bindings)
         return LetRec(bindings, push_down(node.body, predicates))
@@ -89,7 +89,7 @@ def _match(node: Match, predicates: Predicates) -> Hir:
     return filtered(replace(node, left=left, right=right, predicates=placed.here), placed.above)
 
 
-def _counted(node: Intersection | Negate | Threshold, predicates: Predicates) -> Hir:
+def _multiset_operator(node: Intersection | Negate | Threshold, predicates: Predicates) -> Hir:
     """The result for a row depends on its own multiplicities alone, so a filter may move below."""
     below = tuple(p for p in predicates if not is_fallible(p))
     above = tuple(p for p in predicates if is_fallible(p))
@@ -101,7 +101,7 @@ def _aggregate(node: Aggregate, predicates: Predicates) -> Hir:
     below: list[ScalarExpr] = []
     above: list[ScalarExpr] = []
     for predicate in predicates:
-        on_keys = _on_keys(predicate, node)
+        on_keys = _over_keys(predicate, node)
         if on_keys is None:
             above.append(predicate)
         else:
@@ -110,7 +110,7 @@ def _aggregate(node: Aggregate, predicates: Predicates) -> Hir:
     return filtered(pushed, tuple(above))
 
 
-def _on_keys(predicate: ScalarExpr, node: Aggregate) -> ScalarExpr | None:
+def _over_keys(predicate: ScalarExpr, node: Aggregate) -> ScalarExpr | None:
     """The predicate over the aggregate's input, where it reads keys alone and cannot fail."""
     used = columns_of(predicate)
     if not used or max(used) >= len(node.keys) or grows_too_large((predicate,), node.keys):
@@ -154,7 +154,7 @@ def _join(node: Join, predicates: Predicates) -> Hir:
     return project(Join(inputs, tuple(here)), flat.outputs)
 
 
-class _Flat:
+class _FlatJoin:
     """A tree of joins as one join: its inputs, the predicates over all their columns, and the tree's output columns."""
 
     def __init__(self, inputs: tuple[Hir, ...], predicates: Predicates, outputs: tuple[ScalarExpr, ...]) -> None:
@@ -163,22 +163,22 @@ class _Flat:
         self.outputs = outputs
 
 
-def _flatten(node: Hir) -> _Flat:
+def _flatten(node: Hir) -> _FlatJoin:
     if isinstance(node, Join):
         return _flat_join(node)
     if isinstance(node, Filter) and _holds_join(node.input):
         below = _flatten(node.input)
         if not grows_too_large(node.predicates, below.outputs):
             own = tuple(c for p in node.predicates for c in conjuncts(substitute(p, below.outputs)))
-            return _Flat(below.inputs, below.predicates + own, below.outputs)
+            return _FlatJoin(below.inputs, below.predicates + own, below.outputs)
     if isinstance(node, Project) and _holds_join(node.input) and not any(map(is_fallible, node.exprs)):
         below = _flatten(node.input)
         if not grows_too_large(node.exprs, below.outputs):
-            return _Flat(below.inputs, below.predicates, tuple(substitute(e, below.outputs) for e in node.exprs))
-    return _Flat((node,), (), all_columns(node))
+            return _FlatJoin(below.inputs, below.predicates, tuple(substitute(e, below.outputs) for e in node.exprs))
+    return _FlatJoin((node,), (), all_columns(node))
 
 
-def _flat_join(node: Join) -> _Flat:
+def _flat_join(node: Join) -> _FlatJoin:
     inputs: tuple[Hir, ...] = ()
     predicates: Predicates = ()
     outputs: tuple[ScalarExpr, ...] = ()
@@ -189,7 +189,7 @@ def _flat_join(node: Join) -> _Flat:
         outputs += tuple(_shifted(o, start) for o in part.outputs)
         start += sum(len(i.schema) for i in part.inputs)
     own = tuple(c for p in node.predicates for c in conjuncts(substitute(p, outputs)))
-    return _Flat(inputs, predicates + own, outputs)
+    return _FlatJoin(inputs, predicates + own, outputs)
 
 
 def _shifted(expr: ScalarExpr, by: int) -> ScalarExpr:

@@ -39,7 +39,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class _Clock:
+class _ClockExpression:
     """A side that reads the clock: now + `shift` microseconds, or (`of_day`) the day of now + `shift` days."""
 
     of_day: bool
@@ -56,8 +56,8 @@ def bounds_of(predicate: ScalarExpr) -> Bounds:
         left, right, operator = right, left, _MIRRORED[operator]
     if reads_clock(right):
         _refuse(predicate, "a comparison of the clock with itself")
-    clock = _clock(left)
-    return _of_day(clock, operator, right) if clock.of_day else _of_now(clock, operator, right)
+    clock = _clock_expression(left)
+    return _solve_for_day(clock, operator, right) if clock.of_day else _solve_for_now(clock, operator, right)
 
 
 def check_clock(node: Hir) -> None:
@@ -88,7 +88,7 @@ def _refuse(expr: ScalarExpr, construct: str, hint: str = _HINT) -> NoReturn:
     refuse("UNSUPPORTED", f"{construct} is not supported: {hint}", word=read)
 
 
-def _clock(expr: ScalarExpr) -> _Clock:
+def _clock_expression(expr: ScalarExpr) -> _ClockExpression:
     """The side that reads the clock, as a step function; raises Refusal."""
     found = _step_function(expr)
     if found is None:
@@ -96,11 +96,11 @@ def _clock(expr: ScalarExpr) -> _Clock:
     return found
 
 
-def _step_function(expr: ScalarExpr) -> _Clock | None:
+def _step_function(expr: ScalarExpr) -> _ClockExpression | None:
     if not isinstance(expr, Call):
         return None
     if expr.function in (NOW, TODAY):
-        return _Clock(expr.function == TODAY, 0)
+        return _ClockExpression(expr.function == TODAY, 0)
     inner = _step_function(expr.arguments[0])
     if inner is None:
         return None
@@ -113,7 +113,7 @@ def _step_function(expr: ScalarExpr) -> _Clock | None:
     return None if shift is None else dataclasses.replace(inner, shift=inner.shift + shift)
 
 
-def _shift(function: str, clock: _Clock, by: Literal) -> int | None:
+def _shift(function: str, clock: _ClockExpression, by: Literal) -> int | None:
     """The amount by which a call shifts the clock, in its own unit."""
     amount = int(by.value) if by.value is not None and by.type.name != "interval year to month" else None
     if amount is None:
@@ -125,42 +125,42 @@ def _shift(function: str, clock: _Clock, by: Literal) -> int | None:
     return None
 
 
-def _of_now(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
+def _solve_for_now(clock: _ClockExpression, operator: str, other: ScalarExpr) -> Bounds:
     """`now + shift OP other`, solved for now."""
     if other.type != TIMESTAMP:
         unsupported(f"a comparison of the clock with a {other.type}", "cast it to timestamp", "now")
-    bound = _later(other, -clock.shift)
+    bound = _add_microseconds(other, -clock.shift)
     if operator in (">", "<="):
-        bound = _later(bound, 1)
+        bound = _add_microseconds(bound, 1)
     return Bounds(lower=bound) if operator in (">", ">=") else Bounds(upper=bound)
 
 
-def _of_day(clock: _Clock, operator: str, other: ScalarExpr) -> Bounds:
+def _solve_for_day(clock: _ClockExpression, operator: str, other: ScalarExpr) -> Bounds:
     """`day of now + shift OP other`, solved for now: bounds are midnights."""
     if other.type == TIMESTAMP:
         # the day of now is a midnight: it is >= a moment exactly if it is > the day of the microsecond before
         if operator in (">=", "<"):
-            other, operator = _later(other, -1), {">=": ">", "<": "<="}[operator]
+            other, operator = _add_microseconds(other, -1), {">=": ">", "<": "<="}[operator]
         other = _cast(other, DATE)
     if other.type != DATE:
         unsupported(f"a comparison of current_date() with a {other.type}", "cast it to date", "current_date")
     days = (1 if operator in (">", "<=") else 0) - clock.shift
-    day = other if days == 0 else _days_later(other, days)
+    day = other if days == 0 else _add_days(other, days)
     midnight = _cast(day, TIMESTAMP)
     return Bounds(lower=midnight) if operator in (">", ">=") else Bounds(upper=midnight)
 
 
-def _later(moment: ScalarExpr, microseconds: int) -> ScalarExpr:
+def _add_microseconds(moment: ScalarExpr, microseconds: int) -> ScalarExpr:
     if microseconds == 0:
         return moment
     if isinstance(moment, Call) and moment.function == "+":
         start, by = moment.arguments
         if isinstance(by, Literal) and by.type == _DAY:  # months have no fixed length
-            return moment if by.value is None else _later(start, int(by.value) + microseconds)
+            return moment if by.value is None else _add_microseconds(start, int(by.value) + microseconds)
     return call("+", (moment, Literal(str(microseconds), _DAY)), moment.type)
 
 
-def _days_later(day: ScalarExpr, days: int) -> ScalarExpr:
+def _add_days(day: ScalarExpr, days: int) -> ScalarExpr:
     if isinstance(day, Literal) and (folded := fold.add_days(day, days)) is not None:
         return folded
     return call("date_add", (day, Literal(str(days), INT)), DATE)

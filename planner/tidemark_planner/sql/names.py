@@ -47,12 +47,12 @@ class Scope:
         folded = tuple(p.lower() for p in name.parts)
         dotted = ".".join(name.parts)
         if folded in self.unusable:
-            refuse("UNSUPPORTED", self.unusable[folded], *_at(name, dotted))
+            refuse("UNSUPPORTED", self.unusable[folded], *_location(name, dotted))
         if len(folded) > 2:
             refuse(
                 "UNRESOLVED_RELATION",
                 f"{dotted}: names of three parts are reserved: write SOURCE.TABLE or DATAFLOW.EXPORT",
-                *_at(name, dotted),
+                *_location(name, dotted),
             )
         found = self.one_part.get(folded[0], ()) if len(folded) == 1 else self.two_parts.get((folded[0], folded[1]), ())
         if not found:
@@ -62,7 +62,7 @@ class Scope:
             refuse(
                 "AMBIGUOUS",
                 f"{dotted} is ambiguous: it could be any of {meanings}; write the full name",
-                *_at(name, dotted),
+                *_location(name, dotted),
             )
         return found[0]
 
@@ -75,7 +75,7 @@ class Scope:
             hint = f"; {name.parts[0]} has {', '.join(inside[:10])}"
         else:
             hint = ": no DataSource, Dataflow or view of this name is planned; create it, or correct the name"
-        at = _at(name, dotted)
+        at = _location(name, dotted)
         message = f"relation {dotted} does not exist{hint}"
         return Diagnostic("UNRESOLVED_RELATION", message, "", at[0], at[1], at[2], relation=name.parts)
 
@@ -168,5 +168,5 @@ def _offset(text: str, line: int, column: int) -> int:
     return start + column - 1
 
 
-def _at(name: RelationName, word: str) -> tuple[int, int, str]:
+def _location(name: RelationName, word: str) -> tuple[int, int, str]:
     return (name.span.line, name.span.column, word)

@@ -30,10 +30,10 @@ def changes_in(sql: str, tree: ParseTree, scope: Scope) -> Iterator[tuple[Relati
     if FUNCTION not in sql.lower():
         return
     for call in tree.table_calls(FUNCTION):
-        yield RelationName((FUNCTION,), call.aliased, call.span, frozenset()), _meant(call, scope)
+        yield RelationName((FUNCTION,), call.aliased, call.span, frozenset()), _watched_relation(call, scope)
 
 
-def _meant(call: TableCall, scope: Scope) -> NamedRelation:
+def _watched_relation(call: TableCall, scope: Scope) -> NamedRelation:
     at = (call.span.line, call.span.column, FUNCTION)
     if not scope.changes:
         refuse(

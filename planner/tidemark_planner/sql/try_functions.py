@@ -36,20 +36,20 @@ def try_edits(sql: str, tree: ParseTree) -> list[Edit]:
     tables = [p.span for p in tree.phrases("inlineTable")]
     edits = []
     for token, whole in tree.casts("TRY_CAST"):
-        if not _inside(token.span, tables):
+        if not _is_within(token.span, tables):
             edits += [Edit(token.span.start, token.span.end, _OPEN + "CAST"), Edit(whole.end, whole.end, ")")]
     for name, whole, arguments in tree.calls(_CASTS):
-        if len(arguments) == 1 and not _inside(whole, tables):
+        if len(arguments) == 1 and not _is_within(whole, tables):
             of, target = arguments[0].span, _CASTS[name.text.lower().strip("`")]
             edits.append(Edit(whole.start, of.start, f"{_OPEN}CAST("))
             edits.append(Edit(of.end, whole.end, f" AS {target}))"))
     for name, whole, arguments in tree.calls(_AGGREGATES):
-        if len(arguments) == 1 and not _inside(whole, tables):
+        if len(arguments) == 1 and not _is_within(whole, tables):
             of = arguments[0].span
             edits.append(Edit(name.span.start, name.span.end, _AGGREGATES[name.text.lower().strip("`")]))
             edits += [Edit(of.start, of.start, _OPEN_AGGREGATE), Edit(of.end, of.end, ")")]
     for name, whole, arguments in tree.calls(_OPERATORS):
-        if len(arguments) == 2 and not _inside(whole, tables):
+        if len(arguments) == 2 and not _is_within(whole, tables):
             (left, right), operator = (a.span for a in arguments), _OPERATORS[name.text.lower().strip("`")]
             edits.append(Edit(whole.start, left.start, _OPEN + "("))
             edits.append(Edit(left.end, right.start, f") {operator} ("))
@@ -66,20 +66,20 @@ def mark_try_functions(catalyst_jvm: object, sql: str) -> str:
 
 def tried_operation(node: Node) -> Node | None:
     """The operation that a marked If tries; None for any other If."""
-    return _marked(node, _OPERATION)
+    return _marked_operand(node, _OPERATION)
 
 
 def tried_aggregate(node: Node) -> Node | None:
     """The argument of a marked try_sum or try_avg; None for any other node."""
-    return _marked(node, _AGGREGATE) if node.kind == "If" else None
+    return _marked_operand(node, _AGGREGATE) if node.kind == "If" else None
 
 
-def _marked(node: Node, what: str) -> Node | None:
+def _marked_operand(node: Node, what: str) -> Node | None:
     condition, _, of = node.children
     if condition.kind != "EqualTo" or [c.fields.get("value") for c in condition.children] != [_MARK, what]:
         return None
     return of
 
 
-def _inside(span: Span, others: list[Span]) -> bool:
+def _is_within(span: Span, others: list[Span]) -> bool:
     return any(span.within(o) for o in others)

@@ -99,14 +99,14 @@ class _Planner:
                     tuple(over_row(m.lookup, met) for m in used),
                     tuple(stream.index(c) for c in stream_kept),
                     tuple(met.index(c) for c in lookup_kept),
-                    self._chosen(both, row if at == len(steps) - 1 else both),
+                    self._choose_columns(both, row if at == len(steps) - 1 else both),
                     tuple(n for n, m in enumerate(used) if m.null_safe),
                 )
             )
             stream = both
         return DeltaPath(source, tuple(stages))
 
-    def _chosen(self, both: list[int], columns: list[int]) -> MapFilterProject:
+    def _choose_columns(self, both: list[int], columns: list[int]) -> MapFilterProject:
         """The closure of a lookup: columns, in order."""
         schema = tuple(self._problem.schema[c] for c in both)
         return mfp_of(schema, FilterProject((), tuple(refs(schema)[both.index(c)] for c in columns)))

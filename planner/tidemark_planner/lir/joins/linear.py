@@ -76,7 +76,7 @@ class _Planner:
         """The stage that looks up `lookup`, and the columns of the stream after it (as positions in all columns)."""
         known, new = frozenset(stream), self._columns[lookup]
         possible = [m for m in self._key_equalities(known, lookup) if m.predicate in self._waiting]
-        used = _used(possible, stream_keys, self._index_keys[lookup])
+        used = _stage_key(possible, stream_keys, self._index_keys[lookup])
         for equality in used:
             self._waiting.remove(equality.predicate)
         now = [p for p in self._waiting if is_last or (columns_of(p) <= known | new and not is_fallible(p))]
@@ -112,7 +112,9 @@ class _Planner:
         return mfp_of(schema, FilterProject(predicates, tuple(over_row(o, both) for o in self._after.outputs)))
 
 
-def _used(possible: list[KeyEquality], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]) -> list[KeyEquality]:
+def _stage_key(
+    possible: list[KeyEquality], stream_keys: Sequence[Key], lookup_keys: Sequence[Key]
+) -> list[KeyEquality]:
     """The equalities of a stage: those on the key of an index on either side if they bind all of it, else all."""
     for side, keys in (("lookup", lookup_keys), ("stream", stream_keys)):
         for key in keys:

@@ -78,7 +78,7 @@ def _count(site: AggregateSite) -> ScalarExpr:
     return site.aggregate("count", None if every_row else argument)
 
 
-def _added_up(site: AggregateSite) -> ScalarExpr:
+def _sum_or_average(site: AggregateSite) -> ScalarExpr:
     """sum and avg; try_sum and try_avg are NULL where they would overflow."""
     name, of = _SUMS[site.function.kind], site.function.children[0]
     tried_operation = tried_aggregate(of)
@@ -97,13 +97,13 @@ def _extreme(site: AggregateSite) -> ScalarExpr:
     name, argument = _EXTREMES[site.function.kind], site.argument()
     if argument.type != BOOLEAN:
         return site.aggregate(name, argument)
-    there = {value: _any_row(site, argument, value) for value in ("false", "true")}
+    there = {value: _has_row_with(site, argument, value) for value in ("false", "true")}
     order = ("false", "true") if name == "min" else ("true", "false")
     cases = tuple(e for value in order for e in (there[value], Literal(value, BOOLEAN)))
     return call("case", cases, BOOLEAN)
 
 
-def _any_row(site: AggregateSite, argument: ScalarExpr, value: str) -> ScalarExpr:
+def _has_row_with(site: AggregateSite, argument: ScalarExpr, value: str) -> ScalarExpr:
     """Whether the condition has this value on some row."""
     condition = argument if value == "true" else call("not", (argument,), BOOLEAN)
     return call(">", (site.aggregate("count", None, condition), Literal("0", BIGINT)), BOOLEAN)
@@ -189,7 +189,7 @@ def _array_agg(site: AggregateSite) -> ScalarExpr:
 
 _SPECIAL: dict[str, Callable[[AggregateSite], ScalarExpr]] = {
     "Count": _count,
-    **dict.fromkeys(_SUMS, _added_up),
+    **dict.fromkeys(_SUMS, _sum_or_average),
     **dict.fromkeys(_EXTREMES, _extreme),
     "MaxBy": _extreme_by,
     "MinBy": _extreme_by,

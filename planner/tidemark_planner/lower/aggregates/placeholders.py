@@ -47,11 +47,11 @@ class AggregateCalls:
 
 @dataclass(frozen=True)
 class AggregateSite:
-    """One aggregate call in the text: its function's node, its FILTER (`chosen`) and DISTINCT."""
+    """One aggregate call in the text: its function's node, its FILTER (`condition`) and DISTINCT."""
 
     calls: AggregateCalls
     function: Node
-    chosen: ScalarExpr | None
+    condition: ScalarExpr | None
     distinct: bool
 
     def argument(self, at: int = 0) -> ScalarExpr:
@@ -70,23 +70,23 @@ class AggregateSite:
         result = result_type(name, of)
         if result is None:
             refuse("TYPE", f"there is no {name} of {of}: cast its argument", word=name)
-        conditions = (*(() if self.chosen is None else (self.chosen,)), *also)
-        chosen = conjunction(conditions) if conditions else None
+        conditions = (*(() if self.condition is None else (self.condition,)), *also)
+        condition = conjunction(conditions) if conditions else None
         made = Aggregate(
             name,
-            None if argument is None else self._guarded(argument, chosen),
+            None if argument is None else self._guarded(argument, condition),
             ColumnType(result, not entry.never_null),
             distinct=self.distinct and entry.distinct and argument is not None,
-            filter=None if chosen is None else self.calls.value(chosen),
-            order=tuple(OrderKey(self._guarded(e, chosen), k.descending, k.nulls_last) for e, k in order),
+            filter=None if condition is None else self.calls.value(condition),
+            order=tuple(OrderKey(self._guarded(e, condition), k.descending, k.nulls_last) for e, k in order),
             parameters=parameters,
         )
         return self.calls.stand_in(made)
 
-    def _guarded(self, value: ScalarExpr, chosen: ScalarExpr | None) -> int:
-        """The position of the value. A value that can fail is evaluated only in the chosen rows."""
-        if chosen is not None and is_fallible(value):
-            value = call("case", (chosen, value), value.type)
+    def _guarded(self, value: ScalarExpr, condition: ScalarExpr | None) -> int:
+        """The position of the value. A value that can fail is evaluated only in rows that meet the condition."""
+        if condition is not None and is_fallible(value):
+            value = call("case", (condition, value), value.type)
         return self.calls.value(value)
 
 
