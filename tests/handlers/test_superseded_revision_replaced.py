@@ -200,7 +200,7 @@ def test_nothing_is_marked_again_while_replicas_disagree() -> None:
         before = edited.state.pending
         told = replace(edited.described(table), upper=EMPTY)
         edited.tell(told)
-        with pytest.raises(Waiting, match="says that its table is finished"):
+        with pytest.raises(Waiting, match="confirms that its table is finished"):
             await edited.revise("SELECT 2 AS a")
 
         assert edited.state.pending == before

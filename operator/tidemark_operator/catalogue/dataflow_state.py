@@ -1,4 +1,4 @@
-"""What the operator remembers of one Dataflow, in four typed values. Each field has one writer.
+"""What the operator remembers of one Dataflow, in typed values. Each field has one writer.
 
     value       what it holds                                      writer (below handlers/)
     spec        what the object asks for                           reconcile/dataflow.py
@@ -11,8 +11,8 @@
       .taking_over    revisions/takeover.py
       .suspicions     hydration/
 
-All of it can be rebuilt from the API server: the status names the stored revisions.
-"""
+Deletion (deletion/dataflow_deletion.py) writes the last values: `spec.deleting`, and no revisions. All of it can be
+rebuilt from the API server: the status names the stored revisions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ the same again and finds the stored revision; one that dies after marking finds 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, Together
 from tidemark_operator.catalogue.relations import parents
@@ -49,10 +49,25 @@ from tidemark_operator.planning.shards import (
 )
 from tidemark_operator.resources.conditions.dataflow import PlanRefused, WaitingForInputs
 from tidemark_operator.resources.manifest.dataflow import Dataflow
-from tidemark_protocol.ids import Digest, ShardId
+from tidemark_protocol.ids import Digest, ShardId, Time
 from tidemark_protocol.messages.planning import Planned, PlannedExport
 from tidemark_protocol.plan.codec import digest
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A planned revision that is not stored yet. `shards`: where its views and tasks are written, by export."""
+
+    description: DataflowDescription
+    identity: Digest
+    exports: tuple[PlannedExport, ...]
+    reads: tuple[Parent, ...]
+    shards: Mapping[str, ShardMetadata]
+
+    def revision(self, as_of: Time, term: int, spec: str, kept: tuple[ShardId, ...]) -> DataflowRevision:
+        description = at(self.description, as_of)
+        return DataflowRevision(description, self.exports, self.reads, self.identity, term, spec, kept)
 
 
 class RevisionPlanner:
@@ -93,8 +108,8 @@ class RevisionPlanner:
     async def _replace(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
     ) -> PlanRefused | WaitingForInputs | None:
-        wanted, active = state.spec.digest, state.active
-        view = as_replaced(self._world.registry.dataflows(state.key.namespace), joining)
+        """Plans a revision, stores it and marks it. `joining`: the replacement that it will be part of."""
+        active, view = state.active, as_replaced(self._world.registry.dataflows(state.key.namespace), joining)
         outcome = await self._ask(state, dataflow, view)
         if not isinstance(outcome, Planned):
             return outcome
@@ -104,30 +119,41 @@ class RevisionPlanner:
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
         named = Named(state.key.name, state.uid, dataflow.until, dataflow.refresh)
         shards = await self._view_shards(state, dataflow, named, outcome, running, given)
-        description, identity = describe(named, outcome, shards)
-        if active is not None and active.revision.identity == identity and active.name not in state.ends.superseded:
-            mark = replace(active, spec_digest=wanted, generation=dataflow.meta.generation)
+        draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards)
+        superseded = state.ends.superseded
+        if active is not None and active.revision.identity == draft.identity and active.name not in superseded:
+            mark = replace(active, spec_digest=state.spec.digest, generation=dataflow.meta.generation)
             await self._marks.serve(state, dataflow.meta, mark)
             return None
         if active is not None:
-            shards = await self._unless_finished(state, outcome, description, shards, running, given)
-            description, identity = describe(named, outcome, shards)
-            superseded = (mark for mark in state.marks if mark.name in state.ends.superseded)
-            if any(mark.revision.identity == identity for mark in superseded):
-                raise Waiting("Replacing", "waits until the replica that is asked says that its table is finished")
-        as_of = first_as_of(running, self._world.registry, state, description)
-        self._check_cycle(
-            state, reads
-        )  # again, without an await before `reads`: of two edits that form a cycle, one fails
-        state.planning.reads = reads
+            shards = await self._unless_finished(state, outcome, draft.description, shards, running, given)
+            draft = Draft(*describe(named, outcome, shards), outcome.exports, reads, shards)
+            if any(m.name in superseded and m.revision.identity == draft.identity for m in state.marks):
+                raise Waiting("Replacing", "waits until a replica confirms that its table is finished")
+        await self._store(state, dataflow, running, joining, draft)
+        return None
+
+    async def _store(
+        self,
+        state: DataflowState,
+        dataflow: Dataflow,
+        running: RunningInstance,
+        joining: Together | None,
+        draft: Draft,
+    ) -> None:
+        """Stores the revision and marks it: as the active one if there is none, else as the pending one."""
+        active, wanted = state.active, state.spec.digest
+        as_of = first_as_of(running, self._world.registry, state, draft.description)
+        # again, with no await before `reads` is set: of two edits that form a cycle, one is refused
+        self._check_cycle(state, draft.reads)
+        state.planning.reads = draft.reads
         try:
-            await self._marks.protect(state.key.namespace, reads)
+            await self._marks.protect(state.key.namespace, draft.reads)
             stored = await self._marks.stored(dataflow.meta)
-            term = self._next_term(running, state, description, stored)
-            kept = self._finished(running, shards) if active is None else ()
-            revision = DataflowRevision(at(description, as_of), outcome.exports, reads, identity, term, wanted, kept)
-            mark = await self._marks.store(state, dataflow.meta, stored, revision)
-            mark = replace(mark, spec_digest=wanted)
+            term = self._next_term(running, state, draft.description, stored)
+            kept = self._finished(running, draft.shards) if active is None else ()
+            revision = draft.revision(as_of, term, wanted, kept)
+            mark = replace(await self._marks.store(state, dataflow.meta, stored, revision), spec_digest=wanted)
             if active is None:
                 await self._marks.serve(state, dataflow.meta, mark, alone=not stored)
             else:
@@ -135,7 +161,6 @@ class RevisionPlanner:
                 await self._marks.pend(state, dataflow.meta, PendingRevision(mark, together))
         finally:
             state.planning.reads = ()
-        return None
 
     def _next_term(
         self,
