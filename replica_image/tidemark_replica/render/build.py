@@ -1,4 +1,4 @@
-"""Building: from a description to a dataflow that can be stepped. Costs some hundred milliseconds of planning."""
+"""Building: a description becomes a dataflow that can be stepped, after some hundred milliseconds of planning."""
 
 from __future__ import annotations
 
@@ -42,12 +42,16 @@ def build(
     exchange_policy: ExchangePolicy | None = None,
     affinity: ExecutorAffinity | None = None,
 ) -> RenderedDataflow:
-    """The dataflow, ready to hydrate; raises NotRendered, having built nothing, for what has no operator here.
+    """Build a dataflow, ready to hydrate. Raises NotRendered for a plan without an operator here; nothing is built
+    then.
 
-    `indexes` are the imported ones, by the import's id; `merges` is where large ones wait; `arrow` False leaves every
-    expression to Catalyst. The description has been checked (`check_dataflow`). `workers` run its small steps, of at
-    most `rows_most` updates; without them every step is Spark jobs. `exchange_policy` says when those have several
-    tasks, by default as many as Spark has cores for; `affinity` where those that have one task prefer to be.
+    `description`: one that `check_dataflow` has accepted.
+    `indexes`: the imported indexes by the ids of the imports.
+    `merges`: the queue of the replica's background merges.
+    `arrow`: False leaves every expression to Catalyst.
+    `workers`: run steps of at most `rows_most` updates; None: every step is Spark jobs.
+    `exchange_policy`: when jobs have several tasks; None: as many tasks as Spark has cores.
+    `affinity`: prefers an executor for jobs of one task.
     """
     imported = _imported(description, indexes or {})
     folder = scratch / f"d{uuid.uuid4().hex[:12]}"
@@ -81,7 +85,7 @@ def _prepared(session: Any, fragment: Fragment | LoopFragment) -> PreparedFragme
 
 
 def _planned(session: Any, fragment: Fragment) -> PreparedFragment:
-    """What has expressions for Catalyst is planned, and maybe refused, now; one Python call is what it is."""
+    """Prepare a fragment. One with expressions for Catalyst is planned, and perhaps refused, now."""
     made = PreparedFragment(fragment, session)
     if fragment.stage.inputs:
         made.plan  # noqa: B018

@@ -2,8 +2,8 @@
 
     build ──> frontier = as_of ──(plan, run, commit)──> frontier = the step's upper ──> ... ──> empty, or dropped
 
-`run` reads manifests and writes files that nobody knows yet; only `commit` changes what is. So a step may fail, be
-cancelled or run twice at any point, and the files it left behind are swept away (`store.sweep`).
+`run` reads manifests and writes files that no manifest names; only `commit` changes state. So a step may fail, be
+cancelled or run twice at any point; the store sweeps the files that it left (`store.sweep`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from tidemark_replica.render.telemetry.operator_costs import OperatorCost, Opera
 from tidemark_replica.render.telemetry.progress import HydrationProgress, Progress
 
 SWEEP_SECONDS = 60.0
-"""While the dataflow steps, what attempts leave behind of which another one was believed (a worker died, a task was
-repeated) stays no longer than that."""
+"""Seconds between sweeps while the dataflow steps. Files of attempts that do not count (a worker died, a task was
+repeated) exist no longer than that."""
 
 
 class RenderedDataflow:
-    """See `contract.SteppedDataflow`. Made by `build.build`."""
+    """The dataflow that `build.build` makes; `stepped_dataflow.SteppedDataflow` describes its methods."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class RenderedDataflow:
         return self._indexes
 
     def arrangements(self) -> list[Manifest]:
-        """What it keeps now: of its own operators and indexes, not of those that it imports."""
+        """The manifests of its own operators and indexes, without imported ones."""
         return [self._store.current(arrangement) for arrangement in self._fragments.arrangements]
 
     def operators(self) -> list[OperatorCost]:
-        """What each operator keeps now, and how long it has worked."""
+        """The state of each operator, and the time that it has worked."""
         return self._operators.work(self.arrangements())
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
@@ -117,14 +117,14 @@ class RenderedDataflow:
         return Step(step, lower, upper, Time(limit), not self._hydrated, parts)
 
     def is_quiet(self, step: Step) -> bool:
-        """Whether no input has an update for the step, and nothing falls due: it is `skip`ped. Opens no file."""
+        """Whether no input has an update for the step and no update falls due: `skip` is enough. Opens no file."""
         if step.hydrates or any(step.parts.values()):
             return False
         batches = (b for a in self._watched for b in self._store.current(a).batches)
         return not any(b.last_time >= step.lower and b.first_time < step.limit for b in batches)
 
     def skip(self, step: Step) -> StepOutcome:
-        """What running a quiet step would come to: to be committed like any other."""
+        """The outcome of a quiet step, to be committed like any other."""
         return StepOutcome(step, {}, (), self._deltas(step, lambda _: ((), 0)), None)
 
     def run(self, step: Step) -> StepOutcome:
@@ -161,13 +161,16 @@ class RenderedDataflow:
         return StepOutcome(step, done.written, merges, deltas, folder, done.jobs, done.spent, done.cold_reads)
 
     def progress(self) -> Progress | None:
-        """How far the hydration under way is; None while there is none. On any thread; reads a few small files."""
+        """The progress of the running hydration; None if none runs. Callable from any thread; reads small files."""
         progress = self._progress
         return None if progress is None else progress.look()
 
     def commit(self, outcome: StepOutcome) -> None:
-        """All of it or nothing; raises StepFailed with the state as before. Past the manifests nothing can fail. What
-        it replaced, or what a step that failed here has written, is for the store to delete: no disk is waited for."""
+        """Commit the whole outcome, or raise StepFailed with the state unchanged.
+
+        Nothing can fail after the manifests have changed. The store deletes replaced files, and those of a step whose
+        commit failed, without waiting for the disk.
+        """
         step = outcome.step
         self._check_current(step)
         try:
@@ -197,7 +200,7 @@ class RenderedDataflow:
         self._runner.cancel()
 
     def drop(self) -> None:
-        """Its files go when the disk comes to it; what it has not come to when the process dies, at the next start."""
+        """Drop the dataflow. Its files are deleted later; what is left when the process dies goes at the next start."""
         self._runner.close()
         self._background_merges.close()
         for hold in self._holds:
@@ -207,13 +210,13 @@ class RenderedDataflow:
         self._store.remove_later(partial(_remove_rest, self._folder, self._store))
 
     def _merge(self) -> None:
-        """Between two steps."""
+        """Settle a finished background merge and begin the next one; called between two steps."""
         self._background_merges.settle()
         self._background_merges.begin(self._fragments.arrangements)
 
     def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
-        """Up to where to step. A large hydration ends with the as_of if a delta join takes part: so it is shared by all
-        tasks, where anything later would keep it in one.
+        """The upper of the step. A large hydration with a delta join ends with the as_of: then all tasks share it,
+        which they could not do with later times.
         """
         rows = sum(rows_at_most(part) for parts in inputs.values() for part in parts)
         rows += sum(index.manifest.rows for index in self._imported.values())
@@ -222,13 +225,13 @@ class RenderedDataflow:
         return min(upper, Frontier.at(self.description.as_of + 1))
 
     def _left_behind(self, folder: Path) -> None:
-        """A run failed: what its tasks wrote goes, and what they are still writing before the next one."""
+        """Delete the files of a failed run now, and those that its tasks still write before the next run."""
         shutil.rmtree(folder, ignore_errors=True)
         self._sweep()
         self._unswept = True
 
     def _sweep(self) -> None:
-        """No other run of this dataflow is under way. A replica that always steps never sweeps everything at once."""
+        """Delete files of attempts that do not count. No other run of this dataflow may be running."""
         self._unswept, self._swept = False, time.monotonic()
         self._store.sweep((), of=f"{self._folder.name}-")
 
@@ -237,7 +240,7 @@ class RenderedDataflow:
             raise StepFailed(f"step {step.id} begins at {step.lower}, but the frontier is {self._frontier}")
 
     def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
-        """The arrangement after the step."""
+        """The manifest of an arrangement after the step."""
         arrangement, step = manifest.arrangement, outcome.step
         moved = manifest.append(outcome.written.get(arrangement, ()), step.lower, step.upper.encode())
         index = self._by_arrangement.get(arrangement)
@@ -259,14 +262,14 @@ class RenderedDataflow:
 
 
 def _remove_rest(folder: Path, store: ArrangementStore) -> None:
-    """Of a dataflow that has been dropped: its own folder, and what its attempts have left in the store's."""
+    """Delete the folder of a dropped dataflow, and its files in the store."""
     shutil.rmtree(folder, ignore_errors=True)
     store.sweep((), of=f"{folder.name}-")
     store.clear(of=f"{folder.name}-")
 
 
 def _clipped(parts: Sequence[Part], limit: int) -> Iterator[Part]:
-    """The parts' share before `limit`."""
+    """The parts up to `limit`."""
     for part in parts:
         if part.lower < limit:
             yield part if part.upper <= limit else replace(part, upper=PartTime(limit))

@@ -1,14 +1,12 @@
-"""What can go wrong when a plan is rendered and stepped.
+"""The errors of rendering and stepping a plan.
 
-    RenderError
-    ├── NotRendered     the plan holds something that this replica has no operator for; nothing was built
-    ├── StepFailed      a step did not complete, or was not committed; the state is what it was, and the step can be
-    │   │               run again
-    │   ├── EndlessRecursion  a recursion went on past every iteration that one may have
-    │   └── OutOfMemory       a process that worked at it vanished, as those do that take too much memory
-    ├── StepCancelled   a step was cancelled, by `cancel` or `drop`; the state is what it was
-    ├── ViewInError     a peek found errors in the collection; the message is the error's own
-    └── ResultTooLarge  a peek's rows take more than its caller allows
+    RenderError ├── NotRendered     the plan needs an operator that this replica does not have; nothing was built ├──
+    StepFailed      a step did not complete, or was not committed; the state is unchanged, and the step can run again
+    │   ├── EndlessRecursion  a recursion exceeded the iterations that any recursion may have
+    │   └── OutOfMemory       a process that ran the step vanished, as a process does that takes too much memory
+    ├── StepCancelled   a step was cancelled, by `cancel` or `drop`; the state is unchanged
+    ├── ViewInError     a peek found errors in the collection; the message is that of the error
+    └── ResultTooLarge  the rows of a peek take more space than its caller allows
 
 Errors *of the data* are not here: they are rows with `__error` set.
 """
@@ -19,23 +17,23 @@ from tidemark_replica.errors import DataflowRefused, ReplicaError
 
 
 class RenderError(ReplicaError):
-    """Root of rendering's errors."""
+    """The root of rendering's errors."""
 
 
 class NotRendered(RenderError, DataflowRefused):
-    """The plan needs an operator that is not built; the message names the node."""
+    """The plan needs an operator that this replica does not have. The message names the node."""
 
 
 class StepFailed(RenderError):
-    """The step did not complete. Nothing was committed; it can be run again."""
+    """The step did not complete. Nothing was committed; it can run again."""
 
 
 class EndlessRecursion(StepFailed):
-    """A recursion does not come to an end: without a limit in its text, or other data, it never will."""
+    """A recursion does not end. It needs a limit in its text, or other data."""
 
 
 class OutOfMemory(StepFailed):
-    """A process of Spark's that worked at the step was killed: it, or what ran beside it, needs more memory."""
+    """A process of Spark that ran the step was killed: it, or a process beside it, needs more memory."""
 
 
 class StepCancelled(RenderError):
@@ -43,7 +41,7 @@ class StepCancelled(RenderError):
 
 
 class ViewInError(RenderError):
-    """The collection holds errors at the time asked for."""
+    """The collection holds errors at the requested time."""
 
 
 class ResultTooLarge(RenderError):

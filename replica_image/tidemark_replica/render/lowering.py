@@ -1,9 +1,10 @@
-"""Lowering: every kind of LIR node as streams and kernels.
+"""Lowering: every kind of LIR node becomes streams and kernels.
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union,
-ArrangeBy, Changes. What an ArrangeBy asks for is kept by whoever needs it arranged: a join's stage, an export.
+Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union, ArrangeBy,
+Changes. The operator that needs an input arranged keeps the arrangement (a join's stage, an export), so ArrangeBy
+itself adds none.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ from tidemark_replica.render.window import lower_window
 def lower_dataflow(
     description: DataflowDescription, imported: Mapping[GlobalId, ImportedIndex], token: str, *, arrow: bool = True
 ) -> Fragments:
-    """The dataflow as fragments; raises NotRendered for what has no operator here."""
+    """Lower a dataflow to fragments. Raises NotRendered for a node or type without an operator here."""
     scope = Scope(description, imported, token, StreamBuilder(arrow=arrow))
     try:
         return _lower(scope)
@@ -88,7 +89,7 @@ def _exports(
     indexes: dict[GlobalId, ArrangementId],
     sinks: dict[GlobalId, Types],
 ) -> Pipeline:
-    """What the exports of a collection add at the end of its fragment."""
+    """Append the exports of a collection to the end of its fragment."""
     types = arrow_types(stream.schema)
     for index in scope.description.index_exports:
         if index.on == id:
@@ -104,12 +105,12 @@ def _exports(
 
 
 def sink_file(position: int) -> str:
-    """Under which name the delta of the sink export at `position` is published."""
+    """The name under which the delta of the sink export at `position` is published."""
     return f"sink{position}"
 
 
 def lower(scope: Scope, plan: Plan) -> Stream:
-    """The stream that a plan yields."""
+    """Lower a plan to a stream. Raises NotRendered."""
     rule: Callable[[Scope, Any], Stream] | None = _RULES.get(type(plan))
     if rule is None:
         raise NotRendered(f"dataflow {scope.description.name}: this replica has no operator for {type(plan).__name__}")
@@ -156,7 +157,7 @@ def _mfp(scope: Scope, plan: Mfp) -> Stream:
 
 
 def apply_mfp(scope: Scope, stream: Stream, mfp: MapFilterProject) -> Stream:
-    """A MapFilterProject on a stream."""
+    """Apply a MapFilterProject, with or without temporal bounds, to a stream."""
     return lower_temporal(scope, stream, mfp) if mfp.lower or mfp.upper else scope.streams.mfp(stream, mfp)
 
 

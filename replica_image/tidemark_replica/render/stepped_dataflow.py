@@ -1,13 +1,13 @@
-"""What the command loop sees of a dataflow: steps that are planned, run and committed.
+"""The interface of a dataflow to the command loop: steps are planned, run and committed.
 
-    loop thread:  step = dataflow.plan_step(upper, inputs)          which updates, up to when
+    loop thread:  step = dataflow.plan_step(upper, inputs)          which updates, up to which time
     pool thread:      outcome = dataflow.run(step)                  Spark jobs; changes no state
-    loop thread:  dataflow.commit(outcome)                          the state moves, in one place
-                  ... hand outcome.deltas to the sinks ...
-    pool thread:      outcome.release()                             the deltas' files go, once the sinks have read them
+    loop thread:  dataflow.commit(outcome)                          the state changes, in one place
+                      ... pass outcome.deltas to the sinks ...
+    pool thread:      outcome.release()                             deletes the deltas' files after the sinks read them
 
-A step that fails, or whose process dies before the commit, leaves the state as it was: run it again, as it is or over
-other bounds. At most one step of a dataflow is under way at a time.
+A step that fails, or whose process dies before the commit, leaves the state unchanged: it can run again, with the same
+bounds or others. A dataflow runs at most one step at a time.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from tidemark_replica.render.index import IndexTrace
 
 @dataclass(frozen=True)
 class Step:
-    """Updates with times in [lower, upper) through every operator.
+    """All updates with times in [lower, upper), through every operator.
 
-    The first one hydrates: its `lower` is the as_of, and what happened before is read as having happened then.
+    The first step hydrates: its `lower` is the as_of, and earlier updates are read as updates at the as_of.
     """
 
     id: StepId
     lower: Time
     upper: Frontier
     limit: Time
-    """Updates from here on are left out: `upper`, or the dataflow's `until`."""
+    """The end of the updates that are computed: `upper`, or the dataflow's until."""
     hydrates: bool
     parts: Mapping[GlobalId, tuple[Part, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SinkDelta:
-    """What a step changed in the collection of a sink: Arrow files of `c0 ... cn-1, __time, __diff, __error`."""
+    """The changes that a step made to a sink's collection: Arrow files of `c0 ... cn-1, __time, __diff, __error`."""
 
     export: GlobalId
     lower: Time
@@ -59,7 +59,7 @@ class SinkDelta:
     rows: int = 0
 
     def batches(self) -> Iterator[Any]:
-        """The updates, oks and errs, each with its own time."""
+        """Yield the updates, oks and errs, each with its own time."""
         for path in self.files:
             with pa.memory_map(str(path), "r") as source:
                 reader = pa.ipc.open_file(source)
@@ -76,68 +76,69 @@ class Merged:
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a step that ran hands back: batches to be committed, and the deltas of the sinks."""
+    """The result of a run: the batches to commit, and the deltas of the sinks."""
 
     step: Step
     written: Mapping[ArrangementId, tuple[BatchRef, ...]]
     merges: tuple[Merged, ...]
     deltas: Mapping[GlobalId, SinkDelta]
     folder: Path | None
-    """The deltas' files are in it; None: the step was skipped."""
+    """The folder of the deltas' files; None: the step was skipped."""
     jobs: int = 0
-    """How many Spark jobs it took."""
+    """The number of Spark jobs."""
     spent: Mapping[int, int] = field(default_factory=dict)
-    """By operator, the microseconds that it worked."""
+    """Microseconds of work by operator."""
     cold_reads: int = 0
-    """How many batches its processes had to open, as they had neither opened nor written them before."""
+    """The number of batches that the processes opened, because they had neither opened nor written them before."""
 
     @property
     def batches(self) -> Iterator[BatchRef]:
-        """Every batch that the step wrote, those that it merged into others at once included."""
+        """Yield every batch that the step wrote, those that it merged at once included."""
         yield from chain.from_iterable(self.written.values())
         yield from (merged.result for merged in self.merges if merged.result is not None)
 
     def release(self) -> None:
-        """The deltas have been read: their files go. Harmless when repeated."""
+        """Delete the deltas' files. May be repeated."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class SteppedDataflow(Protocol):
-    """A dataflow as the command loop drives it (`dataflow.RenderedDataflow` is the real one)."""
+    """A dataflow as the command loop drives it; `dataflow.RenderedDataflow` implements it."""
 
     @property
     def frontier(self) -> Frontier:
-        """Times before it are complete in every export: the lower of the next step; empty once `until` is reached."""
+        """Every export is complete below it: the lower of the next step, empty once `until` is reached."""
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
-        """The step from the frontier to `upper`; past `until`, and when inputs have ended, up to the empty frontier.
+        """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.
 
-        `inputs` has, for every source import, the parts to read: `shard.listen(lower, upper)`, or, to hydrate,
-        `shard.snapshot_parts(as_of)` and `shard.listen(as_of + 1, upper)`. Imported indexes are read from their
-        traces and must be complete up to `upper`.
+        `inputs` has the parts to read of every source import: `shard.listen(lower, upper)`, or at hydration
+        `shard.snapshot_parts(as_of)` and `shard.listen(as_of + 1, upper)`. Imported indexes are read from their traces
+        and must be complete up to `upper`. Raises ValueError for an upper at or below the frontier, and for a missing
+        input.
         """
 
     def is_quiet(self, step: Step) -> bool:
-        """Whether nothing happens in it; then `skip` says what `run` would."""
+        """Whether the step has no updates; `skip` then gives the outcome of `run`."""
 
     def skip(self, step: Step) -> StepOutcome: ...
 
     def run(self, step: Step) -> StepOutcome:
-        """Run the step on the calling thread; raises StepFailed or StepCancelled with the state unchanged."""
+        """Run the step on the calling thread. Raises StepFailed or StepCancelled with the state unchanged."""
 
     def commit(self, outcome: StepOutcome) -> None:
-        """Take over what the step wrote; the frontier moves to its upper."""
+        """Commit the step's batches; the frontier becomes its upper. Raises StepFailed."""
 
     @property
     def indexes(self) -> Mapping[GlobalId, IndexTrace]:
         """The exported indexes."""
 
     def compact(self, export: GlobalId, since: Frontier) -> None:
-        """The index need not be readable before `since` any more."""
+        """Let the index's times before `since` be compacted."""
 
     def cancel(self) -> None:
-        """End the running step, if any; it raises StepCancelled. Returns at once."""
+        """Cancel the running step, if any, which raises StepCancelled. Returns at once."""
 
     def drop(self) -> None:
-        """Cancel, and free all state once nobody reads it."""
+        """Cancel, and free all state once no reader has it pinned."""

@@ -1,4 +1,4 @@
-"""Columns that streams carry behind those of their schema: an operator of plans passes them on."""
+"""Carried columns: columns behind those of a stream's schema, which every operator of a plan passes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidemark_protocol.plan.lir import MapFilterProject, Schema
 
 
 def with_carried_columns(mfp: MapFilterProject, carried: Schema) -> MapFilterProject:
-    """The same over rows with more columns behind, which it passes on behind its own output."""
+    """The MapFilterProject over rows with more columns behind, which it passes on behind its own output."""
     if not carried:
         return mfp
     width, more = len(mfp.input), len(carried)

@@ -1,14 +1,14 @@
-"""A delta join at hydration, as lookups one after the other and arrangements beside them.
+"""A delta join at hydration: one lookup after the other, and arrangements beside them.
 
-    DeltaKernel (a by x; b by x, y; c by y)           Together
-      path of a: b by x, c by y               ──>       HalfJoin c by y        what comes out
+    DeltaKernel (a by x; b by x, y; c by y)           Concat
+      path of a: b by x, c by y               ──>       HalfJoin c by y        the output
                                                           met: c
                                                           stream: HalfJoin b by x
                                                                     met: b
                                                                     stream: a
-                                                        keep a by x, keep b by y     for the other paths, in later steps
+                                                        arrange a by x, arrange b by y     for the other paths, later
 
-An input that is arranged in several ways is read once for each, which it must bear: it may have no state of its own.
+An input with several arrangements is read once for each, so it must be repeatable: it may hold no stateful operator.
 Its errors come out once.
 """
 
@@ -40,13 +40,13 @@ _REPEATABLE = (
 
 
 class OneTaskOnly(Exception):
-    """A fragment has an operator that is in one place."""
+    """A fragment has an operator that must run in one task."""
 
 
 def hydration_path(
     tree: p.DeltaKernel, layouts: Mapping[ArrangementId, Layout], below: tuple[Frame, ...]
 ) -> p.Pipeline:
-    """The join as lookups; `below` says what the tree's slots mean. Raises OneTaskOnly."""
+    """The join as lookups on its first path. `below`: the frames of the tree's JvmInputs. Raises OneTaskOnly."""
     spec, inputs = tree.spec, tree.inputs
     path = spec.inputs[0].path
     met = {lookup.arrangement for lookup in path}
@@ -78,7 +78,7 @@ def _arranged_input(spec: DeltaSpec, lookup: Lookup, output: p.Types) -> Arrange
 
 
 def _comes_out(spec: DeltaSpec, at: int, arrangement: ArrangementId) -> bool:
-    """Whether an input's errors come out where it is arranged so: the first one's come with its path."""
+    """Whether an input's errors come out at this arrangement. Those of the first input come with its path."""
     return at > 0 and arrangement == spec.inputs[at].arrangements[0]
 
 
@@ -88,7 +88,7 @@ def _output(lookup: Lookup, types: p.Types, layout: Layout) -> p.Types:
 
 
 def _repeatable(tree: p.Pipeline, below: tuple[Frame, ...]) -> bool:
-    """Whether a stream may be read several times: it is computed anew from what does not change in a step."""
+    """Whether a stream can be read several times: it is recomputed from what a step does not change."""
     nodes = list(p.nodes_of(tree))
     beneath = [n for node in nodes if isinstance(node, p.JvmInput) for n in nodes_of(below[node.slot])]
     return all(

@@ -1,28 +1,28 @@
-"""The exchanged shape: a fragment in several tasks, with an exchange before every operator that keeps state.
+"""The exchanged shape of a fragment: several tasks, with an exchange before every stateful operator.
 
     one task                              several tasks
     Drain                                 Drain
       ArrangeKernel by a                    ArrangeKernel by a
         Kernel reduce by a                    Kernel reduce by a, of sums
-          Compute                               Received 0
-            JoinKernel on k                    ═══ exchange by a ═══
-              Source s                        Kernel sums by a                 what is summed up is, before it moves
+          Compute                               ExchangeInput 0
+            JoinKernel on k                 ═══ exchange by a ═══
+              Source s                        Kernel sums by a                 partial sums before they move
               Source t                          Compute
                                                   JoinKernel on k
-                                                    Received 0, Received 1
+                                                    ExchangeInput 0, ExchangeInput 1
                                                ═══ exchange by k ═══
                                               Source s,   Source t             every task reads some of the row groups
 
-What lies between two exchanges is one Python call of every task. Leaves are divided among the tasks; a kernel gets all
-rows of a key in one task, so kernels and state are those of the one-task shape. A stream that already lies as a kernel
-wants it (here the groups' rows: an arrangement by the same key takes them) is not moved again.
+The operators between two exchanges are one Python call in every task. Leaves are divided among the tasks. A kernel gets
+all rows of a key in one task, so kernels and state are those of the one-task shape. A stream that is already
+partitioned by a kernel's key (here the groups' rows, for an arrangement by the same key) does not move again.
 
-A delta join's paths look up one another's inputs in any order, so in general they are in one place. At a hydration that
-ends with the as_of only the first one is followed (`joins/half_join_path.py`): a lookup is then an operator like any
-other.
+The paths of a delta join look up each other's inputs in any order, so in general they run in one task. At a hydration
+that ends with the as_of only the first path is followed (`joins/half_join_path.py`); a lookup is then an operator like
+any other.
 
-Pure: frames in, frames out. A fragment with an operator that is in one place is left in one task (None): loops, delta
-joins after hydration, temporal filters.
+Pure: frames in, frames out. Fragments with loops, delta joins after hydration or temporal filters stay in one task (the
+result is None).
 """
 
 from __future__ import annotations
@@ -63,9 +63,10 @@ _ROW_BY_ROW = (p.Project, p.Compute, p.NegateDiffs, p.Concat, p.Publish, p.Spool
 
 
 def exchanged_plan(stage: StageFrame, layouts: Layouts, *, single_time: bool) -> StageFrame | None:
-    """The fragment's last stage in the exchanged shape; `layouts` are those of all arrangements that it names.
+    """The exchanged shape of a fragment's last stage; None if the fragment must run in one task.
 
-    `single_time`: for a hydration that ends with the as_of.
+    `layouts`: those of all arrangements that the fragment names. `single_time`: for a hydration that ends with the
+    as_of.
     """
     try:
         return _Cutter(stage.name, layouts, single_time=single_time).stage(stage.tree, stage.inputs, stage.schema)
@@ -75,10 +76,10 @@ def exchanged_plan(stage: StageFrame, layouts: Layouts, *, single_time: bool) ->
 
 @dataclass
 class _StageBuilder:
-    """A stage that is being made: what it will be fed with."""
+    """A stage under construction, and its inputs so far."""
 
     below: tuple[Frame, ...]
-    """What the slots of the tree that it comes from mean."""
+    """The frames of the JvmInputs of the tree that the stage is made from."""
     exchanges: dict[int, StageFrame] = field(default_factory=dict)
     direct: dict[int, p.JvmInput] = field(default_factory=dict)
     spools: set[str] = field(default_factory=set)
@@ -88,15 +89,15 @@ class _StageBuilder:
 
 
 class _Cutter:
-    """Makes the stages of one fragment."""
+    """Cuts one fragment into stages."""
 
     def __init__(self, name: str, layouts: Layouts, *, single_time: bool) -> None:
-        """`name` is that of no other stage of the dataflow: reports of all its fragments lie in one folder."""
+        """`name` is unique among the stages of the dataflow: their reports share a folder."""
         self._name, self._layouts, self._numbers, self._single_time = name, layouts, count(1), single_time
         self._spooled: dict[str, Key] = {}
 
     def stage(self, tree: p.Pipeline, below: tuple[Frame, ...], schema: Schema) -> StageFrame:
-        """The tree as a call of its own."""
+        """The tree as a stage of its own."""
         builder = _StageBuilder(below)
         tree = self._rewrite(tree, builder)
         inputs: tuple[Frame, ...] = ()
@@ -114,7 +115,7 @@ class _Cutter:
         return self.stage(p.Exchange(slot, number, None), below, ())
 
     def _frame(self, frame: Frame) -> Frame:
-        """What Catalyst does is done to every partition; a union is made in Python, where tasks keep their shares."""
+        """The frame in every partition. A union becomes a stage, so that tasks keep their shares."""
         match frame:
             case StageFrame(_, tree, inputs, schema):
                 return self.stage(tree, inputs, schema)
@@ -127,7 +128,7 @@ class _Cutter:
                 raise AssertionError("a fragment is exchanged once")
 
     def _rewrite(self, tree: p.Pipeline, builder: _StageBuilder) -> p.Pipeline:
-        """The tree as a part of the stage, each kernel's input as it must lie."""
+        """The tree as part of the stage, each kernel's input partitioned as the kernel needs it."""
         match tree:
             case p.JvmInput():
                 number = builder.next()
@@ -162,7 +163,7 @@ class _Cutter:
                 raise OneTaskOnly
 
     def _partitioned(self, tree: p.Pipeline, key: Key, builder: _StageBuilder) -> p.Pipeline:
-        """The stream, with all rows of equal `key` in one task."""
+        """The stream with all rows of equal `key` in one task."""
         match tree:
             case p.Spool(name, input):
                 self._spooled[name] = key
@@ -187,7 +188,7 @@ class _Cutter:
         return p.ExchangeInput(number)
 
     def _partition_key(self, tree: p.Pipeline) -> Key | None:
-        """The columns by whose hash the stream's rows are with their tasks, if they are."""
+        """The columns by whose hash the stream's rows are partitioned; None if they are not."""
         match tree:
             case p.IndexSource(arrangement) | p.ArrangeKernel(arrangement):
                 return self._layouts[arrangement].key

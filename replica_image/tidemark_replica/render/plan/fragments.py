@@ -1,12 +1,12 @@
-"""LIR to fragments: what a dataflow computes, cut where a result is used more than once.
+"""Fragments: what a dataflow computes, cut where a result is read more than once.
 
     object a ─┬─> object b ──> index i1        fragment 1:  a, published to a file of the step
               └─> sink m1                      fragment 2:  b, arranged as i1
                                                fragment 3:  m1's delta, published for the sink
 
 A fragment is one Spark job, and no stream inside it is read twice, so every stateful operator runs exactly once per
-step. Fragments run in order: what one publishes, later ones read. Pure: nothing is built before the whole plan has been
-found to be renderable.
+step. Fragments run in order: later ones read what earlier ones published. Pure: nothing is allocated before the whole
+plan has been found renderable.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tidemark_replica.render.plan.pipeline import (
 
 @dataclass(frozen=True)
 class Fragment:
-    """One job: its last stage consumes everything and yields nothing."""
+    """One job. Its last stage consumes all updates and yields none."""
 
     name: str
     stage: StageFrame
@@ -49,7 +49,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class LoopFragment:
-    """A recursion whose body needs Catalyst: the jobs of `body` again and again."""
+    """A recursion whose body needs Catalyst: the jobs of `body`, run in rounds."""
 
     loop: Loop
     body: tuple[Fragment, ...]
@@ -57,7 +57,7 @@ class LoopFragment:
 
 @dataclass(frozen=True)
 class ImportedIndex:
-    """An index of another dataflow of this replica."""
+    """An index that another dataflow of this replica exports."""
 
     arrangement: ArrangementId
     layout: Layout
@@ -70,26 +70,28 @@ class Fragments:
     fragments: tuple[Fragment | LoopFragment, ...]
     arrangements: Mapping[ArrangementId, Layout]
     indexes: Mapping[GlobalId, ArrangementId]
-    """Exported indexes."""
+    """The arrangements of exported indexes."""
     sinks: Mapping[GlobalId, Types]
-    """Exported sinks, published under their ids."""
+    """The column types of exported sinks."""
     constants: Mapping[str, Updates]
 
     @property
     def has_delta_joins(self) -> bool:
-        """Whether one is outside all loops."""
+        """Whether there is a delta join outside all loops."""
         stages = [f.stage for f in self.fragments if isinstance(f, Fragment)]
         return any(isinstance(node, DeltaKernel) for stage in stages for node in nodes_of(stage))
 
 
 @dataclass
 class Scope:
-    """What the names of a plan mean; a Let's binding is a shared stream like an object is."""
+    """The meaning of the names in a plan, and what has been lowered so far. A Let's binding is a shared stream, as an
+    object is.
+    """
 
     description: DataflowDescription
     imported: Mapping[GlobalId, ImportedIndex]
     token: str
-    """Unique to this rendering: it begins the names of its arrangements."""
+    """Unique to this rendering: a prefix of the names of its arrangements."""
     streams: StreamBuilder = field(default_factory=StreamBuilder)
     arrangements: dict[ArrangementId, Layout] = field(default_factory=dict)
     constants: dict[str, Updates] = field(default_factory=dict)
@@ -100,28 +102,28 @@ class Scope:
     numbers: Iterator[int] = field(default_factory=count)
 
     def new_arrangement(self, kind: str, layout: Layout) -> ArrangementId:
-        """Room for a stateful operator."""
+        """Allocate the arrangement of a stateful operator."""
         arrangement = self.next_arrangement(kind)
         self.arrangements[arrangement] = layout
         return arrangement
 
     def new_spool(self) -> str:
-        """A name for a stream that one stage reads several times."""
+        """A new name for a stream that one stage reads several times."""
         self.spools += 1
         return f"spool{self.spools}"
 
     def next_arrangement(self, kind: str) -> ArrangementId:
-        """An id that no arrangement of the dataflow has, nor had."""
+        """An id that no arrangement of the dataflow has or had."""
         return ArrangementId(f"{self.token}-{next(self.numbers)}-{kind}")
 
     def finish(self, stream: Stream, tree: Pipeline | None) -> None:
-        """End a fragment whose stream is `stream` and whose last operators are `tree` (None: its own)."""
+        """End a fragment with stream `stream` and last operators `tree` (None: those of the stream)."""
         stage = self.streams.stage(Stream(Drain(stream.tree if tree is None else tree), stream.schema))
         self.fragments.append(Fragment(f"fragment{len(self.fragments)}", stage))
 
     @contextmanager
     def binding(self, *names: LocalId) -> Iterator[None]:
-        """Room for the bindings of a Let. Names are an object's own: one that is inlined may bind them anew inside."""
+        """A scope for the bindings of a Let. An inlined object may bind the same names again inside."""
         kept = [(meanings, n, meanings.pop(n)) for meanings in self._meanings for n in names if n in meanings]
         try:
             yield
@@ -137,7 +139,7 @@ class Scope:
         return self.shared, self.inlined
 
     def publish(self, name: GlobalId | LocalId, stream: Stream, tree: Pipeline) -> Pipeline:
-        """Keep a stream for later fragments of the step."""
+        """Publish a stream under `name` for later fragments of the step."""
         types = arrow_types(stream.schema)
         file = f"shared{len(self.fragments)}"
         self.shared[name] = Stream(ReadPublished(file, types), stream.schema)
@@ -161,7 +163,7 @@ def imported_stream(scope: Scope, id: GlobalId) -> Stream:
 
 
 def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
-    """The names that a plan reads, as often as it reads them."""
+    """Yield the names that a plan reads, once per read."""
     if isinstance(plan, Get):
         yield plan.id
     for below in inputs_of(plan):
@@ -169,5 +171,5 @@ def uses(plan: Plan) -> Iterator[GlobalId | LocalId]:
 
 
 def count_uses(description: DataflowDescription) -> Counter[GlobalId | LocalId]:
-    """How often each object is read by other objects."""
+    """How often other objects read each object."""
     return Counter(name for built in description.objects for name in uses(built.plan))

@@ -1,11 +1,11 @@
-"""Streams on the JVM's side, as values: what `execution/prepare.py` turns into DataFrames.
+"""Frames: the streams on the JVM's side, as values that `execution/prepare.py` turns into DataFrames.
 
     SelectFrame ── StageFrame ─┬─ SelectFrame ── StageFrame (leaves only)
     (Catalyst)     (one Python ├─ UnionFrame ...
                     call)      └─ ...
 
-In the one-task shape every frame has one partition. In the exchanged one (`exchanged_plan.py`) each has as many as
-there are tasks, an ExchangeFrame is where rows move from one to another, and there are no UnionFrames.
+In the one-task shape every frame has one partition. In the exchanged shape (`exchanged_plan.py`) a frame has one
+partition per task, an ExchangeFrame moves rows between tasks, and there are no UnionFrames.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark_replica.render.plan.pipeline import nodes_of as nodes_of_tree
 
 @dataclass(frozen=True)
 class StageFrame:
-    """What a pipeline yields; `inputs` are its slots."""
+    """The output of a pipeline; `inputs` are the frames of its JvmInputs."""
 
     name: str
     tree: Pipeline
@@ -31,7 +31,7 @@ class StageFrame:
 
 @dataclass(frozen=True)
 class SelectFrame:
-    """A MapFilterProject by Catalyst."""
+    """A MapFilterProject in Catalyst."""
 
     input: Frame
     select: Select
@@ -62,7 +62,7 @@ class UnionFrame:
 
 @dataclass(frozen=True)
 class ExchangeFrame:
-    """Streams that are dealt out to the tasks of the next stage, as its inputs; each ends with an Exchange."""
+    """Streams that are distributed to the tasks of the next stage as its inputs; each ends with an Exchange."""
 
     inputs: tuple[StageFrame, ...]
     schema: Schema = ()
@@ -72,13 +72,13 @@ Frame = StageFrame | SelectFrame | ProjectFrame | NegateFrame | UnionFrame | Exc
 
 
 def pipelines_of(frame: StageFrame) -> tuple[tuple[str, ...], ...]:
-    """The names of the stages that run when the frame is computed, those together that run in the same tasks."""
+    """The names of the stages that compute a frame, grouped by the tasks that they share."""
     own, others = _pipeline(frame)
     return (*others, own)
 
 
 def _pipeline(frame: Frame) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The stages in the tasks that compute the frame, and those in the tasks before."""
+    """(stages in the tasks that compute the frame, groups of stages in earlier tasks)."""
     match frame:
         case ExchangeFrame(inputs, _):
             return (), tuple(p for i in inputs for p in pipelines_of(i))
@@ -93,7 +93,7 @@ def _pipeline(frame: Frame) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...
 
 
 def inputs_of(frame: Frame) -> tuple[Frame, ...]:
-    """The frames directly below."""
+    """The frames directly below a frame."""
     match frame:
         case StageFrame(_, _, inputs, _) | UnionFrame(inputs, _) | ExchangeFrame(inputs, _):
             return inputs
@@ -102,7 +102,7 @@ def inputs_of(frame: Frame) -> tuple[Frame, ...]:
 
 
 def nodes_of(frame: Frame) -> Iterator[Pipeline]:
-    """All nodes of all stages of a frame."""
+    """Yield all pipeline nodes of all stages of a frame."""
     if isinstance(frame, StageFrame):
         yield from nodes_of_tree(frame.tree)
     for below in inputs_of(frame):

@@ -1,7 +1,7 @@
-"""Which kernel goes with which spec: a new operator of one input adds a line here.
+"""The kernels with one input, by their specs. A new operator of one input adds a line here.
 
-A kernel is a generator of updates over a StepContext, its spec and its input's updates; whatever it keeps is named by
-arrangements in the spec. Specs travel to the workers inside pipelines, so they are plain frozen values.
+A kernel is a generator of updates over a StepContext, its spec and its input's updates. The spec names the arrangements
+of its state. Specs are pickled inside pipelines, so they are frozen values.
 """
 
 from __future__ import annotations

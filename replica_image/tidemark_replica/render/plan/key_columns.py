@@ -1,4 +1,4 @@
-"""The columns that a stateful operator keeps: expressions evaluated before it, each once."""
+"""The columns that a stateful operator keeps: expressions computed before it, each once."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidemark_protocol.plan.lir import MapFilterProject, Schema
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """`mfp` gives rows whose columns `positions` hold the expressions' values, in order."""
+    """`mfp` computes rows in which the columns at `positions` hold the expressions' values, in order."""
 
     mfp: MapFilterProject
     positions: tuple[int, ...]
 
 
 def key_columns(schema: Schema, exprs: Sequence[ScalarExpr]) -> KeyColumns:
-    """Rows of just these expressions; equal ones share a column, columns of the input are taken as they are."""
+    """Rows of exactly these expressions. Equal expressions share a column; column references are taken as they are."""
     distinct = list(dict.fromkeys(exprs))
     computed = [e for e in distinct if not isinstance(e, ColumnRef)]
     places = {e: len(schema) + i for i, e in enumerate(computed)}

@@ -1,13 +1,13 @@
-"""Streams while a plan is lowered: in Python as long as nothing needs Catalyst, then on the JVM's side, and back.
+"""Streams during lowering: a pipeline while nothing needs Catalyst, then a frame on the JVM's side, and back.
 
-    Source ──Project──> JoinKernel        a Python stream: a pipeline that is still growing
+    Source ──Project──> JoinKernel        a Python stream: a pipeline that still grows
        │ expressions
        ▼
-    StageFrame ──Select──> Slot ──> ...   the pipeline became a stage; its rows, after Catalyst, are a slot of the next
+    StageFrame ──Select──> JvmInput ──> ...   the pipeline became a stage; its rows, after Catalyst, are a JvmInput
 
 So a stretch of kernels, leaves and projections is one Python call, however many operators it has.
 
-Inside a loop every stream carries one column more than its plan knows of, the iteration (`recursion/`).
+Inside a loop every stream carries one column more than its plan has, the iteration (`recursion/`).
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ class Stream:
 
 
 class StreamBuilder:
-    """Makes streams of streams, and stages where the side changes.
+    """Builds streams from streams, and stages where a stream changes sides.
 
-    `carried`: columns that every stream has behind those of its schema; `lifted` makes pipelines that were built
-    without them carry them. `arrow`: what the Arrow evaluator knows stays in Python; else Catalyst has all expressions.
+    `carried`: columns that every stream has behind those of its schema. `lifted`: makes a pipeline that was built
+    without them carry them. `arrow`: expressions that the Arrow evaluator supports stay in Python; else Catalyst has
+    all.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class StreamBuilder:
         self._carried, self._lifted, self.arrow = carried, lifted, arrow
 
     def mfp(self, stream: Stream, mfp: MapFilterProject) -> Stream:
-        """A MapFilterProject without temporal bounds (`render/temporal.py` has those)."""
+        """Apply a MapFilterProject. Raises NotRendered for temporal bounds (`render/temporal.py` has those)."""
         if mfp.lower or mfp.upper:
             raise NotRendered("this replica renders temporal filters as operators of their own, not inside others")
         columns = projection_of(mfp)
@@ -106,7 +107,7 @@ class StreamBuilder:
         return self.stage(stream)
 
     def stage(self, stream: Stream) -> StageFrame:
-        """The pipeline as a call of its own, its slots numbered in the order in which it reads them."""
+        """The pipeline as a stage, its JvmInputs numbered in the order in which it reads them."""
         inputs: list[Frame] = []
 
         def renumbered(slot: JvmInput) -> JvmInput:
@@ -123,5 +124,5 @@ class StreamBuilder:
 
 
 def arrow_types(schema: Schema) -> Types:
-    """The Arrow types of a stream's columns."""
+    """The Arrow types of a schema's columns."""
     return tuple(arrow_type(c.type) for c in schema)

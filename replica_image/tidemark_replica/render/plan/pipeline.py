@@ -1,12 +1,12 @@
-"""What one Python call in a task does, as a small tree of values that travels to the worker.
+"""Pipelines: what one Python call in a task runs, as a tree of values.
 
-    Terminals [index i1]
-      Reduce                              everything between two stretches of Catalyst is one such tree, run by
-        Join                              `task/stage.py` in one `mapInArrow`: batches pass from kernel to kernel
+    ArrangeKernel [index i1]
+      Kernel reduce                       everything between two stretches of Catalyst is one such tree, run by
+        JoinKernel                        `task/stage.py` in one `mapInArrow`: batches pass from kernel to kernel
           Source s1                       as Python generators, without a trip through the JVM
-          Slot 0    <- rows from Catalyst
+          JvmInput 0    <- rows from Catalyst
 
-Trees hold names, positions and types, no data. Leaves read what the step's description says.
+A tree holds names, positions and types, no data. Its leaves read from the step's description.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Types = tuple[pa.DataType, ...]
 
 @dataclass(frozen=True)
 class JvmInput:
-    """The rows that come from the JVM as input `slot` of the call."""
+    """Reads the rows that come from the JVM as input `slot` of the call."""
 
     slot: int
     types: Types
@@ -40,17 +40,17 @@ class JvmInput:
 
 @dataclass(frozen=True)
 class ExchangeInput:
-    """What an exchange brings as input `slot` of the call."""
+    """Reads the updates that an exchange brings as input `slot` of the call."""
 
     slot: int
 
 
 @dataclass(frozen=True)
 class Source:
-    """The updates of an imported shard: its columns `names`, from the parts in the step's description.
+    """Reads the updates of an imported shard: its columns `names`, from the parts in the step's description.
 
-    `delayed`: as it was just before, so an update at t is seen from t + 1 on. `conditions`: what does not meet them may
-    be left out, since a filter behind it drops it.
+    `delayed`: an update at t is read as one at t + 1. `conditions`: rows that do not satisfy them may be left out,
+    since a filter above drops them.
     """
 
     id: GlobalId
@@ -62,7 +62,7 @@ class Source:
 
 @dataclass(frozen=True)
 class IndexSource:
-    """The updates of an imported index."""
+    """Reads the updates of an imported index."""
 
     arrangement: ArrangementId
     types: Types
@@ -70,7 +70,7 @@ class IndexSource:
 
 @dataclass(frozen=True)
 class ReadPublished:
-    """What an earlier fragment of the same step published under `name`."""
+    """Reads the updates that an earlier fragment of the step published under `name`."""
 
     name: str
     types: Types
@@ -78,7 +78,7 @@ class ReadPublished:
 
 @dataclass(frozen=True)
 class ReadPublishedErrors:
-    """The errors alone of what was published under `name`; `types` are the columns of the stream that they join."""
+    """Reads only the errors published under `name`, as rows of a stream with columns of `types`."""
 
     name: str
     types: Types
@@ -86,7 +86,7 @@ class ReadPublishedErrors:
 
 @dataclass(frozen=True)
 class LoopInput:
-    """Inside a loop: what was published outside under `name`, at the time that is being settled, in iteration 0."""
+    """Inside a loop: reads what was published outside under `name`, at the round's time, in iteration 0."""
 
     name: str
     types: Types
@@ -94,7 +94,7 @@ class LoopInput:
 
 @dataclass(frozen=True)
 class LoopVariable:
-    """Inside a loop: what was fed back to the binding `name` for the iteration under way."""
+    """Inside a loop: reads what was fed back to the binding `name` for the round's iteration."""
 
     name: str
     types: Types
@@ -102,7 +102,7 @@ class LoopVariable:
 
 @dataclass(frozen=True)
 class Constants:
-    """A fixed collection, from a file, that appears at the as_of."""
+    """Reads a constant collection from a file; it appears at the as_of."""
 
     file: str
     types: Types
@@ -110,7 +110,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class ReadSpool:
-    """What a Spool of the same stage has kept; to be read after the Spool has been read to its end."""
+    """Reads what a Spool of the same stage has written, after that Spool has been read to its end."""
 
     name: str
     types: Types
@@ -118,7 +118,7 @@ class ReadSpool:
 
 @dataclass(frozen=True)
 class Project:
-    """Some of the input's columns, in this order."""
+    """Chooses columns of the input, in this order."""
 
     input: Pipeline
     columns: tuple[int, ...]
@@ -126,7 +126,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Compute:
-    """A MapFilterProject whose expressions the Arrow evaluator knows."""
+    """A MapFilterProject with expressions that the Arrow evaluator supports."""
 
     input: Pipeline
     mfp: MapFilterProject
@@ -139,14 +139,14 @@ class NegateDiffs:
 
 @dataclass(frozen=True)
 class Concat:
-    """The inputs' updates, one input after the other."""
+    """The updates of the inputs, one input after the other."""
 
     inputs: tuple[Pipeline, ...]
 
 
 @dataclass(frozen=True)
 class JoinKernel:
-    """One stage of a linear join; a side whose arrangement is shared gives its updates all the same."""
+    """One stage of a linear join. A side whose arrangement is shared still streams its updates."""
 
     spec: JoinSpec
     left: Pipeline
@@ -155,7 +155,7 @@ class JoinKernel:
 
 @dataclass(frozen=True)
 class DeltaKernel:
-    """A delta join. It reads its inputs one after the other, those last that are nothing but indexes."""
+    """A delta join. It reads its inputs one after the other, imported indexes last."""
 
     spec: DeltaSpec
     inputs: tuple[Pipeline, ...]
@@ -163,7 +163,7 @@ class DeltaKernel:
 
 @dataclass(frozen=True)
 class HalfJoinKernel:
-    """A lookup on a delta join's first path; reads `met` to its end first."""
+    """A lookup on the first path of a delta join. It reads `met`, the input looked up, to its end first."""
 
     spec: HalfJoinSpec
     met: Pipeline
@@ -172,7 +172,7 @@ class HalfJoinKernel:
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel of one input: `kernel_registry.py` says which one goes with a spec."""
+    """A kernel with one input; `kernel_registry.py` maps its spec to the function."""
 
     spec: Spec
     input: Pipeline
@@ -180,7 +180,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class ContinualTaskKernel:
-    """A continual task: what the second input holds at each time at which the first one, the watched shard, changes."""
+    """A continual task: the second input's contents at each time at which the first, the watched shard, changes."""
 
     spec: ContinualTaskSpec
     inputs: tuple[Pipeline, ...]
@@ -188,7 +188,7 @@ class ContinualTaskKernel:
 
 @dataclass(frozen=True)
 class ArrangeKernel:
-    """Keeps the input as an arrangement, and passes it on."""
+    """Writes the input to an arrangement, and passes it on."""
 
     arrangement: ArrangementId
     input: Pipeline
@@ -196,9 +196,9 @@ class ArrangeKernel:
 
 @dataclass(frozen=True)
 class Publish:
-    """Writes the input to a file of this step, and passes it on; `consolidated` within each chunk.
+    """Writes the input to a file of the step, and passes it on; consolidated within each chunk.
 
-    `timed`: the report says which times occur in it.
+    `timed`: the report lists the times that occur in the file.
     """
 
     name: str
@@ -209,7 +209,7 @@ class Publish:
 
 @dataclass(frozen=True)
 class LaterIteration:
-    """Inside a loop: a joined row's two iterations, in column `left` and the last one, become one, the later."""
+    """Inside a loop: the later of a joined row's two iterations, which are column `left` and the last one."""
 
     input: Pipeline
     left: int
@@ -217,8 +217,10 @@ class LaterIteration:
 
 @dataclass(frozen=True)
 class Feedback:
-    """Inside a loop: keeps the input's rows of before iteration `last` for binding `name`, each an iteration on, and
-    passes all of them on."""
+    """Inside a loop: writes rows below iteration `last` for the binding `name`, each one iteration later.
+
+    All rows of the input pass on unchanged.
+    """
 
     name: str
     input: Pipeline
@@ -228,7 +230,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class LoopOutput:
-    """Inside a loop: publishes the input without its iterations, for what comes after the loop."""
+    """Inside a loop: publishes the input without its iterations, for the fragments after the loop."""
 
     name: str
     input: Pipeline
@@ -237,7 +239,7 @@ class LoopOutput:
 
 @dataclass(frozen=True)
 class LoopPart:
-    """One job's worth of a loop's body, and the published names that it reads."""
+    """One job of a loop's body, and the published names that it reads."""
 
     name: str
     reads: frozenset[str]
@@ -245,7 +247,7 @@ class LoopPart:
 
 @dataclass(frozen=True)
 class Loop:
-    """A LetRec: `loop/fixpoint.py` says how it runs."""
+    """A LetRec; `task/loop/fixpoint.py` runs it."""
 
     name: str
     parts: tuple[LoopPart, ...]
@@ -257,7 +259,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class LoopInTask:
-    """A loop that needs nothing of the JVM, run inside the task once `input` has published what enters it."""
+    """A loop whose body does not need the JVM, run inside the task once `input` has published the loop's inputs."""
 
     loop: Loop
     input: Pipeline
@@ -267,10 +269,11 @@ class LoopInTask:
 
 @dataclass(frozen=True)
 class Spool:
-    """Keeps the input in a file of this attempt, and passes it on: so that one stage may read a stream several times.
+    """Writes the input to a file of this attempt, and passes it on, so that one stage can read a stream several times.
 
-    The first reader has the Spool in its tree, the others a Spooled of that name. A JoinKernel reads left to its end
-    before right, Together and DeltaKernel one input after the other: so the Spool belongs into the leftmost reader.
+    The first reader has the Spool in its tree; the others have a ReadSpool with its name. A JoinKernel reads left to
+    its end before right; Concat and DeltaKernel read one input after the other. So the Spool belongs to the leftmost
+    reader.
     """
 
     name: str
@@ -280,9 +283,9 @@ class Spool:
 
 @dataclass(frozen=True)
 class Exchange:
-    """The end of a call: its updates go to the tasks of another, by the hash of the columns `key`, as input `slot`.
+    """The root of a stage before an exchange: sends updates to tasks of another stage, as its input `slot`.
 
-    Without a key each stays with the task that has the same share.
+    `key`: the columns whose hash selects the task; None: the task with the same share.
     """
 
     input: Pipeline
@@ -292,7 +295,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Drain:
-    """The end of a fragment: everything is consumed, nothing comes out."""
+    """The root of a fragment: consumes its input and yields nothing."""
 
     input: Pipeline
 
@@ -329,14 +332,14 @@ Pipeline = Leaf | Concat | JoinKernel | DeltaKernel | HalfJoinKernel | Continual
 
 
 def map_jvm_inputs(tree: Pipeline, change: Callable[[JvmInput], JvmInput]) -> Pipeline:
-    """The tree with other slots, `change` being asked in the order in which the tree reads them."""
+    """The tree with other JvmInputs; `change` is called in the order in which the tree reads them."""
     if isinstance(tree, JvmInput):
         return change(tree)
     return map_inputs(tree, lambda below: map_jvm_inputs(below, change))
 
 
 def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeline:
-    """The same node over other inputs, `change` being asked in the order in which it reads them."""
+    """The same node over other inputs; `change` is called in the order in which the node reads them."""
     if isinstance(tree, Concat | DeltaKernel | ContinualTaskKernel):
         return replace(tree, inputs=tuple(change(i) for i in tree.inputs))
     if isinstance(tree, JoinKernel | HalfJoinKernel):
@@ -346,7 +349,7 @@ def map_inputs(tree: Pipeline, change: Callable[[Pipeline], Pipeline]) -> Pipeli
 
 
 def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
-    """The pipelines directly below; none for a leaf."""
+    """The pipelines directly below a node; none for a leaf."""
     if isinstance(tree, Concat | DeltaKernel | ContinualTaskKernel):
         return tree.inputs
     if isinstance(tree, JoinKernel | HalfJoinKernel):
@@ -355,7 +358,7 @@ def inputs_of(tree: Pipeline) -> tuple[Pipeline, ...]:
 
 
 def nodes_of(tree: Pipeline) -> Iterator[Pipeline]:
-    """The node and all below it."""
+    """Yield the node and all nodes below it, depth first."""
     yield tree
     for below in inputs_of(tree):
         yield from nodes_of(below)

@@ -1,12 +1,11 @@
-"""A source is told what the filter behind it lets through, so that it need not read the rest.
+"""Scan pushdown: a source knows the conditions of the filter above it, so that it need not read the other rows.
 
     Compute(d > DATE '1998-01-01' AND f(x))          Compute(... the same ...)
       Source t                              ──>        Source t, conditions: d > 10227
 
-The filter stays: a source leaves out what is surely dropped, where that is easily seen
-(`tidemark_persist.files.pruning`). A row is dropped if one predicate is false or NULL, whatever else fails; so each
-predicate that compares a column with a literal is a condition by itself. Within a predicate it is not so: NULL AND
-what fails is what fails.
+The filter stays: a source leaves out only rows that it can easily tell are dropped (`tidemark_persist.files.pruning`).
+A row is dropped if one predicate is false or NULL, whatever other predicates fail, so each predicate that compares a
+column with a literal is a condition of its own. Parts of a predicate are not: NULL AND a failing part fails.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def push_down(source: Source, mfp: MapFilterProject) -> Source:
-    """The source, for this MapFilterProject alone."""
+    """The source with the conditions of a MapFilterProject that alone reads it."""
     found = (each for predicate in mfp.predicates for each in _conditions(source, predicate))
     return replace(source, conditions=tuple(found))
 
@@ -40,7 +39,7 @@ def _conditions(source: Source, predicate: ScalarExpr) -> Iterator[Condition]:
 
 
 def _condition(source: Source, column: ColumnRef, operator: str, literal: Literal) -> Iterator[Condition]:
-    """Of a column of the shard, not a computed one, and a literal of its type that is not NULL."""
+    """The condition of a shard's column (not a computed one) and a non-NULL literal of its type."""
     if column.index >= len(source.names) or literal.type != column.type or literal.value is None:
         return
     try:

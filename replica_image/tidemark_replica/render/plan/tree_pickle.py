@@ -1,7 +1,7 @@
-"""A tree on its way to Spark's Python workers: it arrives as the very object that it was at the last step.
+"""Pickled pipelines: a Spark task gets the same object for a tree at every step.
 
-A task unpickles the function that it runs. Were the tree made anew each time, so would be what is remembered for its
-parts: compiled expressions, schemas.
+A task unpickles its function at every step. A new tree each time would lose what is cached for its parts: compiled
+expressions, schemas. So a tree is pickled once, and each process caches it by its bytes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from tidemark_replica.render.plan.pipeline import Pipeline
 
 @lru_cache(maxsize=1024)
 def unpickled(sent: bytes) -> Pipeline:
-    """The tree in this process."""
+    """The tree of these bytes, one object per process."""
     tree: Pipeline = pickle.loads(sent)
     return tree
 
 
 def pickled_once(tree: Pipeline) -> Pipeline:
-    """What to give away in the place of a tree, to be unpickled as that tree."""
+    """A stand-in for a tree that unpickles as that tree."""
     return cast("Pipeline", _PickledTree(tree))
 
 
 class _PickledTree:
-    """Pickled once."""
+    """A tree as bytes."""
 
     def __init__(self, tree: Pipeline) -> None:
         self._sent = pickle.dumps(tree)

@@ -1,21 +1,22 @@
-"""LetRec: bindings that read each other and themselves, iterated until nothing changes.
+"""LetRec: bindings that read each other and themselves, iterated until they no longer change.
 
-    X[0] = empty     X[i+1] = value(X[i])     the result: X[i] for the first i from which on nothing changes
+    X[0] = empty     X[i+1] = value(X[i])     out = X[i] for the first i from which on X does not change
 
               ┌─────────────── rounds, at one time ───────────────┐
-    edges ──> │ Entering (i=0) ──┐                                │
-              │                  ├─> join ─> distinct ──┬──> Leave ──> X, without iterations
-              │ ┌─> Variable ────┘   max of i           │         │
-              │ └───────────────── FeedBack (i+1) <─────┘         │
+    edges ──> │ LoopInput (i=0) ─┐                                │
+              │                  ├─> join ─> distinct ──┬──> LoopOutput ──> X, without iterations
+              │ ┌─> LoopVariable ┘  max of i            │         │
+              │ └───────────────── Feedback (i+1) <─────┘         │
               └───────────────────────────────────────────────────┘
 
-An update inside is (row, i) at t: from iteration i on, the row's multiplicity changes by diff. The iteration is a
-column that every stream carries and no plan knows of (`lift`), so all operators are those of other plans; `hoist` says
-what stays outside, `fixpoint` in which order rounds run, `rounds` what happens in the workers. A binding reads those
-before it as of its own iteration, itself and those after it as of the one before.
+State: that of the operators inside, with iterations. Cost of an update at t: what it changes in each iteration, not a
+new start.
 
-State: that of the operators inside, with iterations, so that a change at t costs what it changes in each iteration, not
-a new start. Errors do not go round: they leave at once, and every binding that depends on one in error is in error.
+An update inside is (row, i) at t: from iteration i on, the row's multiplicity changes by diff. The iteration is a
+column that every stream carries and no plan has (`lift`), so the operators are those of other plans. `hoist` finds what
+stays outside the loop, `fixpoint` orders the rounds, `rounds` runs in the tasks. A binding reads earlier bindings at
+its own iteration, itself and later ones at the iteration before. Errors leave the loop at once and do not iterate;
+every binding that depends on a binding in error is in error.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from tidemark_replica.render.recursion.hoist import Hoisted
 from tidemark_replica.render.recursion.lift import CARRIED, ITERATION, lift
 
 MAX_ITERATIONS = 100_000
-"""Where a recursion without a limit of its own is taken to be endless."""
+"""The iteration at which a recursion without a limit of its own counts as endless."""
 
 Lower = Callable[[Scope, Plan], Stream]
 
 
 def lower_let_rec(scope: Scope, plan: LetRec, lower: Lower) -> None:
-    """Put the loop among the fragments; its bindings are then shared streams of the scope."""
+    """Append the loop to the scope's fragments; its bindings become shared streams of the scope."""
     _Lowering(scope, plan, lower).run()
 
 
 @dataclass(frozen=True)
 class _Names:
-    """What a binding is called in files."""
+    """The names of a binding's files."""
 
     variable: str
     leaving: str
@@ -91,14 +92,14 @@ class _Lowering:
         self._scope.finish(stream, self._scope.publish(name, stream, stream.tree))
 
     def _enter(self, name: LocalId, outside: Plan) -> p.Pipeline:
-        """Compute outside what a part of the body begins with."""
+        """Publish outside what a part of the body reads as LoopInput."""
         stream = self._lower(self._scope, outside)
         types = arrow_types(stream.schema)
         self._body.shared[name] = Stream(p.LoopInput(name, types), stream.schema)
         return p.Publish(name, stream.tree, types, timed=True)
 
     def _bind(self, at: int, value: Plan) -> None:
-        """One binding's part of the body; what comes after it reads it as of this iteration."""
+        """Lower one binding as a part of the body. Later bindings read it at the same iteration."""
         stream, binding = self._lower(self._body, value), self._plan.bindings[at]
         types, names = arrow_types(stream.schema), self._names[binding.id]
         values = [b.value for b in self._plan.bindings]
@@ -124,7 +125,7 @@ class _Lowering:
             yield fragment
 
     def _finish(self, loop: p.Loop, entering: tuple[p.Pipeline, ...]) -> None:
-        """As one task where nothing inside needs the JVM, else as a job per part and round."""
+        """End the loop: one task if its body does not need the JVM, else one job per part and round."""
         parts = tuple(self._parts())
         if fits_a_task(parts):
             trees = tuple(part.stage.tree for part in parts)
@@ -134,7 +135,7 @@ class _Lowering:
             self._scope.fragments.append(LoopFragment(loop, parts))
 
     def _result(self, binding: RecursiveBinding) -> Stream:
-        """What left the loop, and the errors of all that it depends on."""
+        """The stream that leaves the loop, with the errors of all bindings that it depends on."""
         types = arrow_types(binding.value.schema)
         others = [p.ReadPublishedErrors(self._names[id].leaving, types) for id in self._read_by(binding)]
         tree = p.ReadPublished(self._names[binding.id].leaving, types)
@@ -152,7 +153,7 @@ class _Lowering:
 
 
 def fits_a_task(parts: tuple[Fragment, ...]) -> bool:
-    """Whether nothing in the body needs the JVM."""
+    """Whether no part of the body needs the JVM."""
     return all(not part.stage.inputs for part in parts)
 
 
@@ -161,7 +162,7 @@ def _is_read(name: LocalId, by: list[Plan]) -> bool:
 
 
 def _reads(part: Fragment) -> Iterator[str]:
-    """The names that a part of the body reads, entering ones and variables included."""
+    """Yield the names that a part of the body reads, loop inputs and variables included."""
     for node in nodes_of(part.stage):
         if isinstance(node, p.LoopInput | p.LoopVariable | p.ReadPublished):
             yield node.name

@@ -1,9 +1,9 @@
-"""What a loop takes from outside: every part of its bindings that reads none of them.
+"""Hoisting: the parts of a loop's bindings that read no binding are computed outside the loop.
 
 X = distinct(edges + project(join(X, filter(edges))))
 
-enters the loop:  edges, filter(edges)            computed once per step, by the operators that are used anywhere
-stays inside:     distinct, project, join          they carry iterations
+loop inputs:    edges, filter(edges)            computed once per step, outside
+stay inside:    distinct, project, join         they carry iterations
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Names = frozenset[GlobalId | LocalId]
 
 @dataclass
 class Hoisted:
-    """Plans with what comes from outside replaced by a Get; `entering` says what these names are."""
+    """Plans whose outside parts are replaced by Gets; `entering` maps these parts to their names."""
 
     dataflow: str
     prefix: str
     share: Callable[[LocalId, Plan], None]
-    """Compute a Let's value outside, under its own name."""
+    """Computes a Let's value outside the loop, under its own name."""
     entering: dict[Plan, LocalId] = field(default_factory=dict)
 
     def hoist(self, plan: Plan, inside: Names) -> Plan:
-        """The plan, given the names that are bound by the loop or read what is."""
+        """The plan with its outside parts replaced. `inside`: the loop's bindings, and names that depend on them."""
         if not any(name in inside for name in uses(plan)):
             return Get(self._name(plan), plan.schema)
         match plan:
@@ -74,7 +74,7 @@ class Hoisted:
 
 
 def _linear(inputs: tuple[Plan, ...], how: LinearJoin | DeltaJoin) -> Plan:
-    """Any path of a delta join is a linear join of the same rows; rounds keep the order of updates that it needs."""
+    """A delta join as a linear join along any of its paths. Rounds keep the order of updates that it needs."""
     if isinstance(how, LinearJoin):
         return Join(inputs, how)
     joined = Join(inputs, LinearJoin(how.paths[0].source, how.paths[0].stages))

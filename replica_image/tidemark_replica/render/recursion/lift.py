@@ -1,12 +1,12 @@
-"""Pipelines that were built as if there were no loop, made to carry the iteration as their last column.
+"""Lifting: a pipeline that was built as if outside a loop carries the iteration as its last column.
 
-    JoinKernel (a, b | c)            Later       both sides' iterations become one, the later
+    JoinKernel (a, b | c)            LaterIteration    the later of both sides' iterations
       left  (a, b)            ──>      JoinKernel (a, b, i | c, i)
       right (c)                          left  (a, b, i)
                                          right (c, i)
     Kernel reduce                    Kernel iterate(reduce)
 
-So the lowering of every operator is the same inside a loop and outside. A kernel is lifted by saying what it groups by.
+So every operator is lowered in the same way inside a loop and outside. A kernel is lifted by its grouping.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tidemark_replica.render.plan import pipeline as p
 from tidemark_replica.render.plan.carried_columns import with_carried_columns
 
 CARRIED = (ColumnType(BIGINT),)
-"""The column of iterations, as plans would type it."""
+"""The carried column, the iteration, as plans type it."""
 ITERATION = pa.int64()
 Arrangements = MutableMapping[ArrangementId, Layout]
 
 
 @dataclass(frozen=True)
 class _Grouping:
-    """A kernel's input columns, which of them say what belongs together, and its state."""
+    """The grouping of a kernel: its input's columns, the key among them, and its arrangements."""
 
     types: p.Types
     key: tuple[int, ...]
@@ -78,7 +78,7 @@ _GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {
 
 
 def lift(tree: p.Pipeline, arrangements: Arrangements, dataflow: str) -> p.Pipeline:
-    """The pipeline with iterations; the layouts of its arrangements change accordingly."""
+    """The pipeline with iterations. Changes the layouts of its arrangements. Raises NotRendered."""
     lifted = p.map_inputs(tree, lambda below: lift(below, arrangements, dataflow))
     match lifted:
         case p.Project(input, columns):
@@ -113,7 +113,7 @@ def _iterated(spec: Any, arrangements: Arrangements, dataflow: str) -> IterateSp
 
 
 def _with_iteration(side: JoinInput, arrangements: Arrangements) -> JoinInput:
-    """A side whose rows are kept with their iterations."""
+    """A side of a join whose rows are kept with their iterations."""
     layout = arrangements[side.arrangement]
     arrangements[side.arrangement] = Layout.of_rows((*layout.types, ITERATION), layout.key)
     return replace(side, output_columns=(*side.output_columns, len(layout.types)))
