@@ -1,13 +1,14 @@
-"""Large merges: one at a time beside a dataflow's steps, as a Spark job, committed between two of them.
+"""Background merges: large merges of a dataflow, one at a time beside its steps, as Spark jobs, committed between two
+steps.
 
     loop thread   begin ──────────────────────────────────────── settle: the manifest with the result in their place
                     │ pins the batches, marks them as busy          ▲
-    merge queue     └──> order.json ──> job ──> result.json ────────┘ kept from sweeping until then
+    merge queue     └──> order.json ──> job ──> result.json ────────┘ not swept until then
 
-Steps run on meanwhile: they read the old batches, and merge none of them. If the job fails, or the process dies, there
-is a file too much, which is swept away, and nothing else has happened; it is tried again after a while.
+Steps continue meanwhile: they read the old batches, and merge none of them. If the job fails, or the process dies, one
+file is left to be swept, and nothing else has changed; the merge is tried again later.
 
-Where room is scarce, those that would take much of it wait; where there is none, only little ones do, which make it.
+While scratch space is scarce, large merges wait; when it is used up, only small ones run, which free space.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _LOOK_SECONDS = 0.05
 
 
 class BackgroundMerges:
-    """One dataflow's; all methods but those of its turn are the command loop's."""
+    """The background merges of one dataflow. All methods but `_run` are called on the command loop's thread."""
 
     def __init__(self, session: Any, store: ArrangementStore, folder: Path, queue: MergeQueue) -> None:
         self._session, self._store, self._folder, self._queue = session, store, folder, queue
@@ -51,7 +52,7 @@ class BackgroundMerges:
         self._plan: Any = None
 
     def begin(self, arrangements: Iterable[ArrangementId]) -> None:
-        """Start the first merge that is due in one of these, unless one is under way."""
+        """Start the first merge that is due in these arrangements, unless one is running."""
         if self._merge is not None or self._closed or time.monotonic() < self._not_before:
             return
         most_bytes = self._store.merge_bytes_limit
@@ -62,7 +63,7 @@ class BackgroundMerges:
                 return
 
     def settle(self) -> None:
-        """If it has ended: put the result in the place of what it merged."""
+        """Commit the merge if it has ended: its result replaces the merged batches."""
         if self._merge is None or self._turn is None or not self._turn.is_over:
             return
         try:
@@ -72,17 +73,17 @@ class BackgroundMerges:
             self._let_go()
 
     def join(self) -> None:
-        """Wait until nothing is under way; what has ended is still to be settled."""
+        """Wait until no merge runs. The result is still to be settled."""
         if self._turn is not None:
             self._turn.wait()
 
     def close(self) -> None:
-        """Nothing is merged from now on. What waits is taken out of the queue; ends what runs, and waits for that."""
+        """Stop: withdraw a waiting merge, cancel a running one, and wait for its end."""
         self._closed = True
         if self._turn is not None:
             self._queue.withdraw(self._turn)
             while not self._turn.is_over:
-                self._session.sparkContext.cancelJobsWithTag(self._tag)  # lost if Spark does not know the job yet
+                self._session.sparkContext.cancelJobsWithTag(self._tag)  # has no effect before Spark knows the job
                 self._turn.wait(_LOOK_SECONDS)
         self._let_go()
 
@@ -100,18 +101,18 @@ class BackgroundMerges:
         try:
             self._store.commit(old, apply(old, done, self._result[0]))
         except ArrangementError as cause:
-            LOG.warning("merging %d batches of %s was for nothing: %s", len(done.batches), done.arrangement, cause)
+            LOG.warning("a merge of %d batches of %s was not committed: %s", len(done.batches), done.arrangement, cause)
             return False
         return True
 
     def _let_go(self) -> None:
         self._held.close()
         if self._result and self._result[0] is not None:
-            self._store.discard([self._result[0]])  # it stays if it is in use
+            self._store.discard([self._result[0]])  # kept if it has users
         self._merge, self._turn, self._result = None, None, []
 
     def _run(self, manifest: Manifest, found: Merge, step: StepId) -> None:
-        """In its turn, on the queue's thread."""
+        """Run the merge, on the queue's thread."""
         order = self._folder / f"{step}.json"
         try:
             write_order(order, self._store, manifest, found, step)
@@ -139,7 +140,7 @@ class BackgroundMerges:
 
 
 def write_order(path: Path, store: ArrangementStore, manifest: Manifest, found: Merge, step: StepId) -> None:
-    """What a task has to merge."""
+    """Write the order of a merge for a task."""
     value = {
         "store": str(store.directory),
         "step": step,
@@ -152,13 +153,13 @@ def write_order(path: Path, store: ArrangementStore, manifest: Manifest, found: 
 
 
 def read_result(order: Path) -> BatchRef | None:
-    """What the task made of it; None if everything cancelled."""
+    """The result of the task; None if everything cancelled."""
     value = json.loads(_result_of(order).read_text())
     return None if value is None else BatchRef(*value)
 
 
 def run_merge(rows: Iterable[Any]) -> Iterable[Any]:
-    """The task."""
+    """The function that `mapInArrow` calls."""
     from pyspark import TaskContext
 
     task = TaskContext.get()
@@ -170,19 +171,19 @@ def run_merge(rows: Iterable[Any]) -> Iterable[Any]:
 
 
 def run_order(order: Path) -> None:
-    """Do what the order says, for as long as it is there; an attempt's result is whole or not there."""
+    """Carry out the order while its file exists. The result file is complete or absent."""
     value = json.loads(order.read_text())
     store, manifest = Path(value["store"]), Manifest.from_json(value["manifest"])
     found = Merge(manifest.arrangement, batches_from_json(value["batches"]), value["since"])
     writer = _writer(store, StepId(value["step"]), bytes_of(found), value["bytes_left"], order)
-    result = merge(found, manifest.layout, BatchCache(store), writer)  # what is merged is read for the last time
+    result = merge(found, manifest.layout, BatchCache(store), writer)  # these batches are read for the last time
     draft = _result_of(order).with_suffix(f".{writer.name}.tmp")
     draft.write_text(json.dumps(result))
     draft.replace(_result_of(order))
 
 
 def _writer(store: Path, step: StepId, size: int, left: int | None, order: Path) -> BatchWriter:
-    """Of a merge that reads so much: a little one makes room where there is none, and may take its own size of it."""
+    """The writer of a merge that reads `size` bytes. A small merge frees space, so it may write with none left."""
     if left is None or size > LITTLE_BYTES:
         return BatchWriter(store, step, bytes_left=left, alive_file=order, large=size > MUCH_BYTES)
     return BatchWriter(store, step, bytes_left=max(left, 2 * LITTLE_BYTES), alive_file=order, frees_space=True)

@@ -1,13 +1,13 @@
-"""Home executors: where a dataflow's steps land, so that the state that they read is open there already.
+"""Executor affinity: each dataflow prefers one executor for its steps, where its state is open already.
 
-    dataflow a ──> executor 1      of all that are there, the one whose hash with the dataflow's name is the greatest:
-    dataflow b ──> executor 2      when one goes, its dataflows move and the others stay; one that comes takes its share
-    dataflow c ──> executor 1
+    dataflow a ──> executor 1      of all executors, the one with the greatest hash of (dataflow, executor):
+    dataflow b ──> executor 2      when one goes, only its dataflows move; a new one takes its share
+    dataflow c ──> executor 1      (rendezvous hashing; Thaler and Ravishankar, 1998)
 
-A wish, not a condition. Spark takes a task to the executor that its RDD prefers if there is room at that moment, and
-elsewhere at once if not (`spark.locality.wait`, see `spark_settings`): state is in the store that all executors share.
-A prepared plan prefers nothing, and is not planned anew for its home: its RDD is multiplied by an RDD of one element
-that does prefer, of which there is one for each executor. A job in several tasks has all executors for its home.
+A preference, not a condition. Spark runs a task on the preferred executor of its RDD if it has a free core at that
+moment, and elsewhere at once if not (`spark.locality.wait`): all executors can read the store. A prepared plan has no
+preference and is not planned again for one: its RDD is multiplied by an RDD of one element with a preference, of which
+there is one per executor. Jobs with several tasks have no preference.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from hashlib import blake2b
 from typing import Any, NewType
 
 LOOK_SECONDS = 1.0
-"""How old it may be what is known of executors. One that has gone since costs no time: Spark prefers nothing then."""
+"""The age in seconds at which the list of executors is read again. A preference for an executor that is gone costs no
+time."""
 
 
 Executor = NewType("Executor", str)
-"""Its id, as Spark has it; one that is started in the place of another has an id of its own."""
+"""An executor's id in Spark. A replacement has an id of its own."""
 
 
 def preferred_executor(name: str, executors: Iterable[Executor]) -> Executor | None:
-    """Whose home the executor is that has the greatest hash with the name (rendezvous hashing)."""
+    """The executor with the greatest hash with the name (rendezvous hashing); None without executors."""
     return max(executors, key=lambda e: blake2b(f"{name}/{e}".encode(), digest_size=8).digest(), default=None)
 
 
 class ExecutorAffinity:
-    """Of one session's dataflows; from any thread."""
+    """The executors of one session. Safe for any threads."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -44,18 +45,18 @@ class ExecutorAffinity:
 
     @staticmethod
     def of(session: Any) -> ExecutorAffinity | None:
-        """None where there are no executors but the driver."""
+        """The affinity of a session; None if the driver is the only executor."""
         context = session.sparkContext
         return None if context.master == "local" or context.master.startswith("local[") else ExecutorAffinity(context)
 
     def executors(self) -> tuple[Executor, ...]:
-        """That are there, or were a moment ago."""
+        """The executors that Spark knows, at most LOOK_SECONDS old."""
         with self._lock:
             self._look()
             return tuple(self._preferring)
 
     def at_home(self, name: str, rdd: Any) -> Any:
-        """An RDD of one partition, and as many rows, whose task goes to the home of that name."""
+        """An RDD of one partition with the same rows, whose task prefers the executor of that name."""
         with self._lock:
             self._look()
             home = preferred_executor(name, self._preferring)
@@ -65,7 +66,7 @@ class ExecutorAffinity:
         return preferring.cartesian(rdd.toJavaRDD())
 
     def _look(self) -> None:
-        """Now and then."""
+        """Read the list of executors if it is older than LOOK_SECONDS."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return
         found = self._registered()
@@ -73,12 +74,12 @@ class ExecutorAffinity:
         self._looked = time.monotonic()
 
     def _registered(self) -> list[Executor]:
-        """Those to which Spark's scheduler gives tasks."""
+        """The executors to which Spark's scheduler assigns tasks."""
         said: str = self._context._jsc.sc().getExecutorIds().mkString(",")
         return [Executor(id) for id in said.split(",") if id]
 
     def _one_that_prefers(self, executor: Executor) -> Any:
-        """By its id. The host, which Spark would take next, is left out: nothing is open there."""
+        """An RDD of one element that prefers an executor by id. The host, Spark's next choice, is left out."""
         jvm = self._context._jvm
         locations = jvm.PythonUtils.toSeq([f"executor_none_{executor}"])
         elements = jvm.PythonUtils.toSeq([jvm.scala.Tuple2(0, locations)])
@@ -87,11 +88,11 @@ class ExecutorAffinity:
 
 @dataclass(frozen=True)
 class DataflowAffinity:
-    """Of one dataflow; nowhere, if there are no homes."""
+    """The affinity of one dataflow; none if `affinity` is None."""
 
     affinity: ExecutorAffinity | None
     name: str
 
     def of(self, rdd: Any, tasks: int) -> Any:
-        """The RDD of a job in so many tasks, to be counted."""
+        """The RDD for a job of `tasks` tasks, with the dataflow's preference if there is one task."""
         return rdd if self.affinity is None or tasks != 1 else self.affinity.at_home(self.name, rdd)

@@ -1,9 +1,9 @@
-"""Large merges of all dataflows, so many at a time: those that are due wait in a queue, not on threads.
+"""The queue of background merges of all dataflows, which run a few at a time.
 
-    dataflow a ──submit──> waiting: b2 c1 a7 ──> THREADS threads, which are there while something waits
-    dataflow b is dropped ──withdraw──> b2 is out of it
+    dataflow a ──submit──> waiting: b2 c1 a7 ──> THREADS threads, which exist while merges wait
+    dataflow b is dropped ──withdraw──> b2 leaves the queue
 
-Each dataflow has one merge at most, here or under way, so the queue is as long as there are dataflows.
+Each dataflow has at most one merge, waiting or running, so the queue is at most as long as there are dataflows.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 THREADS = 1
-"""A merge takes a task of Spark's, which steps want too."""
+"""Merges at a time. A merge takes a task slot of Spark, which steps need too."""
 
 
 class QueuedMerge:
-    """One merge's: it waits, is carried out, and is over; or is over at once, and was not carried out."""
+    """A merge in the queue: it waits, runs, and is over; or is withdrawn, and over without having run."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self.work = work
@@ -32,12 +32,12 @@ class QueuedMerge:
         self._over.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it is over by then."""
+        """Wait for the end. Returns whether it is over."""
         return self._over.wait(timeout)
 
 
 class MergeQueue:
-    """One per replica; for any threads."""
+    """The queue of a replica. Safe for any threads."""
 
     def __init__(self, threads: int = THREADS) -> None:
         self._threads = threads
@@ -46,7 +46,7 @@ class MergeQueue:
         self._running, self._closed = 0, False
 
     def submit(self, work: Callable[[], None]) -> QueuedMerge:
-        """Returns at once; first come, first served."""
+        """Append a merge. Returns at once; first come, first served."""
         turn = QueuedMerge(work)
         with self._lock:
             self._waiting[turn] = None
@@ -55,12 +55,12 @@ class MergeQueue:
         return turn
 
     def withdraw(self, turn: QueuedMerge) -> None:
-        """If it has not begun it never will, and is over."""
+        """End a merge that has not begun."""
         with self._lock:
             self._take_out(turn)
 
     def close(self) -> None:
-        """Nothing begins any more. What is under way ends with Spark, and is not waited for."""
+        """Stop: no merge begins any more. Running ones end with Spark and are not awaited."""
         with self._lock:
             self._closed = True
             for turn in list(self._waiting):
@@ -72,7 +72,7 @@ class MergeQueue:
             turn.end()
 
     def _started(self) -> bool:
-        """Whether there is one more thread."""
+        """Start a thread. Returns whether the system allowed one."""
         try:
             threading.Thread(target=self._run, name="merges", daemon=True).start()
         except RuntimeError as cause:
@@ -85,13 +85,13 @@ class MergeQueue:
         while (turn := self._next()) is not None:
             try:
                 turn.work()
-            except BaseException:  # whatever it was: others wait for this thread
+            except BaseException:  # of any kind: other merges wait for this thread
                 LOG.exception("a merge failed")
             finally:
                 turn.end()
 
     def _next(self) -> QueuedMerge | None:
-        """What has waited longest; None: the thread ends."""
+        """The merge that has waited longest; None ends the thread."""
         with self._lock:
             turn = next(iter(self._waiting), None)
             if turn is None:

@@ -1,4 +1,4 @@
-"""Frames as DataFrames, prepared once: planned here, run at every step."""
+"""Preparing: frames become a physical plan on the JVM, planned once and run at every step."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tidemark_replica.render.task.stage import run_stage
 
 
 def prepare(session: Any, stage: StageFrame, tasks: int = 1) -> Any:
-    """The physical plan of a fragment's last stage, on the JVM; all its stages run in so many tasks."""
+    """The physical plan, on the JVM, of a fragment's last stage. All its stages run in `tasks` tasks."""
     return _Plans(session, tasks).stage(stage, "done boolean")._jdf.queryExecution().executedPlan()
 
 
 class _Plans:
-    """Makes DataFrames of frames."""
+    """Builds DataFrames from frames."""
 
     def __init__(self, session: Any, tasks: int) -> None:
         self._session, self._tasks = session, tasks
 
     def stage(self, frame: StageFrame, ddl: str) -> Any:
-        """One Python call; without inputs each task starts from a row that says nothing."""
+        """One Python call. Without inputs, each task starts from one row without meaning."""
         if not frame.inputs:
             return self._call(frame, (), self._session.range(0, self._tasks, 1, self._tasks), ddl)
         if isinstance(frame.inputs[0], ExchangeFrame):
@@ -51,7 +51,7 @@ class _Plans:
         return rows.mapInArrow(partial(run_stage, frame.name, pickled_once(frame.tree), feed), ddl)
 
     def _exchange(self, frame: ExchangeFrame) -> Any:
-        """Spark's shuffle, of rows that say where they go."""
+        """Spark's shuffle of rows (share, slot, file, begin, bytes)."""
         streams = [self.stage(i, EXCHANGE_DDL) for i in frame.inputs]
         return reduce(lambda a, b: a.union(b), streams).repartitionById(self._tasks, "share")
 

@@ -1,9 +1,9 @@
-"""Where a fragment runs: the seam between a step and what computes it.
+"""Runners: the interface between a step and the processes that compute its fragments.
 
-    StepRun ──Work(fragment, description, rows)──> Runner ──> tasks: files, reports ──believed──> Report ──> StepRun
+    StepRun ──FragmentRun(fragment, description)──> Runner ──> tasks: files, reports ──> StageReport ──> StepRun
 
-Whoever runs it, the same tree reads the same description and leaves the same reports, so a step does not know, and a
-commit does not depend on, where its fragments ran.
+Every runner evaluates the same tree over the same description and leaves the same reports, so neither a step nor its
+commit depends on where its fragments ran.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tidemark_replica.render.task.timing import OperatorTimes
 
 @dataclass(frozen=True)
 class PreparedFragment:
-    """A fragment and its physical plan on the JVM, made when it is first needed: a step worker does without."""
+    """A fragment and its physical plan on the JVM, which is made at its first use: a step worker needs none."""
 
     fragment: Fragment
     session: Any
@@ -48,7 +48,7 @@ class PreparedFragment:
 
     @cached_property
     def update_sources(self) -> tuple[Pipeline, ...]:
-        """Its leaves, and kernels that act of their own accord: nothing else has updates for a step."""
+        """The leaves, and the kernels with scheduled updates: only these have updates for a step."""
         return tuple(node for node in nodes_of(self.fragment.stage) if _is_update_source(node))
 
     @property
@@ -64,30 +64,30 @@ class PreparedFragment:
 
 @dataclass(frozen=True)
 class PreparedLoop:
-    """A loop whose body needs the JVM, and its parts."""
+    """A loop whose body needs the JVM, and its prepared parts."""
 
     fragment: LoopFragment
     parts: tuple[PreparedFragment, ...]
     watched_arrangements: tuple[ArrangementId, ...] = ()
-    """None of their own: something must enter."""
+    """None: a loop only reacts to its inputs."""
 
 
 @dataclass(frozen=True)
 class FragmentRun:
-    """A fragment to be run once, as the description at that path says."""
+    """A fragment to be run once, with the description at a path."""
 
     prepared: PreparedFragment
     description: Path
     rows: int | None
-    """How many updates its leaves have for it, at most; None at hydration, which reads all there is."""
+    """An upper bound of the updates that it reads; None at hydration, which reads all."""
     input_rows: int
-    """The same, at hydration too; of no use in a loop's rounds, which take turns in one task."""
+    """The same, also at hydration. Unused in a loop's rounds, which run in one task."""
     single_time: bool
-    """Whether all of it happens at one time: a hydration that ends with the as_of."""
+    """Whether all updates have one time: a hydration that ends with the as_of."""
     label: str
-    """For messages."""
+    """The name of the run in messages."""
     on_start: Callable[[StageFrame, int], None] = lambda stage, tasks: None
-    """Called with the shape in which it runs, and in how many tasks."""
+    """Called with the shape and the number of tasks in which it runs."""
 
 
 def _is_update_source(node: Pipeline) -> bool:
@@ -99,34 +99,34 @@ def _is_update_source(node: Pipeline) -> bool:
 
 
 class Runner(Protocol):
-    """Runs one dataflow's fragments, one after the other."""
+    """Runs the fragments of one dataflow, one after the other."""
 
     @property
     def jobs(self) -> int:
-        """How many Spark jobs it has run so far."""
+        """The number of Spark jobs so far."""
 
     def begin(self) -> None:
-        """A step begins: what was cancelled was the one before. Raises StepCancelled once it is closed."""
+        """Begin a step; forget the cancellation of the one before. Raises StepCancelled once closed."""
 
     def run(self, work: FragmentRun) -> StageReport:
-        """On the calling thread, to the end; raises StepFailed or StepCancelled."""
+        """Run a fragment on the calling thread. Raises StepFailed or StepCancelled."""
 
     def end(self) -> None:
-        """The step is over."""
+        """End the step."""
 
     def cancel(self) -> None:
-        """Ends what runs; returns at once."""
+        """Cancel what runs. Returns at once."""
 
     def close(self) -> None:
-        """No step runs from now on."""
+        """Cancel, and refuse later steps."""
 
 
 def complete_report(folder: Path, pipelines: Sequence[Sequence[str]], label: str, tasks: int = 1) -> StageReport:
-    """The reports of one attempt of every task, as one; raises StepFailed when a task has none that is complete.
+    """The report of one complete attempt of every task, combined.
 
-    The stages of a pipeline run in the same tasks, so an attempt is complete if it reported all of them. Attempts of
-    one task may be told apart by their chunks, but not by what these add up to: whichever is believed, what another
-    one sent through an exchange says the same.
+    `pipelines`: the stages that run in the same tasks; an attempt is complete if it reported all of them. Attempts of
+    one task may differ in their chunks, but their updates add up to the same, so any complete attempt counts. Raises
+    StepFailed if a task has none.
     """
     names = os.listdir(folder) if folder.is_dir() else []
     found = [_complete(folder, names, stages, share, label) for stages in pipelines for share in range(tasks)]

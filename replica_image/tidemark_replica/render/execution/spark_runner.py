@@ -1,6 +1,6 @@
-"""Fragments as Spark jobs: run one at a time, cancelled by the dataflow's tag, and believed only by their reports.
+"""Running fragments as Spark jobs, one at a time. Only their reports count; the dataflow's tag cancels them.
 
-A cancel that arrives before Spark knows the job is lost, so it is repeated until the job is gone.
+A cancellation that arrives before Spark knows the job has no effect, so it is repeated until the job has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CANCEL_SECONDS = 0.05
 
 
 class SparkRunner:
-    """Runs prepared plans for one dataflow; see `runner.Runner`."""
+    """Runs the prepared plans of one dataflow; see `runner.Runner`."""
 
     def __init__(self, session: Any, tag: str, shapes: FragmentShapes, home: DataflowAffinity) -> None:
         self._context, self._tag, self._shapes, self._home = session.sparkContext, tag, shapes, home
@@ -44,7 +44,7 @@ class SparkRunner:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the step under way, or the last one, has been cancelled."""
+        """Whether the current step, or the last one, has been cancelled."""
         return self._cancelled.is_set()
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class SparkRunner:
         self._idle.set()
 
     def run(self, work: FragmentRun) -> StageReport:
-        """One job."""
+        """Run a fragment as one job."""
         self.jobs += 1
         shape = self._shapes.of(work)
         work.on_start(shape.stage, shape.tasks)
@@ -97,8 +97,11 @@ class SparkRunner:
 
 
 def failure(label: str, cause: Exception, master: str) -> StepFailed:
-    """What Spark's message comes to. A Python worker that crashes says so, and where. One that is killed says nothing,
-    and where its container lives on (the system may kill one process of it alone) neither does Kubernetes."""
+    """The StepFailed of an exception of Spark.
+
+    A Python worker that crashes reports where. A worker that is killed reports nothing; neither does Kubernetes if the
+    kernel kills one process of a container that lives on.
+    """
     text = str(cause)
     if crashed := _CRASHED.search(text):
         how = f"crashed ({crashed[1]}): where, is in the replica's log"

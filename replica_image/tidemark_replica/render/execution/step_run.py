@@ -1,6 +1,6 @@
-"""One run of one step: fragment after fragment, each fed by what earlier ones published.
+"""One run of one step: fragment after fragment, each reading what earlier ones published.
 
-A fragment none of whose leaves has anything to say costs no job.
+A fragment without updates in any of its leaves runs no job.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidemark_replica.render.telemetry.progress import HydrationProgress
 
 
 class StepRun:
-    """What a run has written so far."""
+    """A run of a step, and what it has written so far."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class StepRun:
         cache: BatchCache,
         operators: OperatorCosts,
     ) -> None:
-        """`busy`: the batches that were being merged when the manifests were pinned, or just before."""
+        """`busy`: files in a background merge when the manifests were pinned, or just before."""
         self._busy, self._cache = busy, cache
         self._step, self._run, self._folder, self._runner = step, run, folder, runner
         self._store, self._pinned = store, pinned
@@ -60,11 +60,11 @@ class StepRun:
         self.cold_reads = 0
 
     def watch(self, progress: HydrationProgress) -> None:
-        """What becomes of it is to be told."""
+        """Report the progress of this run to `progress`."""
         self._progress = progress
 
     def run(self, prepared: PreparedFragment | PreparedLoop) -> None:
-        """Run a fragment, or see that there is nothing to run."""
+        """Run a fragment, unless it has no updates."""
         if isinstance(prepared, PreparedLoop):
             self._run_loop(prepared)
         else:
@@ -97,7 +97,7 @@ class StepRun:
             self._progress.ended(fragment.name)
 
     def _run_loop(self, prepared: PreparedLoop) -> None:
-        """Rounds of jobs, to the end."""
+        """Run a loop's rounds as jobs, to the end."""
         loop = prepared.fragment.loop
         entering = {name: self._absolute(self._published[name]) for name in loop.entering if name in self._published}
         rows = None if self._step.hydrates else sum(found.rows for found in entering.values())
@@ -123,11 +123,11 @@ class StepRun:
 
     @property
     def jobs(self) -> int:
-        """How many Spark jobs it has taken."""
+        """The number of Spark jobs of this run."""
         return self._runner.jobs - self._jobs_before
 
     def published(self, name: str) -> tuple[tuple[Path, ...], int]:
-        """The files published under a name, and their rows."""
+        """(files, rows) published under a name."""
         found = self._published.get(name)
         return (tuple(self._folder / f for f in found.files), found.rows) if found and found.rows else ((), 0)
 
@@ -152,9 +152,9 @@ class StepRun:
         )
 
     def rows(self, node: p.Pipeline) -> int:
-        """How many updates a leaf, or a kernel of its own accord, has for this step, at most.
+        """An upper bound of the updates of a leaf, or of a kernel with scheduled updates, for this step.
 
-        0 is a promise, except at hydration: then there are none.
+        0 means that there are none, except at hydration.
         """
         match node:
             case p.Source(id):
@@ -174,5 +174,5 @@ class StepRun:
 
 
 def rows_at_most(part: Part) -> int:
-    """A file that does not tell how many rows it has may have as many as bytes."""
+    """An upper bound of a part's rows: its bytes if the file does not tell its rows."""
     return max(part.rows if part.rows >= 0 else part.size, 1)

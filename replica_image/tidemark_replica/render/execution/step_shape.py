@@ -1,10 +1,10 @@
-"""The shapes of a step: in one task, or in several with exchanges; chosen for every fragment by what it is to read.
+"""The shape of a fragment's run: one task, or several with exchanges, chosen by the rows that it reads.
 
-    some rows       one task: no exchange, whatever the state's size
-    many, or all    several tasks: each reads some of it, rows are exchanged by key before every stateful operator
+    few rows        one task: no exchange, whatever the state's size
+    many rows       several tasks: each reads a part, rows are exchanged by key before every stateful operator
 
-A small step pays for every task and every exchange (tens of milliseconds each), a large one gains by every core. Both
-shapes leave the same state, so each step takes the one that suits it.
+A small step pays tens of milliseconds for every task and every exchange; a large one gains by every core. Both shapes
+leave the same state, so each step takes the shape that suits it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from tidemark_replica.render.plan.fragments import Fragment
 from tidemark_replica.render.plan.jvm_frames import StageFrame
 
 EXCHANGE_ROWS = 300_000
-"""A fragment that reads more updates than that runs in several tasks; on two cores, aggregations gain from there on."""
+"""A fragment that reads more updates runs in several tasks. On two cores, aggregations gain from there on."""
 
 
 @dataclass(frozen=True)
 class ExchangePolicy:
-    """In how many tasks, and from how many updates on."""
+    """The number of tasks of large runs, and the number of updates from which a run is large."""
 
     tasks: int
     from_rows: int = EXCHANGE_ROWS
 
     def is_large(self, rows: int) -> bool:
-        """Whether so many updates are worth more than one task."""
+        """Whether a run over so many updates gets several tasks."""
         return self.tasks > 1 and rows >= self.from_rows
 
 
 @dataclass(frozen=True)
 class FragmentShape:
-    """A fragment as it is to run now."""
+    """A fragment in one shape: its plan, its last stage, and its tasks."""
 
     plan: Any
     stage: StageFrame
@@ -47,14 +47,14 @@ class FragmentShape:
 
 
 class FragmentShapes:
-    """The shapes of one dataflow's fragments; exchanged ones are prepared when they are first needed."""
+    """The shapes of one dataflow's fragments. Exchanged ones are prepared at their first use."""
 
     def __init__(self, session: Any, layouts: Mapping[ArrangementId, Layout], exchange_policy: ExchangePolicy) -> None:
         self._session, self.layouts, self.exchange_policy = session, layouts, exchange_policy
         self._prepared: dict[tuple[str, bool], FragmentShape | None] = {}
 
     def of(self, work: FragmentRun) -> FragmentShape:
-        """How to run it."""
+        """The shape in which a fragment runs now."""
         found = None
         if self.exchange_policy.is_large(work.input_rows):
             found = self._exchanged(work.prepared.fragment, single_time=work.single_time)

@@ -1,13 +1,13 @@
-"""Small fragments in a step worker, everything else as Spark jobs.
+"""Running small fragments in a step worker, and all others as Spark jobs.
 
-                       no input from Catalyst?   so few updates?   the worker has not died of it?
-    Work ──> WorkerRunner ─────── yes ──────────────── yes ──────────────── yes ─────> step worker
-                       └───────── no ───────────────── no ───────────────── no ──────> Spark, always at hydration
+                       no input from Catalyst?   few updates?   no loss of workers?
+    FragmentRun ──> WorkerRunner ─── yes ──────────── yes ────────────── yes ─────> step worker
+                       └──────────── no ───────────── no ─────────────── no ──────> Spark, always at hydration
 
-Both run the same tree over the same description, and are believed by the same reports; a worker, which is one attempt,
-sends its report with the answer, where the attempts of a task leave theirs in files. A worker that dies in the middle
-leaves files that no report names: the work is run again as a Spark job. A dataflow that has taken two workers with it
-within an hour stays with Spark for the rest of that hour: a step may also have been slow since the machine was busy.
+Both run the same tree over the same description and return the same reports. A worker runs one attempt and sends its
+report with the answer; attempts of a Spark task leave reports in files. A worker that dies leaves files that no report
+names, and the fragment runs again as a Spark job. A dataflow that has lost MAX_LOSSES workers within LOSS_SECONDS
+runs in Spark until the losses are older: a step may also have been slow because the machine was busy.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ LOG = logging.getLogger(__name__)
 MAX_ROWS = 10_000
 MAX_LOSSES = 2
 LOSS_SECONDS = 3600.0
-"""So long a loss counts."""
+"""Seconds for which the loss of a worker counts."""
 
 
 class WorkerRunner:
-    """Runs one dataflow's fragments; see `runner.Runner`."""
+    """Runs the fragments of one dataflow; see `runner.Runner`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class WorkerRunner:
         rows_most: float = MAX_ROWS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`name` is the dataflow's alone; work of more than `rows_most` updates goes to Spark."""
+        """`name`: unique to the dataflow. Runs with more than `rows_most` updates go to Spark."""
         self._spark, self._workers, self._rows_most = spark, workers, rows_most
         own = [f.stage for f in fragments if not f.stage.inputs]
         self._trees = {s.name: PickledStage(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
@@ -82,7 +82,9 @@ class WorkerRunner:
         except WorkerLost:
             self._lost.append(self._clock())
             if self._kills_workers:
-                LOG.warning("%s takes step workers with it: for a while Spark has its steps", self._name)
+                LOG.warning(
+                    "step workers died while they ran steps of %s: its steps run as Spark jobs for a while", self._name
+                )
             return self._spark.run(work)
         except NoWorker:
             return self._spark.run(work)

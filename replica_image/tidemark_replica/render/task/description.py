@@ -1,15 +1,15 @@
-"""A step's description: what the tasks of one Spark job read, and what they report.
+"""The description of a step for its tasks, and the reports of tasks.
 
     <dataflow>/<constant>.arrow                                 written when the dataflow is built
     <dataflow>/steps/<step>/<fragment>.json                     written by the driver before the job
                             <stage>.<share>.<task attempt>.report   by a task that consumed all its input
                             <name>.<task attempt>.arrow         published updates
-                            <loop>.<round>/                     the same again for every round of a loop
+                            <loop>.<round>/                     the same for every round of a loop
 
-A prepared DataFrame is run again and again, so it cannot hold the description itself: tasks find the path of theirs in
-a local property of the job. So a task of a cancelled job that lives on never reads, or reports to, another step.
-Every attempt writes files of its own; of each task the driver believes one attempt that reported all its stages. A step
-worker is told the path, runs one attempt, and answers with its report.
+A prepared DataFrame runs at every step, so it cannot hold the description: tasks find its path in a local property of
+the job. A task of a cancelled job that still runs therefore never reads, or reports to, another step. Every attempt
+writes its own files. Of each task, the driver accepts one attempt that reported all its stages. A step worker gets the
+path, runs one attempt, and sends its report with the answer.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PROPERTY = "tidemark.step"
 
 @dataclass(frozen=True)
 class StepDescription:
-    """What a job of the step over [lower, upper) reads. `published` has earlier fragments' files."""
+    """What a job of the step over [lower, upper) reads. `published`: the files of earlier fragments."""
 
     step: StepId
     lower: int
     upper: int
     limit: int
-    """Updates from here on are left out: `upper`, or the dataflow's `until`."""
+    """The end of the updates that are computed: `upper`, or the dataflow's until."""
     hydrates: bool
     store: Path
     parts: Mapping[GlobalId, tuple[Part, ...]] = field(default_factory=dict)
@@ -49,12 +49,12 @@ class StepDescription:
     published: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bytes_left: int | None = None
     busy: frozenset[str] = frozenset()
-    """Batches that are being merged beside the step; it leaves them as they are."""
+    """Files of batches in a background merge; the step does not merge them."""
     iteration: int | None = None
-    """In a round of a loop: the iteration under way; none in the first, which only what enters from outside begins."""
+    """The iteration of a loop's round; None in the first round, which only the loop's inputs begin."""
 
     def write(self, path: Path) -> None:
-        """In one go: nobody is told of it before it is there."""
+        """Write the description at once. No task knows the path before the file is complete."""
         value = {
             "step": self.step,
             "lower": self.lower,
@@ -93,21 +93,21 @@ class StepDescription:
 
 @dataclass(frozen=True)
 class PublishedFiles:
-    """Files of updates (absolute, or beside the description), and, where that was asked for, the times in them."""
+    """Files of updates (absolute, or beside the description), their rows, and the times in them if requested."""
 
     files: tuple[str, ...]
     rows: int
     times: tuple[int, ...] = ()
 
     def and_(self, other: PublishedFiles) -> PublishedFiles:
-        """Both, as one."""
+        """The files of both."""
         times = tuple(sorted({*self.times, *other.times}))
         return PublishedFiles(self.files + other.files, self.rows + other.rows, times)
 
 
 @dataclass(frozen=True)
 class FeedbackFile:
-    """What a round of a loop keeps for later iterations of a binding: a file, and the iterations that it is for."""
+    """A file of rows that a round of a loop feeds back to a binding, and the iterations of its rows."""
 
     name: str
     file: str
@@ -116,7 +116,7 @@ class FeedbackFile:
 
 @dataclass(frozen=True)
 class StageReport:
-    """What one attempt of a stage wrote, all of it."""
+    """What one attempt of a stage wrote."""
 
     attempt: int
     written: Mapping[ArrangementId, tuple[BatchRef, ...]]
@@ -125,7 +125,7 @@ class StageReport:
     fed_back: tuple[FeedbackFile, ...] = ()
     spent: OperatorTimes = OperatorTimes()
     cold_reads: int = 0
-    """How many batches were opened for it: those that its process had not opened, or not written, before."""
+    """The number of batches that the attempt opened: its process had neither opened nor written them before."""
 
     def write(self, folder: Path, stage: str, share: int = 0) -> None:
         value = {
@@ -156,7 +156,7 @@ class StageReport:
 
 
 def report_name(stage: str, share: int, attempt: int | str) -> str:
-    """Where an attempt of a stage's task reports; a pattern for that, if `attempt` is one."""
+    """The file name of an attempt's report; a glob pattern if `attempt` is one."""
     return f"{stage}.{share}.{attempt}.report"
 
 

@@ -1,16 +1,16 @@
-"""An exchange as the tasks see it: updates are dealt out by the hash of a key, and come in again share by share.
+"""Exchanges, as tasks see them: a task writes updates by the hash of a key, and other tasks read them share by share.
 
-    task 0 ──deal──> its file: payload, payload ...        task 0: slot 0, slot 1, ...   <── maps what it is told of
-               └───> (share 1, slot, file, from, bytes) ── Spark's shuffle ──> task 1: slot 0, slot 1, ...
+    task 0 ──write──> its file: payload, payload ...        task 0: input 0, input 1, ...   <── maps payloads
+           └────────> (share 1, slot, file, from, bytes) ── Spark's shuffle ──> task 1: input 0, input 1, ...
     payload = an Arrow stream of some hundred thousand updates
 
-Spark's shuffle says whose payloads count and when all are there; the payloads themselves lie in a file of the attempt,
-in the step's folder, which every task sees: no byte of them goes through the JVM. Streams of different columns may go
-through one exchange, told apart by their slot; they arrive in any order, and where payloads of a slot lie that nobody
-reads yet is remembered.
+Spark's shuffle decides which attempts' payloads count and when all are complete. The payloads are in a file of the
+attempt, in the step's folder, which every task can read: no byte of them goes through the JVM. Streams with different
+columns may share an exchange; their slots tell them apart. They arrive in any order, so the reader remembers the
+payloads of slots that are not read yet.
 
-The files lie there until the step ends. So a payload takes room of the task that writes it and, in the next stage, of
-the one that reads it: `spend` is told of it.
+The files exist until the step ends. A payload counts as scratch space of the task that writes it and of the one that
+reads it (`spend`).
 """
 
 from __future__ import annotations
@@ -48,16 +48,17 @@ _SCHEMA = pa.schema(
 
 
 class ExchangeWriter:
-    """One attempt's end of an exchange, as input `slot` of the next call; its payloads go to a file of `folder`."""
+    """Writes one attempt's end of an exchange, input `slot` of the next stage, to a file of `folder`."""
 
     def __init__(self, folder: Path, attempt: int, slot: int, own: TaskShare, spend: Spend) -> None:
         self._path = folder / f"slot{slot}.{attempt}.exchange"  # a task ends with one exchange at most
         self._slot, self._own, self._spend = slot, own, spend
 
     def deal(self, updates: Iterable[Updates], key: tuple[int, ...] | None, chunk_rows: int) -> Iterator[Any]:
-        """Rows that say what goes where: to the share of the key's hash, or (without a key) to the task's own.
+        """Write the updates. Yields rows (share, slot, file, begin, bytes) for Spark's shuffle.
 
-        Errs rows have no key; they go where arrangements have them, before all others.
+        `key`: the columns whose hash selects the share; None: the task's own share. Errs rows have no key; they go to
+        the first share, where arrangements keep them.
         """
         with self._created() as sink:
             for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
@@ -68,7 +69,7 @@ class ExchangeWriter:
             return pa.OSFile(str(self._path), "wb")
 
     def _written(self, sink: Any, rows: Any) -> tuple[int, int]:
-        """At the end of the file; where, and how many bytes."""
+        """Append a payload to the file. Returns its begin and its bytes."""
         begin = sink.tell()
         with raising_disk_full(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
@@ -77,14 +78,14 @@ class ExchangeWriter:
         return begin, size
 
     def _told(self, payloads: list[tuple[int, int, int]]) -> Any:
-        """A row for each payload."""
+        """One row per payload."""
         columns = zip(*((to, self._slot, self._path.name, begin, size) for to, begin, size in payloads), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
 
 
 class _Payload(NamedTuple):
-    """Where one lies."""
+    """The location of a payload."""
 
     file: str
     begin: int
@@ -92,7 +93,7 @@ class _Payload(NamedTuple):
 
 
 class ExchangeReader:
-    """What an exchange brought to a task; `Slots` with another way of reading."""
+    """Reads what an exchange brought to a task; the counterpart of `JvmInputSlots`."""
 
     def __init__(self, rows: Iterable[Any], folder: Path) -> None:
         self._rows, self._folder = iter(rows), folder
@@ -100,7 +101,7 @@ class ExchangeReader:
         self._read: set[int] = set()
 
     def read(self, slot: int, spend: Spend) -> Iterator[Updates]:
-        """The updates of one slot, once."""
+        """Yield the updates of a slot. May be called once per slot."""
         self._read.add(slot)
         for payload in self._waiting.pop(slot, ()):
             yield from self._updates(payload, spend)
@@ -111,14 +112,14 @@ class ExchangeReader:
                 self._wait(to, payload)
 
     def finish(self) -> None:
-        """Everything must have been read."""
+        """Raise ValueError if some slot has not been read."""
         for to, payload in self._coming():
             self._wait(to, payload)
         if self._waiting:
             raise ValueError(f"a stage ended before it had read its slots {sorted(self._waiting)}")
 
     def _coming(self) -> Iterator[tuple[int, _Payload]]:
-        """What Spark tells of from here on, and of which slot it is."""
+        """Yield (slot, payload) of the rows that Spark delivers from here on."""
         for batch in self._rows:
             _, slots, *places = (column.to_pylist() for column in batch.columns)
             for slot, *place in zip(slots, *places, strict=True):
@@ -130,7 +131,7 @@ class ExchangeReader:
         self._waiting.setdefault(slot, []).append(payload)
 
     def _updates(self, payload: _Payload, spend: Spend) -> Iterator[Updates]:
-        """Mapped for as long as somebody has them."""
+        """The updates of a payload, mapped while they are referenced."""
         spend(payload.bytes, _WHAT)
         with pa.memory_map(str(self._folder / payload.file), "r") as source:
             source.seek(payload.begin)
@@ -139,8 +140,9 @@ class ExchangeReader:
 
 
 def without_constant_tail(updates: Updates) -> Any:
-    """Without the columns that say the same of every row, which the schema says instead: at a hydration all rows come
-    at one time, once each, and none is an error.
+    """The updates with constant time, diff and error in the schema's metadata instead of columns.
+
+    At a hydration all rows come at one time, once each, and none is an error.
     """
     at, diff, error = times(updates), diffs(updates), errors(updates)
     if updates.num_columns == len(_SAME) + 1 or updates.num_rows == 0 or error.null_count < len(error):
@@ -152,7 +154,7 @@ def without_constant_tail(updates: Updates) -> Any:
 
 
 def with_tail(rows: Any) -> Updates:
-    """The updates again."""
+    """The updates with all columns again."""
     same = rows.schema.metadata
     if same is None:
         return rows
@@ -161,7 +163,7 @@ def with_tail(rows: Any) -> Updates:
 
 
 def _by_share(chunk: Updates, key: tuple[int, ...] | None, own: TaskShare) -> Iterator[tuple[int, Any]]:
-    """Each share's rows, ascending by hash: whoever takes them in wants them so, and merges what is in order."""
+    """Each share's rows, ascending by hash, as the reader merges them."""
     rows = without_constant_tail(chunk)
     if key is None or own.of == 1:
         yield own.index, rows

@@ -1,7 +1,7 @@
-"""What an attempt of a stage merges itself, once its operators have come to their end.
+"""The merges that an attempt of a stage does itself, after its operators.
 
-At hydration all there is to merge: nobody waits for one step among many. Later only what is small beside the step;
-the rest is merged beside steps (`execution/background_merges.py`).
+At hydration all merges that are due: one long step more does not delay others. Later only merges that are small beside
+the step; the others run in the background (`execution/background_merges.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Written = Mapping[ArrangementId, Sequence[BatchRef]]
 def in_step_merges(
     context: StepContext, busy: frozenset[str], written: Written, clock: OperatorClock
 ) -> Iterator[Merged]:
-    """Carried out one by one. `busy`: batches that are being merged beside the step."""
+    """Carry out the merges one by one, and yield them. `busy`: files in a background merge."""
     for task in _due(context, busy, written):
         began = time.perf_counter()
         result = merge(task, context.manifest(task.arrangement).layout, context.cache, context.writer)
@@ -40,6 +40,6 @@ def _due(context: StepContext, busy: frozenset[str], written: Written) -> list[M
 
 
 def _extended(context: StepContext, manifest: Manifest, refs: Sequence[BatchRef]) -> Manifest:
-    """What is to be kept in shape here: of several tasks none has all of what was there before."""
+    """The manifest with the batches just written. In an exchanged step, a task merges only its own batches."""
     mine = manifest if context.share.of == 1 else replace(manifest, batches=())
     return mine.append(refs, context.lower, context.upper)

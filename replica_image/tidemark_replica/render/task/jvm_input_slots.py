@@ -1,11 +1,11 @@
-"""The rows that a stage gets from the JVM, told apart by input.
+"""The rows that a stage gets from the JVM, split by input.
 
     __slot | s0_0 s0_1 ... | s1_0 ... | __time, __diff, __error            two inputs or more
              c0 c1 ...                | __time, __diff, __error            one
 
-All rows of slot 0 come first, then those of slot 1, and so on; the tree reads its slots in that order. So nothing is
-ever kept aside but the batch in which one slot ends and the next begins. Floats are made canonical (+0.0, one NaN):
-an expression may give any.
+All rows of slot 0 come first, then those of slot 1, and so on, and the tree reads its slots in that order. So at most
+one batch is held, the one in which one slot ends and the next begins. Floats are made canonical (+0.0, one NaN), since
+expressions may return any.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Types = tuple[pa.DataType, ...]
 
 @dataclass(frozen=True)
 class StageFeed:
-    """How a call gets its rows, which is known when it is prepared."""
+    """The inputs of a call, known when it is prepared."""
 
     slots: tuple[Types, ...]
-    """The columns of its inputs from the JVM."""
+    """The column types of its inputs from the JVM."""
     tasks: int = 1
-    """In how many tasks it runs."""
+    """The number of tasks."""
     exchanged: bool = False
-    """Whether its inputs come from an exchange (`exchange.Dealt` reads them)."""
+    """Whether its inputs come from an exchange (`exchange_io.ExchangeReader` reads them)."""
 
 
 class JvmInputSlots:
@@ -45,7 +45,7 @@ class JvmInputSlots:
         self._reached = 0
 
     def read(self, slot: int) -> Iterator[Updates]:
-        """The rows of one slot. Slots before it must have been read to the end."""
+        """Yield the rows of a slot. Raises ValueError unless earlier slots have been read to their ends."""
         if slot < self._reached:
             raise ValueError(f"slot {slot} of a stage is read after slot {self._reached}")
         self._reached = slot
@@ -68,7 +68,7 @@ class JvmInputSlots:
                 return
 
     def finish(self) -> None:
-        """Everything must have been read; without slots, the one row that starts the task has no meaning."""
+        """Raise ValueError if rows are left. Without slots, the one row that starts the task has no meaning."""
         left = sum(batch.num_rows for batch in self._rows) if self._pending is None else 1
         if left and self._schemas:
             raise ValueError("a stage ended before it had read all its input")

@@ -1,11 +1,12 @@
-"""What a task of a hydration tells of how far it is: a count per operator, now and then, in a file of the attempt.
+"""Progress counters: a task of a hydration counts the rows of each operator, and writes the counts to a file now and
+then.
 
     Drain           0 false                       stage.<share>.<attempt>.progress     in the order of `nodes_of`
-      Reduce        0 false       ──tell──>       [[0, false], [0, false], [81920, false]]
+      Reduce        0 false       ──write──>      [[0, false], [0, false], [81920, false]]
         Source  81920 false
 
-A count goes up once for a batch, and a file is written at most every half second: a short hydration writes none. It is
-for people; nothing that is computed depends on it, and a file that cannot be written is none.
+A count increases once per batch, and a file is written at most every WRITE_SECONDS: a short hydration writes none. The
+counts are for display only. A file that cannot be written is skipped.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ WRITE_SECONDS = 0.5
 
 @dataclass(slots=True)
 class OperatorCount:
-    """Updates that an operator has handed on, and whether it has come to its end."""
+    """The updates that an operator has put out, and whether it has ended."""
 
     rows: int = 0
     ended: bool = False
 
 
 class ProgressCounters:
-    """Of one attempt of a stage."""
+    """The counters of one attempt of a stage."""
 
     def __init__(self, folder: Path, stage: str, share: int, attempt: int, tree: Pipeline) -> None:
         self._path = folder / progress_name(stage, share, attempt)
@@ -39,16 +40,16 @@ class ProgressCounters:
         self._began = self._told = time.monotonic()
 
     def of(self, node: Pipeline) -> OperatorCount:
-        """Of a node of the tree; of any other one that nobody asks for."""
+        """The count of a node of the tree; an unused count for other nodes."""
         return self._counts.get(id(node)) or OperatorCount()
 
     def tell(self) -> None:
-        """Write it down, unless that was done a moment ago."""
+        """Write the counts unless they were written less than WRITE_SECONDS ago."""
         if time.monotonic() - self._told >= WRITE_SECONDS:
             self._write()
 
     def finish(self) -> None:
-        """All is counted: those behind an exchange see how much there is to come."""
+        """Write the final counts: stages behind an exchange read how many rows will come."""
         if time.monotonic() - self._began >= WRITE_SECONDS:
             self._write()
 
@@ -64,18 +65,18 @@ class ProgressCounters:
 
 
 def read_counts(folder: Path, stage: str, share: int) -> tuple[OperatorCount, ...] | None:
-    """What the attempt that is furthest has told; None where none has."""
+    """The counts of the attempt with the most rows; None if no attempt has written any."""
     told = [found for path in folder.glob(progress_name(stage, share, "*")) if (found := _read(path)) is not None]
     return max(told, key=lambda counts: sum(count.rows for count in counts), default=None)
 
 
 def has_reported(folder: Path, stage: str, share: int) -> bool:
-    """Whether an attempt of a task has come to its end."""
+    """Whether an attempt of a task has ended."""
     return any(folder.glob(report_name(stage, share, "*")))
 
 
 def progress_name(stage: str, share: int, attempt: int | str) -> str:
-    """Where an attempt of a stage's task tells of its progress; a pattern for that, if `attempt` is one."""
+    """The file name of an attempt's counts; a glob pattern if `attempt` is one."""
     return f"{stage}.{share}.{attempt}.progress"
 
 

@@ -1,12 +1,12 @@
-"""Small files of shards, as this process has read them before.
+"""A cache of small shard files, decoded, per process.
 
     tick 7 of a table ── part-7.parquet ──> read, decoded, canonical ──┬──> dataflow 1's step
-                                                  kept ────────────────┼──> dataflow 2's
+                                              cached ──────────────────┼──> dataflow 2's
                                                                        └──> ...        each takes its range of times
 
-A step worker serves many dataflows, and those that read one table read the same new file one after the other; to open
-a Parquet file of ten rows takes as long as a kernel does. Neither files nor the columns of a shard ever change, so what
-is kept is right for as long as it is kept; the least recently used goes first.
+A step worker serves many dataflows, and those that import one table read the same new file one after the other. Opening
+a Parquet file of ten rows takes as long as a kernel. Files of a shard and its columns never change, so an entry is
+always valid. The least recently used entry is dropped first.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tidemark_persist import EMPTY, Part, Time
 from tidemark_replica.arrangement.rows.updates import Updates, times
 
 FILE_BYTES = 1 << 16
-"""A file of at most so many is small."""
+"""A file of at most so many bytes is small."""
 DECODED_BYTES = 1 << 18
-"""And is not kept if its rows take more than that."""
+"""Decoded rows of more bytes are not cached."""
 KEPT_BYTES = 1 << 23
-"""What all that is kept may take."""
+"""The size of the cache in bytes."""
 
 
 class _Columns(NamedTuple):
-    """Which file, and what of it."""
+    """A file, and the columns of it."""
 
     location: str
     path: str
@@ -38,7 +38,7 @@ class _Columns(NamedTuple):
 
 
 class SmallFiles:
-    """Not for several threads."""
+    """The cache. Not for several threads."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
         self._most, self._bytes = kept_bytes, 0
@@ -47,7 +47,7 @@ class SmallFiles:
     def updates(
         self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]
     ) -> Iterator[Updates]:
-        """The part's updates: of the columns `names`, as `read` makes them of any range of a file's times."""
+        """Yield the part's updates with columns `names`. `read` decodes any range of times of a file."""
         if part.size > FILE_BYTES:
             yield from read(part)
             return
@@ -56,7 +56,7 @@ class SmallFiles:
             yield within
 
     def _whole(self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]) -> Updates | None:
-        """All of the part's file, read now or before; None if nothing is in it."""
+        """All rows of the part's file, from the cache or read now; None for an empty file."""
         columns = _Columns(part.location, part.path, names)
         if columns in self._kept:
             self._kept.move_to_end(columns)

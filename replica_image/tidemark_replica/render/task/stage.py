@@ -1,11 +1,11 @@
-"""A stage at work: one Python call in a task, from its leaves to its report.
+"""Stages: one Python call in a task, from its inputs to its report.
 
     description ──> StepContext ──> the tree's generators ──> rows for Catalyst (or none)
                                           │ input consumed to the end
                                           ▼
-                                    merges, report              an attempt cut short reports nothing
+                                    merges, report              an attempt that is cut short reports nothing
 
-Runs in Spark's Python workers. It is imported there by name; what travels is the tree.
+Runs in Spark's Python workers and in step workers. Workers import this module; only the tree is sent to them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _CACHES: dict[Path, BatchCache] = {}
 
 
 def run_stage(name: str, tree: p.Pipeline, feed: StageFeed, rows: Iterable[Any]) -> Iterator[Updates]:
-    """The function that `mapInArrow` calls; `rows` are the JVM's (of no meaning when there are no slots)."""
+    """The function that `mapInArrow` calls. `rows` come from the JVM; without inputs they have no meaning."""
     stage = Stage.in_task(feed, rows)
     stage.count(name, tree)
     yield from stage.evaluate(tree)
@@ -90,7 +90,7 @@ class Stage:
 
     @classmethod
     def in_task(cls, feed: StageFeed, rows: Iterable[Any]) -> Self:
-        """The attempt that this task is."""
+        """The attempt that the current Spark task is."""
         from pyspark import TaskContext
 
         task = TaskContext.get()
@@ -101,12 +101,12 @@ class Stage:
         return cls(description, attempt, slots, TaskShare(share, feed.tasks))
 
     def count(self, name: str, tree: p.Pipeline) -> None:
-        """A hydration tells how far it is."""
+        """Count the operators' progress if the step hydrates."""
         if self._description.hydrates:
             self._counting = ProgressCounters(self._folder, name, self._context.share.index, self._attempt, tree)
 
     def evaluate(self, tree: p.Pipeline) -> Iterator[Updates]:
-        """The updates that come out of a tree; raises StepAbandoned soon after nobody wants them any more."""
+        """Yield the output of a tree. Raises StepAbandoned soon after the step has ended."""
         evaluate: Callable[[Stage, Any], Iterator[Updates]] = _EVALUATE[type(tree)]
         count = OperatorCount() if self._counting is None else self._counting.of(tree)
         turn = self._clock.turn
@@ -121,8 +121,11 @@ class Stage:
         count.ended = True
 
     def _check_wanted(self) -> None:
-        """A task that neither reads from nor writes to the JVM does not learn that its job was cancelled; and nobody
-        tells it what others have written."""
+        """Raise StepAbandoned or DiskLimitExceeded, checked every LOOK_SECONDS.
+
+        A task without JVM inputs or outputs does not learn otherwise that its job was cancelled, or how much scratch
+        space others have used.
+        """
         if time.monotonic() - self._looked > LOOK_SECONDS:
             self._context.writer.check_space()
             if not self._context.writer.is_step_alive:
@@ -132,14 +135,13 @@ class Stage:
             self._looked = time.monotonic()
 
     def report(self, name: str) -> None:
-        """All input has been consumed: tell the driver."""
+        """Write the report: all input has been consumed."""
         if self._counting is not None:
             self._counting.finish()
         self.finish(name).write(self._folder, name, self._context.share.index)
 
     def finish(self, name: str) -> StageReport:
-        """Merge what a step merges itself, and say what was written, how long the operators of stage `name` were at
-        work, and how many batches were not open yet."""
+        """Do the step's own merges, and return the report: batches, operator times of stage `name`, and cold reads."""
         self._slots.finish()
         done = {a: tuple(refs) for a, refs in self._context.writer.written.items()}
         merges = list(in_step_merges(self._context, self._description.busy, done, self._clock))
@@ -240,7 +242,7 @@ class Stage:
     def _published_as(
         self, name: str, types: p.Types, updates: Iterator[Updates], timed: bool = False
     ) -> Iterator[Updates]:
-        """Through a file of this attempt's own; it counts once the driver believes the attempt."""
+        """Pass the updates through a file of this attempt. The file counts once the driver accepts the attempt."""
         with UpdatesFile(self._folder, f"{name}.{self._attempt}.arrow", types) as out:
             for chunk in self._consolidated(updates):
                 out.write(chunk, timed=timed)
@@ -264,7 +266,7 @@ class Stage:
                 yield consolidated
 
     def _settle(self, node: p.LoopInTask) -> Iterator[Updates]:
-        """The loop's rounds are stages of their own, of this attempt."""
+        """Run the loop's rounds as stages of this attempt."""
         for _ in self.evaluate(node.input):
             pass
 
@@ -281,7 +283,7 @@ class Stage:
         return iter(())
 
     def _spool(self, node: p.Spool) -> Iterator[Updates]:
-        """Into a file that only this attempt knows of; it goes with the step's folder."""
+        """Pass the updates through a file of this attempt only, which is deleted with the step's folder."""
         with UpdatesFile(self._folder, f"{node.name}.{self._attempt}.spool", node.types) as out:
             for batch in self.evaluate(node.input):
                 out.write(batch)

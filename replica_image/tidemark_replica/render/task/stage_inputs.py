@@ -1,9 +1,9 @@
-"""Where a stage's updates come from: shards, indexes, earlier fragments, constants.
+"""The inputs of a stage: shards, imported indexes, earlier fragments, constants.
 
-At hydration a shard's or an index's past, up to the as_of, is read as having happened at the as_of.
+At hydration the contents of a shard or index at the as_of are read as updates at the as_of.
 
-Every float is canonical (+0.0, one NaN) from here on, as what comes back from Catalyst is (`slots`): a plan that
-subtracts collections then cancels exactly, whichever way each side's rows came.
+Every float is canonical (+0.0, one NaN) from here on, as rows from Catalyst are (`jvm_input_slots`). A plan that
+subtracts collections then cancels exactly, whichever way the rows of each side came.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FILES = SmallFiles()
 
 
 def read_source(description: StepDescription, source: Source, share: TaskShare) -> Iterator[Updates]:
-    """A shard's updates within the step, only the columns that are used; of several tasks each reads some of them."""
+    """Yield a shard's updates within the step, with the columns that are used. Several tasks share the parts."""
     for updates in _of_shard(description, source, share):
         if description.hydrates:
             updates = _advanced(updates, description.lower)
@@ -58,7 +58,7 @@ def read_source(description: StepDescription, source: Source, share: TaskShare) 
 
 
 def _of_shard(description: StepDescription, source: Source, share: TaskShare) -> Iterator[Updates]:
-    """As its files have them; small ones may have been read before, for another dataflow."""
+    """Yield a shard's updates as its files have them; small files may come from the cache."""
     parts = description.parts.get(source.id, ())
     if description.hydrates or share.of > 1:
         for part, turn in parts_of_share(parts, share):
@@ -71,14 +71,14 @@ def _of_shard(description: StepDescription, source: Source, share: TaskShare) ->
 def _read(
     source: Source, part: Part, turn: tuple[int, int] = (0, 1), conditions: tuple[Condition, ...] = ()
 ) -> Iterator[Updates]:
-    """What is kept of a file for other dataflows is all of it: no conditions."""
+    """Read a part. Without `conditions`, all rows, as the cache of small files needs."""
     columns, types = [*source.names, TIME, DIFF, ERROR], (*source.types, *TAIL_TYPES)
     for batch in read_part(part, columns=columns, turn=turn, conditions=conditions):
         yield canonical_rows(updates_of([_as(column, type) for column, type in zip(batch.columns, types, strict=True)]))
 
 
 def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterator[Updates]:
-    """An imported index's updates within the step, before `limit`."""
+    """Yield an imported index's updates within the step, below `limit`."""
     trace = context.trace(source.arrangement)
     lower = context.lower
     if context.is_hydration:
@@ -89,7 +89,7 @@ def read_index(context: StepContext, limit: int, source: IndexSource) -> Iterato
 
 
 def read_published(folder: Path, description: StepDescription, name: str, share: TaskShare) -> Iterator[Updates]:
-    """What an earlier fragment of the step published; of several tasks each reads some of it."""
+    """Yield what an earlier fragment of the step published. Several tasks share the batches."""
     batches = (batch for file in description.published.get(name, ()) for batch in read_updates(folder / file))
     return islice(batches, share.index, None, share.of)
 
@@ -97,7 +97,7 @@ def read_published(folder: Path, description: StepDescription, name: str, share:
 def read_published_errors(
     folder: Path, description: StepDescription, source: ReadPublishedErrors, share: TaskShare
 ) -> Iterator[Updates]:
-    """The errors of what an earlier fragment published, as rows of another stream."""
+    """Yield the errors of what an earlier fragment published, as rows of another stream."""
     for batch in read_published(folder, description, source.name, share):
         _, errs = split_errors(batch)
         if errs.num_rows:
@@ -105,7 +105,7 @@ def read_published_errors(
 
 
 def read_loop_input(folder: Path, description: StepDescription, source: LoopInput) -> Iterator[Updates]:
-    """What enters a loop at the time of this round."""
+    """Yield the inputs of a loop at the time of this round."""
     for file in description.published.get(source.name, ()):
         yield from rounds.loop_input(read_updates(folder / file), description.lower)
 
@@ -113,7 +113,7 @@ def read_loop_input(folder: Path, description: StepDescription, source: LoopInpu
 def read_loop_variable(
     folder: Path, description: StepDescription, context: StepContext, source: LoopVariable
 ) -> Iterator[Updates]:
-    """What was fed back for the iteration of this round."""
+    """Yield what was fed back for the iteration of this round."""
     files = description.published.get(source.name, ())
     if description.iteration is not None and files:
         batches = (batch for file in files for batch in read_updates(folder / file))
@@ -123,23 +123,24 @@ def read_loop_variable(
 def read_constants(
     dataflow: Path, description: StepDescription, source: Constants, share: TaskShare
 ) -> Iterator[Updates]:
-    """A constant collection, once: at the as_of, by the first task."""
+    """Yield a constant collection: at hydration, by the first task."""
     if description.hydrates and share.index == 0:
         for batch in read_updates(dataflow / source.file):
             yield _advanced(canonical_rows(batch), description.lower)
 
 
 def _delayed(updates: Updates, description: StepDescription) -> Updates:
-    """Seen a millisecond later; what the as_of's snapshot holds is there from the as_of on."""
+    """The updates one millisecond later; at hydration, those at the as_of stay at the as_of."""
     time = times(updates)
     first = description.lower if description.hydrates else -1
     return make_updates(row_columns(updates), np.where(time > first, time + 1, time), diffs(updates), errors(updates))
 
 
 def parts_of_share(parts: Sequence[Part], share: TaskShare) -> Iterator[tuple[Part, tuple[int, int]]]:
-    """The parts that a task reads, and of each which of its row groups: (turn, of how many).
+    """Yield (part, (turn, of how many)) for the parts, and row groups of them, that a task reads.
 
-    Many parts are dealt out whole, the largest first, each to the task that has least; else all share every part.
+    Many parts are assigned whole, the largest first, each to the task with the fewest bytes; else all tasks share every
+    part by row groups.
     """
     if len(parts) < share.of * _PARTS_PER_TASK:
         yield from ((part, (share.index, share.of)) for part in parts)

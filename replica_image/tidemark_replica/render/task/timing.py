@@ -1,10 +1,10 @@
-"""How long each operator of a stage has been at work: one clock for all of them, that runs for one at a time.
+"""Operator times: one clock for all operators of a stage, which runs for one operator at a time.
 
-    index ──asks──> reduce ──asks──> join ──asks──> read t        while a batch is made below, those above it wait
-     1 ms            3 ms            2 ms            20 ms        and their time stands still
+    index ──asks──> reduce ──asks──> join ──asks──> read t        while a batch is made below, the clocks of the
+     1 ms            3 ms            2 ms            20 ms        operators above stand still
 
-What is told is microseconds in the order of `nodes_of` the stage's tree; who those nodes are, the driver knows
-(`telemetry/operator_costs.py`). Nothing that is computed depends on it.
+Reports have microseconds in the order of `nodes_of` the stage's tree; the driver maps nodes to operators
+(`telemetry/operator_costs.py`). The times are for display only.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """Microseconds: of the nodes of each stage, and of the merges of each arrangement."""
+    """Microseconds by stage and node, and by arrangement for merges."""
 
     stages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     merges: Mapping[ArrangementId, int] = field(default_factory=dict)
 
     def and_(self, other: OperatorTimes) -> OperatorTimes:
-        """Both: tasks of one stage together."""
+        """The sum of both, for tasks of one stage."""
         stages = dict(self.stages)
         for stage, times in other.stages.items():
             stages[stage] = tuple(map(sum, zip_longest(stages.get(stage, ()), times, fillvalue=0)))
         return OperatorTimes(stages, Counter(self.merges) + Counter(other.merges))
 
     def to_json(self) -> Any:
-        """As JSON-able values; `from_json` reads it back."""
+        """The times as JSON values, which `from_json` reads back."""
         return [dict(self.stages), dict(self.merges)]
 
     @staticmethod
@@ -47,7 +47,7 @@ class OperatorTimes:
 
 
 class OperatorClock:
-    """Of one attempt of a stage, on its thread. The first node that it is turned to is the root of the tree."""
+    """The clock of one attempt of a stage, on its thread. The first node turned to is the root of the tree."""
 
     def __init__(self) -> None:
         self._root: Pipeline | None = None
@@ -57,7 +57,7 @@ class OperatorClock:
         self._merges: Counter[ArrangementId] = Counter()
 
     def turn(self, to: Pipeline | None) -> Pipeline | None:
-        """`to` works from now on (None: whoever reads what comes out at the root); who worked until now."""
+        """Let `to` work from now on (None: the reader of the output). Returns the node that worked until now."""
         before, now = self._running, perf_counter()
         if before is not None:
             self._seconds[id(before)] = self._seconds.get(id(before), 0.0) + now - self._since
@@ -67,11 +67,11 @@ class OperatorClock:
         return before
 
     def merged(self, arrangement: ArrangementId, seconds: float) -> None:
-        """A merge was carried out behind the tree's end."""
+        """Add the time of a merge."""
         self._merges[arrangement] += round(seconds * MICROSECONDS)
 
     def spent(self, stage: str) -> OperatorTimes:
-        """What has been counted. A value that stands twice in the tree is counted at its first place."""
+        """The times so far. A node that occurs twice in the tree counts at its first position."""
         left, nodes = dict(self._seconds), () if self._root is None else nodes_of(self._root)
         return OperatorTimes(
             {stage: tuple(round(left.pop(id(node), 0.0) * MICROSECONDS) for node in nodes)}, self._merges

@@ -1,8 +1,8 @@
-"""Files of updates that a step's tasks leave for each other: Arrow, a record batch per chunk.
+"""Files of updates that tasks of a step write for each other: Arrow IPC, one record batch per chunk.
 
-with UpdatesFile(folder, "shared0.7.arrow", types) as out:      named for the attempt, so nobody else writes it
+with UpdatesFile(folder, "shared0.7.arrow", types) as out:      the name has the attempt, so no other task writes it
     out.write(chunk)
-out.published()                                                  what the report says of it
+out.published()                                                  the report's entry
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tidemark_replica.render.task.description import PublishedFiles
 
 
 class UpdatesFile:
-    """A file being written."""
+    """A file that is being written."""
 
     def __init__(self, folder: Path, file: str, types: Iterable[pa.DataType]) -> None:
         self.file, self._path = file, folder / file
@@ -40,7 +40,7 @@ class UpdatesFile:
             self._sink.close()
 
     def write(self, updates: Updates, *, timed: bool = False) -> None:
-        """Add a chunk; empty ones leave no trace. `timed`: remember which times are in it."""
+        """Append a chunk; an empty one writes nothing. `timed`: remember its times. Raises DiskFull."""
         if updates.num_rows:
             with raising_disk_full(self._path.parent):
                 self._writer.write_batch(updates)
@@ -49,12 +49,12 @@ class UpdatesFile:
                 self._times.update(np.unique(times(updates)).tolist())
 
     def published(self) -> PublishedFiles:
-        """What there is to be read."""
+        """The file, its rows and times, for the report."""
         return PublishedFiles((self.file,), self._rows, tuple(sorted(self._times)))
 
 
 def read_updates(path: Path) -> Iterator[Any]:
-    """The chunks of a file, mapped."""
+    """Yield the chunks of a file, memory-mapped."""
     with pa.memory_map(str(path), "r") as source:
         reader = pa.ipc.open_file(source)
         yield from (reader.get_batch(i) for i in range(reader.num_record_batches))

@@ -1,16 +1,16 @@
-"""In which order a loop's rounds run: one time after the other, and in each from the lowest iteration up.
+"""The order of a loop's rounds: one time after another, and at each time from the lowest iteration up.
 
-    time 5     round: what enters at 5                     ──> fed back for iterations 1, 4
+    time 5     round: loop inputs at 5                     ──> fed back for iterations 1, 4
                round: iteration 1                          ──> for 2
                round: iteration 2                          ──> for 3, 4
-               ...                                             until nothing is left
-    time 9     round: what enters at 9   ...
+               ...                                             until nothing is pending
+    time 9     round: loop inputs at 9   ...
 
-What an iteration feeds back is for later ones only, so once the lowest that is pending has been taken, it is final. A
-round is a small step of its own, [t, t + 1): its operators read the pinned arrangements and what earlier rounds wrote.
-Nothing is committed before the step is, so a step cut short leaves nothing but files to be swept.
+An iteration feeds back to later iterations only, so the lowest pending one is complete when it is taken. A round is a
+small step, [t, t + 1): its operators read the pinned arrangements and what earlier rounds wrote. Nothing is committed
+before the step is, so a step that is cut short leaves only files to be swept.
 
-How a round's parts are run is the caller's: as Spark jobs, or in the task that calls.
+The caller runs a round's parts: as Spark jobs, or in its own task.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tidemark_replica.render.stepped_dataflow import Merged
 from tidemark_replica.render.task.description import FeedbackFile, PublishedFiles, StageReport, StepDescription
 
 RunPart = Callable[[int, Path], StageReport]
-"""Runs a part of the body, by its position, as the description at that path says."""
+"""Runs a part of the body, by its position, with the description at a path."""
 
 Pending = dict[int, dict[str, tuple[str, ...]]]
-"""By iteration and binding, the files that hold what was fed back for it."""
+"""Files of fed back rows by iteration and binding."""
 
 
 class Fixpoint:
-    """One loop in one run of a step; afterwards it says what was written and what left."""
+    """One loop in one run of a step. Afterwards it has what was written, and what leaves the loop."""
 
     def __init__(self, loop: Loop, outer: StepDescription, folder: Path, run: RunPart) -> None:
         self._loop, self._outer, self._folder, self._run = loop, outer, folder.absolute(), run
@@ -45,7 +45,7 @@ class Fixpoint:
         self.leaving: dict[str, PublishedFiles] = {}
 
     def settle(self, entering: Mapping[str, PublishedFiles]) -> None:
-        """Settle every time at which something enters, and the as_of."""
+        """Run the rounds of every time with loop inputs, and of the as_of. Raises EndlessRecursion."""
         times = {time for published in entering.values() for time in published.times}
         if self._outer.hydrates:
             times.add(self._outer.lower)
@@ -73,10 +73,10 @@ class Fixpoint:
     def _round(
         self, time: int, iteration: int | None, reads: Mapping[str, tuple[str, ...]], hydrates: bool
     ) -> list[FeedbackFile]:
-        """One round over what is new to it; what it feeds back."""
+        """Run one round over its new inputs. Returns what it feeds back."""
         self._rounds += 1
         folder = self._folder / f"{self._loop.name}.{self._rounds}"
-        folder.mkdir()  # not its parents: when they are gone, so is whoever waits for the step
+        folder.mkdir()  # not its parents: if they are deleted, the step has ended
         published, fed_back = dict(reads), []
         for at, part in enumerate(self._loop.parts):
             if not hydrates and part.reads.isdisjoint(published):
@@ -113,7 +113,7 @@ class Fixpoint:
         )
 
     def _take_in(self, report: StageReport, time: int) -> None:
-        """What a round wrote is part of what the next one reads; what it merged away goes, if it is the step's own."""
+        """Add a round's batches to what the next round reads. Deletes merged batches that the step itself wrote."""
         for arrangement, refs in report.written.items():
             manifest = self._manifests[arrangement]
             self._manifests[arrangement] = replace(manifest, batches=(*manifest.batches, *refs))
@@ -129,7 +129,7 @@ class Fixpoint:
 
     @property
     def written(self) -> dict[ArrangementId, tuple[BatchRef, ...]]:
-        """The batches that the step adds, without those that take the place of older ones."""
+        """The batches that the step adds, without those that replace older batches."""
         replaced = {m.result.file for m in self.merges if m.result is not None}
         return {
             name: tuple(b for b in manifest.batches if b.file in self._own and b.file not in replaced)
@@ -138,7 +138,7 @@ class Fixpoint:
 
     @property
     def merges(self) -> tuple[Merged, ...]:
-        """For each arrangement some of whose older batches are gone: one merge, whatever happened in between."""
+        """One merge per arrangement that has lost older batches, whatever happened in between."""
         made = []
         for name, manifest in self._manifests.items():
             found = _replaced(self._outer.manifests[name], manifest)

@@ -1,8 +1,8 @@
-"""A round of a loop, in the workers: what begins it, and what it keeps for later iterations.
+"""A round of a loop in a task: its inputs, and the rows for later iterations.
 
-Entering    (row) t +1         ──>  (row, 0) t +1        of the updates from outside those of the time being settled
-Variable    (row, i) t +1      ──>  the same             of what was fed back that of the iteration under way
-FeedBack    (row, i) t +1      ──>  (row, i + 1) t +1 in a file, sorted by iteration
+LoopInput       (row) t +1          ──>  (row, 0) t +1          the outside updates at the round's time
+LoopVariable    (row, i) t +1       ──>  the same               the fed back rows of the round's iteration
+Feedback        (row, i) t +1       ──>  (row, i + 1) t +1      in a file, sorted by iteration
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RANGE_ROWS = 1 << 16
 
 
 def loop_input(published: Iterable[Updates], time: int) -> Iterator[Updates]:
-    """The updates at one time, in iteration 0."""
+    """Yield the updates at one time, in iteration 0."""
     for batch in published:
         at = times(batch) == time
         now = batch if at.all() else batch.filter(pa.array(at))
@@ -48,7 +48,7 @@ def loop_input(published: Iterable[Updates], time: int) -> Iterator[Updates]:
 
 
 def loop_variable(context: StepContext, next_iteration: Iterable[Updates], iteration: int) -> Iterator[Updates]:
-    """All that was fed back for one iteration, consolidated: what cancels must not go round for ever."""
+    """Yield all that was fed back for one iteration, consolidated: rows that cancel must not iterate for ever."""
     rows = ((None, part) for part in _of_iteration(next_iteration, iteration))
     chunks = (chunk for _, chunk in rechunk(rows, context.chunk_rows))
     first, second = next(chunks, None), next(chunks, None)
@@ -67,7 +67,7 @@ def _of_iteration(next_iteration: Iterable[Updates], iteration: int) -> Iterator
 
 
 def _consolidated(context: StepContext, first: Updates, rest: Iterator[Updates]) -> Iterator[Updates]:
-    """More rows than are held at once: by way of files."""
+    """Consolidate more rows than are held at once, through files."""
     types = [c.type for c in row_columns(first)]
     name, layout = ArrangementId("feedback"), Layout.of_rows(types, range(len(types)))
     runs = StepRuns(replace(context, manifests={name: Manifest.empty(name, layout, context.lower)}), name)
@@ -80,7 +80,7 @@ def _consolidated(context: StepContext, first: Updates, rest: Iterator[Updates])
 
 
 def later_iteration(updates: Iterable[Updates], left: int) -> Iterator[Updates]:
-    """A joined row is there from the later of its two iterations on."""
+    """Yield joined rows with the later of their two iterations."""
     for batch in updates:
         columns = row_columns(batch)
         iteration = pc.max_element_wise(columns[left], columns[-1])
@@ -89,13 +89,13 @@ def later_iteration(updates: Iterable[Updates], left: int) -> Iterator[Updates]:
 
 
 def without_iterations(updates: Iterable[Updates]) -> Iterator[Updates]:
-    """The rows as plans know them."""
+    """Yield the rows without the column of iterations."""
     for batch in updates:
         yield make_updates(row_columns(batch)[:-1], times(batch), diffs(batch), errors(batch))
 
 
 def next_iteration(updates: Updates, last: int | None) -> Updates:
-    """The rows that go round once more, each an iteration on, ascending by iteration. Errors do not."""
+    """The ok rows of iterations below `last`, each one iteration later, ascending by iteration."""
     oks, _ = split_errors(updates)
     *columns, column = row_columns(oks)
     iterations = _ints(column)
@@ -108,12 +108,12 @@ def next_iteration(updates: Updates, last: int | None) -> Updates:
 
 
 def iterations_of(updates: Updates) -> set[int]:
-    """Which iterations occur in rows that are fed back."""
+    """The iterations of fed back rows."""
     return set(np.unique(_ints(row_columns(updates)[-1])).tolist())
 
 
 def _iterations(values: Ints, errs: Array) -> Array:
-    """A column of iterations, NULL in errs rows as all columns are."""
+    """A column of iterations, NULL in errs rows."""
     return pa.array(values, mask=np.asarray(errs.is_valid()))
 
 

@@ -1,6 +1,6 @@
-"""A loop inside one task: for bodies that need nothing of the JVM, a round is a few calls of kernels.
+"""Running a loop inside one task, for bodies that do not need the JVM: a round is a few kernel calls.
 
-entering published by the same task ──> rounds, each over files of its own ──> one file per binding that leaves
+loop inputs published by the same task ──> rounds, each over files of its own ──> one file per binding that leaves
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def run_loop(
     published: Mapping[str, PublishedFiles],
     run: RunPart,
 ) -> tuple[Fixpoint, dict[str, PublishedFiles]]:
-    """Run the loop to its end; what it left is published in `folder`, in the attempt's name."""
+    """Run the loop to its end. Publishes what leaves it in `folder`, in files of the attempt."""
     own = folder.absolute() / f"{loop.name}.{attempt}"
     own.mkdir()
     entering = {name: _absolute(published[name], folder) for name in loop.entering if name in published}
