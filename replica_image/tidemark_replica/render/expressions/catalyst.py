@@ -1,7 +1,7 @@
-"""Text of `mfp.py` as DataFrames: the one module that builds Catalyst expressions.
+"""Catalyst projections from the text of `mfp.py`: the only module that builds Catalyst expressions.
 
-`TryEval(e)` is NULL where `e` raises. SQL has no name for it, so it is built through py4j. It is right only with
-`spark.sql.subexpressionElimination.enabled=false`: a common part pulled out of two of them would raise.
+`TryEval(e)` is NULL where `e` raises. SQL has no name for it, so it is built through py4j. It needs
+`spark.sql.subexpressionElimination.enabled=false`: a common part that is evaluated outside would raise.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SLOT = "__slot"
 
 
 def spark_schema(schema: Schema) -> str:
-    """The tagged stream of a collection, as DDL."""
+    """The DDL of a tagged stream."""
     columns = [f"c{i} {column.type}" for i, column in enumerate(schema)]
     return ", ".join([*columns, "__time bigint", "__diff bigint", "__error string"])
 
 
 def apply(frame: Any, select: Select) -> Any:
-    """The projections and the filter on a DataFrame."""
+    """Apply the projections and the filter to a DataFrame."""
     for projection in select.before:
         frame = _add(frame, projection)
     if select.keep is not None:
@@ -35,7 +35,7 @@ def apply(frame: Any, select: Select) -> Any:
 
 
 def negate(frame: Any, width: int) -> Any:
-    """Every ok row with the opposite diff; errors are never taken back by a subtraction."""
+    """Negate the diffs of ok rows. Errors are never retracted by a subtraction."""
     columns = [f"c{i}" for i in range(width)]
     diff = "CASE WHEN __error IS NULL THEN - __diff ELSE __diff END AS __diff"
     return frame.selectExpr(*columns, "__time", diff, "__error")
@@ -47,12 +47,12 @@ def project(frame: Any, columns: Sequence[int]) -> Any:
 
 
 def union(frames: Sequence[Any]) -> Any:
-    """One stream of all, in one partition, the frames' rows one after the other."""
+    """The union of frames in one partition, one frame's rows after another's."""
     return reduce(lambda a, b: a.union(b), frames).coalesce(1)
 
 
 def side_by_side(inputs: Sequence[tuple[Any, Schema]]) -> Any:
-    """Streams of different columns as one: `__slot` says which a row is of, the others' columns are NULL."""
+    """Streams with different columns as one: `__slot` is a row's stream, and the columns of the others are NULL."""
     frames = []
     for slot, (frame, _) in enumerate(inputs):
         columns = [f"{slot} AS {SLOT}"]

@@ -36,7 +36,7 @@ _FAILED = "raise_error('failed')"
 
 @dataclass(frozen=True)
 class Binding:
-    """A column that a projection adds; `guarded`: it is NULL where evaluating the text raises."""
+    """A column that a projection adds. `guarded`: NULL where evaluating the text raises."""
 
     name: str
     text: str
@@ -45,30 +45,30 @@ class Binding:
 
 @dataclass(frozen=True)
 class Lifted:
-    """An expression's value, and whether it failed (None: it never does; where it has, the value means nothing)."""
+    """An expression's value, and whether it failed (None: it never fails); the value of a failed one is undefined."""
 
     value: str
     failed: str | None = None
     level: int = 0
-    """How many projections must have run before both texts can be read."""
+    """The number of projections that must have run before both texts can be read."""
 
 
 @dataclass
 class Lifter:
-    """Turns expressions into text over the columns of `projections`, which it adds as it goes.
+    """Turns expressions into text over the columns of `projections`, which it extends.
 
-    `column` says what a reference is: an input's column, or an earlier expression's result.
+    `column`: the meaning of a column reference, an input column or an earlier expression's result.
     """
 
     column: Callable[[int], Lifted]
     projections: list[list[Binding]] = field(default_factory=list)
     least_level: int = 0
-    """New columns are added in a projection no earlier than this one."""
+    """New columns are added to this projection or a later one."""
     _stand_ins: dict[int, Lifted] = field(default_factory=dict)
     _names: int = 0
 
     def lift(self, expr: ScalarExpr) -> Lifted:
-        """The expression as text, whatever it needs having been added to the projections."""
+        """The expression as text; the projections get the columns that it needs."""
         parts = self._lift(expr)
         if self._is_plain(expr) or keeps_its_failures(expr, self._failing(expr)):
             return parts
@@ -77,7 +77,7 @@ class Lifter:
         return Lifted(value, f"({whole.failed} AND {parts.failed})", max(whole.level, parts.level))
 
     def bind(self, text: str, level: int, *, guarded: bool = False) -> Lifted:
-        """A new column that holds the text's value, which reads columns of `level` projections."""
+        """A new column with the text's value. The text reads columns of `level` projections."""
         at = max(level, self.least_level)
         while len(self.projections) <= at:
             self.projections.append([])
@@ -87,7 +87,7 @@ class Lifter:
         return Lifted(name, None, at + 1)
 
     def keep(self, lifted: Lifted) -> Lifted:
-        """The same, in columns of its own, so that it can be read often."""
+        """The same value in columns of its own, so that it can be read often."""
         value = self.bind(lifted.value, lifted.level)
         if lifted.failed is None:
             return value
@@ -95,7 +95,9 @@ class Lifter:
         return Lifted(value.value, failed.value, max(value.level, failed.level))
 
     def _lift(self, expr: ScalarExpr) -> Lifted:
-        """What a batch would not answer either may be answered: AND and OR forgive failures in any order."""
+        """Lift an expression in parts. The result may be defined where a batch fails: AND and OR accept failures in any
+        order.
+        """
         if isinstance(expr, ColumnRef):
             return self._resolve(expr.index)
         if not self._can_fail(expr):
@@ -114,20 +116,20 @@ class Lifter:
         return is_fallible(expr) or bool(self._failing(expr))
 
     def _failing(self, expr: ScalarExpr) -> frozenset[int]:
-        """The columns it reads that may have failed."""
+        """The columns that an expression reads and that may have failed."""
         return frozenset(i for i in columns_of(expr) if self._resolve(i).failed is not None)
 
     def _is_plain(self, expr: ScalarExpr) -> bool:
-        """Whether Catalyst's own evaluation, failing as a whole, is what is wanted."""
+        """Whether Catalyst can evaluate the expression whole, so that it fails as a whole."""
         return not any(n.function in ("and", "or") and self._can_fail(n) for n in _calls_outside_lambdas(expr))
 
     def _guard(self, expr: ScalarExpr) -> Lifted:
-        """Evaluated whole by Catalyst; where it reads a column that failed, it fails."""
+        """Evaluate the expression whole in Catalyst. It fails where it reads a failed column."""
         box = self.bind(f"named_struct('v', {self._text(expr)})", self._level(expr), guarded=True)
         return Lifted(f"{box.value}.v", f"({box.value} IS NULL)", box.level)
 
     def _strict(self, call: Call) -> Lifted:
-        """A function some of whose arguments are computed in parts; Catalyst decides which of them it reads."""
+        """A function with arguments that are computed in parts; Catalyst decides which arguments it reads."""
         arguments = (a if is_lambda(a) or self._is_plain(a) else self._stand_in(a) for a in call.arguments)
         return self._guard(Call(call.function, tuple(arguments), call.type, call.nullable))
 
@@ -144,7 +146,7 @@ class Lifter:
 
 
 def _calls_outside_lambdas(expr: ScalarExpr) -> Iterator[Call]:
-    """What is in a lambda is evaluated for each element, as Catalyst evaluates it: AND and OR from the left."""
+    """Yield the calls outside lambdas. Catalyst evaluates a lambda per element, AND and OR from the left."""
     if isinstance(expr, Call) and not is_lambda(expr):
         yield expr
         for argument in expr.arguments:
@@ -165,7 +167,7 @@ def _level_of(parts: list[Lifted]) -> int:
 
 
 def _decided(part: Lifted, by: str) -> str:
-    """Whether the part alone decides: it is false (for AND) or true (for OR), and did not fail."""
+    """Whether the part alone decides: it is false (for AND) or true (for OR), and has not failed."""
     decides = f"coalesce({by.format(part.value)}, FALSE)"
     return decides if part.failed is None else f"(NOT {part.failed} AND {decides})"
 

@@ -7,8 +7,9 @@
     projections   what the output needs
     projection    the output's columns, and __error: the row's own, else of the first expression that failed
 
-A row is dropped when some predicate is false or NULL, whatever the others do; else it is an error row when a predicate
-failed, or an expression that the output shows. Expressions that nobody shows or filters by are not evaluated.
+A row is dropped if some predicate is false or NULL, whatever other predicates do. Otherwise it is an error row if a
+predicate failed, or an expression of the output. Expressions that neither the output nor a predicate reads are not
+evaluated.
 
 The text is built here; `catalyst.py` hands it to Spark.
 """
@@ -29,7 +30,7 @@ TAGS = ("__time", "__diff", "__error")
 
 @dataclass(frozen=True)
 class Select:
-    """Projections that add columns, a filter, more of them, and the final one (name, text)."""
+    """Projections that add columns, a filter, more projections, and the output as (name, text)."""
 
     before: tuple[tuple[Binding, ...], ...]
     keep: str | None
@@ -43,7 +44,7 @@ def compile_mfp(mfp: MapFilterProject) -> Select:
 
 
 def projection_of(mfp: MapFilterProject) -> tuple[int, ...] | None:
-    """The input columns it keeps, if that is all it does."""
+    """The input columns that an MFP keeps, if it does nothing else; else None."""
     if mfp.expressions or mfp.predicates or mfp.lower or mfp.upper:
         return None
     return tuple(range(len(mfp.input))) if mfp.projection is None else mfp.projection
@@ -89,7 +90,7 @@ class _Compiler:
         return f"CASE WHEN {error} IS NULL THEN {lifted.value} END"
 
     def _column(self, index: int) -> Lifted:
-        """A column of the row: the input's, or a mapped one, computed when it is first asked for."""
+        """A column of the row: the input's, or a mapped one, which is computed at its first use."""
         if index < self._width:
             return Lifted(f"c{index}")
         if index not in self._mapped:
@@ -116,7 +117,7 @@ def _first(texts: list[str]) -> str:
 
 
 def _keep(predicates: list[Lifted]) -> str | None:
-    """Error rows, and rows that no predicate drops."""
+    """The filter: error rows, and rows that no predicate drops."""
     if not predicates:
         return None
     passed = [p.value if p.failed is None else f"({p.failed} OR coalesce({p.value}, FALSE))" for p in predicates]

@@ -1,5 +1,4 @@
-"""`python -m tidemark_replica.render.step_worker FD`: a step worker at the other end of that socket; replicas start
-it."""
+"""`python -m tidemark_replica.render.step_worker FD`: a step worker at the other end of socket FD."""
 
 from __future__ import annotations
 

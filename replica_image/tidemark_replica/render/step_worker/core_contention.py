@@ -1,11 +1,11 @@
-"""Whether tickets wait so long, all together, that one more process is worth its start.
+"""Core contention: whether tickets wait so long in all that another process should be started.
 
-    tickets     1  2  2  4  4  4  4  3  4  4      a replica has few threads that run steps: that one process is not
-    processes   1  1  1  1  1  1  1  1  1  1      enough shows in how long tickets wait, not in how many do
+    tickets     1  2  2  4  4  4  4  3  4  4      a replica has few threads that run steps, so a lack of processes shows
+    processes   1  1  1  1  1  1  1  1  1  1      in how long tickets wait, not in how many wait
     waiting     0  1  1  3  3  3  3  2  3  3
 
-Where the waiting of a window adds up to the window, there was one ticket too many all the time. A start costs as much
-as a hundred small steps: a burst of a few is no reason for it.
+If the waiting time in a window adds up to the window, one ticket too many was there all the time. Starting a process
+costs as much as a hundred small steps, so a short burst is no reason for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WINDOW_SECONDS = 2.0
 
 
 class CoreContention:
-    """Not for several threads."""
+    """Measures waiting. Not for several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._tickets = clock, 0
@@ -25,7 +25,7 @@ class CoreContention:
         self._waited = 0.0
 
     def look(self, processes: int, more: int = 0) -> bool:
-        """Whether it is time for another process: to be asked whenever there are `more` tickets, and in between."""
+        """Add the waiting time since the last call, and `more` tickets. Returns whether another process is due."""
         now = self._clock()
         self._waited += max(self._tickets - processes, 0) * (now - self._looked)
         self._looked = now
@@ -37,6 +37,6 @@ class CoreContention:
         return crowded
 
     def forget(self) -> None:
-        """A process has just begun: what waited for that does not count."""
+        """Start a new window: a process has just begun, and waiting for it does not count."""
         self._looked = self._began = self._clock()
         self._waited = 0.0

@@ -1,11 +1,11 @@
-"""The step workers of a replica: processes, each with a thread that hands it what waits.
+"""The pool of a replica's step workers: processes, each with a thread that sends it waiting tickets.
 
-    queue  t1 t2 t3 t4 ...        thread of process 1:  takes all that waits (its share), sends one order,
-                                                        settles ticket by ticket as answers come
+    queue  t1 t2 t3 t4 ...        thread of process 1:  takes its share of the waiting tickets, sends one order,
+                                                        settles each ticket as its answer comes
 
-Nothing is started before the first ticket, or `start`: then one process, and another when tickets have had to wait for
-some time (`core_contention.py`). While none can be started, tickets fail at once (`NoWorker`) and whoever has them
-turns to Spark; it is tried again after a pause.
+The pool starts no process before the first ticket, or `start`; then one process, and another when tickets have waited
+for some time (`core_contention.py`). While no process can be started, tickets fail at once with `NoWorker`, and their
+fragments run as Spark jobs. The pool tries again after a pause.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class StepWorkers:
-    """Threads may run tickets and cancel them as they like."""
+    """The pool. Any thread may run and cancel tickets."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class StepWorkers:
         patience: float = MEMBER_SECONDS,
         most_bytes: int = MAX_ANONYMOUS_BYTES,
     ) -> None:
-        """At most so many `processes`. `patience`: seconds that one member may take. `most_bytes`: a process of more
-        memory is replaced.
+        """`processes`: at most so many. `patience`: seconds that one member may take. `most_bytes`: a process with more
+        anonymous memory is replaced.
         """
         self._processes, self._command, self._patience, self._most_bytes = processes, command, patience, most_bytes
         self._waiting: deque[WorkTicket] = deque()
@@ -57,16 +57,16 @@ class StepWorkers:
         self._closed = False
         self._backoff = Backoff()
         self.started = 0
-        """Processes that have been started so far."""
+        """The number of processes started so far."""
 
     def start(self) -> None:
-        """Begin to start the first process: someone will need it soon. Harmless when repeated."""
+        """Begin to start the first process. May be repeated."""
         with self._changed:
             if not self._threads and not self._closed:
                 self._add_process()
 
     def run(self, ticket: WorkTicket) -> StageReport:
-        """To its end, on whatever process is free; raises StepWorkerError."""
+        """Run a ticket to its end, on any process. Raises StepWorkerError."""
         self.start()
         with self._changed:
             if self._closed:
@@ -83,7 +83,7 @@ class StepWorkers:
                 self._crowd(-1)
 
     def close(self) -> None:
-        """All processes end, in the middle of what they are at."""
+        """End all processes, whatever they run."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -94,14 +94,14 @@ class StepWorkers:
             ticket.fail(NoWorker("the step workers have been closed"))
 
     def _crowd(self, more: int = 0) -> None:
-        """So many tickets are here besides; another process, if it is time for one, and the others have begun."""
+        """Add `more` tickets. Starts another process if one is due and the earlier ones have begun."""
         threads = len(self._threads)
         late = self._crowding.look(threads, more)
         if late and threads < self._processes and threads <= self.started and not self._closed:
             self._add_process()
 
     def _add_process(self) -> None:
-        """With a thread of its own, if the system allows one now."""
+        """Start a process with a thread, if the system allows a thread now."""
         if not self._backoff.has_elapsed:
             return
         thread = threading.Thread(target=self._serve, name=f"step worker {len(self._threads) + 1}", daemon=True)
@@ -114,7 +114,7 @@ class StepWorkers:
             self._threads.append(thread)
 
     def _serve(self) -> None:
-        """A process's thread."""
+        """The thread of one process."""
         process = self._started()
         while (tickets := self._take()) is not None:
             process = process or self._started()
@@ -124,14 +124,14 @@ class StepWorkers:
             elif not self._carried_out(process, tickets):
                 process = self._started()
             elif process.anonymous_bytes > self._most_bytes:
-                LOG.info("step worker %d has grown past %d bytes: another takes over", process.pid, self._most_bytes)
+                LOG.info("step worker %d uses more than %d bytes: it is replaced", process.pid, self._most_bytes)
                 process.end()
                 process = self._started()
         if process is not None:
             process.kill()
 
     def _started(self) -> WorkerProcess | None:
-        """A new process; None while it is of no use to try."""
+        """Start a process. Returns None if it cannot be started now."""
         if self._closed or not self._backoff.has_elapsed:
             return None
         try:
@@ -147,7 +147,7 @@ class StepWorkers:
         return process
 
     def _take(self) -> list[WorkTicket] | None:
-        """What waits, or this process's share of it, as soon as something does; None once closed."""
+        """Wait for tickets. Returns this process's share of the waiting ones; None once closed."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
@@ -157,7 +157,9 @@ class StepWorkers:
             return [self._waiting.popleft() for _ in range(min(share, MAX_MEMBERS))]
 
     def _carried_out(self, process: WorkerProcess, tickets: Sequence[WorkTicket]) -> bool:
-        """Whether the process is still of use afterwards. Tickets that it never began go back to the queue."""
+        """Run tickets on a process. Returns whether the process can be used again. Tickets that it never began are
+        requeued.
+        """
         left = {t.member.number: t for t in tickets if not t.is_over}
         if not left:
             return True
@@ -177,14 +179,14 @@ class StepWorkers:
         return True
 
     def _follow(self, process: WorkerProcess, left: dict[int, WorkTicket]) -> None:
-        """Settles what the process has been sent, as its answers come; raises WorkerGone with the others still left."""
+        """Settle tickets as their answers come. Raises WorkerGone with the unanswered tickets in `left`."""
         while left:
             first = next(iter(left.values()))
             first.begin()
             answer = self._answer(process, first)
             ticket = left.pop(answer.number, None)
             if ticket is None:
-                raise WorkerGone(f"step worker {process.pid} answers what it was not asked")
+                raise WorkerGone(f"step worker {process.pid} sent an answer to no member of its order")
             if answer.unknown:
                 left[answer.number] = ticket
                 process.forgot(ticket.member.key)
@@ -193,7 +195,7 @@ class StepWorkers:
                 ticket.answered(answer)
 
     def _answer(self, process: WorkerProcess, running: WorkTicket) -> Answer:
-        """The next one; raises WorkerGone when it does not come in time."""
+        """The next answer. Raises WorkerGone if it does not come in time."""
         began = time.monotonic()
         while (answer := process.answer(_LOOK_SECONDS)) is None:
             with self._changed:
@@ -201,16 +203,16 @@ class StepWorkers:
             if self._closed:
                 raise WorkerGone("step workers have been closed")
             if running.cancelled_for > GRACE_SECONDS:
-                raise WorkerGone(f"step worker {process.pid} goes on with what was cancelled")
+                raise WorkerGone(f"step worker {process.pid} did not stop a cancelled member")
             if time.monotonic() - began > self._patience:
-                raise WorkerGone(f"step worker {process.pid} has not come to an end within {self._patience} s")
+                raise WorkerGone(f"step worker {process.pid} ran one member for more than {self._patience} s")
         return answer
 
     def _lost(self, left: Sequence[WorkTicket], gone: WorkerGone) -> None:
-        """The process was at the first of them."""
+        """Fail the first ticket, which the process was running, and requeue the others."""
         running, *behind = left
         if not self._closed:
-            LOG.warning("%s; it was at %s", gone, running.member.description)
+            LOG.warning("%s; it was running %s", gone, running.member.description)
         running.fail(WorkerLost(str(gone)))
         for ticket in behind:
             ticket.put_back()

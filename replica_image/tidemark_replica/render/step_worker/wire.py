@@ -1,6 +1,6 @@
-"""What driver and step worker say to each other: frames of a length and a pickled message, over a socket pair.
+"""The messages between driver and step worker: a length and a pickled object each, over a socket pair.
 
-Both ends run the same code, and nobody else can reach the socket: so messages are plain values.
+Both ends run the same code, and no other process can reach the socket, so messages are plain pickled values.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One stage to be run. The tree comes along until the process is known to have it."""
+    """One stage to be run. It carries the tree until the process is known to have it."""
 
     number: int
-    """The attempt's: files carry it, and the answer."""
+    """The attempt's number, in file names and in the answer."""
     stage: str
     description: str
     key: str
-    """The tree's name among all dataflows."""
+    """The tree's name, unique over all dataflows."""
     tree: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Members to be run one after the other, each to be answered as soon as it has ended."""
+    """Members to be run one after the other; each is answered as soon as it has ended."""
 
     members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The process has imported what it needs."""
+    """The process has imported its modules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A report, or what has come in between."""
+    """A member's report, or its error."""
 
     number: int
     report: StageReport | None = None
     error: str | None = None
     told: str | None = None
-    """What of the error is told to everybody (values/failure_text.py)."""
+    """The part of the error that every user may see (values/failure_text.py)."""
     unknown: bool = False
-    """The tree has been forgotten: send it again."""
+    """The process no longer has the tree: send it again."""
 
 
 class Closed(Exception):
-    """The other end is gone."""
+    """The other end has closed the socket."""
 
 
 class Channel:
@@ -67,7 +67,7 @@ class Channel:
         self._socket, self._read = socket_, bytearray()
 
     def send(self, message: object, timeout: float | None = None) -> None:
-        """All of it, within `timeout`; raises Closed or TimeoutError."""
+        """Send a message within `timeout` seconds. Raises Closed or TimeoutError."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         self._socket.settimeout(timeout)
         try:
@@ -78,7 +78,7 @@ class Channel:
             raise Closed(str(cause)) from cause
 
     def receive(self, timeout: float | None = None) -> Any:
-        """The next message; raises Closed, or TimeoutError when it is not there in time (what came of it stays)."""
+        """Receive the next message. Raises Closed; TimeoutError after `timeout` seconds, keeping what has arrived."""
         self._socket.settimeout(timeout)
         while (message := self._whole()) is None:
             try:
@@ -88,18 +88,18 @@ class Channel:
             except OSError as cause:
                 raise Closed(str(cause)) from cause
             if not data:
-                raise Closed("the other end has ended")
+                raise Closed("the other end has closed")
             self._read += data
         try:
             return pickle.loads(message)
-        except Exception as cause:  # whatever a class that is not the other end's raises
-            raise Closed(f"the other end says what cannot be read: {cause!r}") from cause
+        except Exception as cause:  # of any kind: unpickling runs code of the message's classes
+            raise Closed(f"the other end sent a message that cannot be read: {cause!r}") from cause
 
     def close(self) -> None:
         self._socket.close()
 
     def _whole(self) -> bytes | None:
-        """The first message in what has been read, taken out of it."""
+        """The first complete message of the buffer, removed from it."""
         if len(self._read) < _LENGTH.size:
             return None
         end = _LENGTH.size + _LENGTH.unpack_from(self._read)[0]

@@ -1,9 +1,9 @@
-"""A member's way through the pool: its dataflow's thread waits for it while another thread sends it.
+"""Tickets: a member's way through the pool. Its dataflow's thread waits for it while another thread sends it.
 
     waiting ──> running ──> settled: done, failed, lost, cancelled
-       └── cancelled: settled at once, and the worker will find no description
+      └── cancelled: settled at once; the worker will find no description
 
-One that is cancelled while it runs is settled when the worker has let go of it, so that its files can be taken away.
+A ticket that is cancelled while it runs is settled when the worker has stopped it, so that its files can be deleted.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tidemark_replica.render.step_worker.wire import Answer, Member
 if TYPE_CHECKING:
     from tidemark_replica.render.task.description import StageReport
 
-# task attempts that Spark numbers stay far below
+# above the numbers of Spark's task attempts
 _NUMBERS = itertools.count(1 << 40)
 UNSAID = "no reason was given"
 
 
 class StepWorkerError(ReplicaError):
-    """Root of what a ticket may end with."""
+    """The root of a ticket's errors."""
 
 
 class MemberFailed(StepWorkerError):
-    """The stage raised. The message is its own, for the log; `told` is what of it everybody may see."""
+    """The stage raised an error. The message is for the log; `told` is the part that every user may see."""
 
     def __init__(self, error: str, told: str) -> None:
         super().__init__(error)
@@ -44,16 +44,16 @@ class MemberCancelled(StepWorkerError):
 
 
 class WorkerLost(StepWorkerError):
-    """The process ended, or did not come to an end, while it ran the member. What it wrote does not count."""
+    """The process ended, or was killed, while it ran the member. Files of the member do not count."""
 
 
 class NoWorker(StepWorkerError):
-    """No process could be started. The member has not been run."""
+    """No process could be started. The member has not run."""
 
 
 @dataclass(frozen=True)
 class PickledStage:
-    """A stage's tree as it travels: pickled once."""
+    """A stage's tree, pickled once."""
 
     stage: str
     key: str
@@ -72,11 +72,11 @@ class WorkTicket:
         self._cancelled_at: float | None = None
 
     def wait(self) -> StageReport:
-        """Until it is settled: what the member has written; raises a StepWorkerError."""
+        """Wait until the ticket is settled. Returns the report, or raises a StepWorkerError."""
         return self._settled.result()
 
     def cancel(self) -> None:
-        """Nobody wants it any more; returns at once."""
+        """Cancel the ticket. Returns at once."""
         with self._lock:
             if self._cancelled_at is None:
                 self._cancelled_at = time.monotonic()
@@ -85,12 +85,12 @@ class WorkTicket:
                     self._settle(MemberCancelled("it was cancelled before it began"))
 
     def begin(self) -> None:
-        """It is the worker's next one."""
+        """Note that the worker runs this member next."""
         with self._lock:
             self._running = True
 
     def put_back(self) -> None:
-        """It was sent, but not begun."""
+        """Note that the member was sent but has not begun."""
         with self._lock:
             self._running = False
             if self._cancelled_at is not None:
@@ -98,17 +98,17 @@ class WorkTicket:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """Whether the ticket is settled."""
         return self._settled.done()
 
     @property
     def cancelled_for(self) -> float:
-        """Seconds since it was cancelled; 0 if it was not."""
+        """Seconds since the cancellation; 0 if it is not cancelled."""
         at = self._cancelled_at
         return 0.0 if at is None else time.monotonic() - at
 
     def answered(self, answer: Answer) -> None:
-        """The worker has ended with it."""
+        """Settle the ticket by the worker's answer."""
         with self._lock:
             if self._cancelled_at is not None:
                 self._settle(MemberCancelled("it was cancelled"))
@@ -116,7 +116,7 @@ class WorkTicket:
                 self._settle(answer.report or MemberFailed(answer.error or UNSAID, answer.told or UNSAID))
 
     def fail(self, error: StepWorkerError) -> None:
-        """There is no worker any more, or none yet."""
+        """Settle the ticket without an answer."""
         with self._lock:
             self._settle(error if self._cancelled_at is None else MemberCancelled("it was cancelled"))
 

@@ -1,6 +1,6 @@
-"""The step worker's side: members are run one after the other, for as long as the driver is there.
+"""Inside the step worker: members run one after the other while the driver lives.
 
-Whatever a member raises is its answer; only the driver's end ends the process.
+An error of a member is its answer; only the end of the driver ends the process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_TREES = 4096
 
 
 def end_with_the_driver() -> None:
-    """Standard input ends when the driver does: so does this process then, in the middle of whatever it is at."""
+    """End this process when its standard input ends, that is, when the driver does, whatever it runs."""
 
     def watch() -> None:
         sys.stdin.buffer.read()
@@ -35,14 +35,14 @@ def end_with_the_driver() -> None:
 
 
 class MemberRunner:
-    """Trees that have been sent, the least recently used forgotten first."""
+    """Runs members. Keeps the trees that it was sent, and drops the least recently used ones."""
 
     def __init__(self, stage: type[Stage] = Stage) -> None:
         self._stage = stage
         self._trees: OrderedDict[str, Pipeline] = OrderedDict()
 
     def serve(self, channel: Channel) -> None:
-        """Until the driver closes its end."""
+        """Answer orders until the driver closes the channel."""
         try:
             channel.send(Ready())
             while True:
@@ -53,7 +53,7 @@ class MemberRunner:
             LOG.debug("the driver is gone: %s", closed)
 
     def answer(self, member: Member) -> Answer:
-        """Run it to its end."""
+        """Run a member to its end."""
         tree = self._tree(member)
         if tree is None:
             return Answer(member.number, unknown=True)

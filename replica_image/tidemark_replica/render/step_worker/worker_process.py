@@ -1,6 +1,6 @@
 """One step worker, as the driver sees it: a child process and a socket.
 
-Spawned, never forked: the driver has threads and a JVM's pipes. It inherits nothing but its end of the socket, and a
+The process is spawned, not forked: the driver has threads and a JVM's pipes. It inherits its end of the socket, and a
 standard input that ends when the driver does.
 """
 
@@ -19,20 +19,20 @@ from tidemark_replica.render.step_worker.wire import Answer, Channel, Closed, Me
 COMMAND = (sys.executable, "-m", "tidemark_replica.render.step_worker")
 START_SECONDS = 180.0
 END_SECONDS = 5.0
-# a tree that is sent again does no harm
+# sending a tree again does no harm
 MAX_KNOWN_TREES = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class WorkerGone(Exception):
-    """The process is of no use any more: dead, or not answering."""
+    """The process cannot be used any more: it has ended, or does not answer."""
 
 
 class WorkerProcess:
     """Not for several threads."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
-        """Starts it and waits until it is ready; raises WorkerGone."""
+        """Start the process and wait until it is ready. Raises WorkerGone."""
         try:
             ours, theirs = socket.socketpair()
         except OSError as cause:
@@ -62,14 +62,14 @@ class WorkerProcess:
             raise WorkerGone(f"a step worker did not start: {cause}") from cause
         if not isinstance(began, Ready):
             self.kill()
-            raise WorkerGone(f"a step worker did not start: it said {began!r}")
+            raise WorkerGone(f"a step worker did not start: its first message was {began!r}")
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def order(self, members: Sequence[Member], timeout: float) -> None:
-        """Send members, trees only where they are new; raises WorkerGone."""
+        """Send members within `timeout` seconds, with the trees that the process does not have. Raises WorkerGone."""
         known = tuple(
             Member(m.number, m.stage, m.description, m.key, None) if m.key in self._told else m for m in members
         )
@@ -79,7 +79,7 @@ class WorkerProcess:
         self._told.update(m.key for m in members)
 
     def answer(self, timeout: float) -> Answer | None:
-        """The next answer, or None when there is none in time; raises WorkerGone."""
+        """The next answer; None if none comes within `timeout` seconds. Raises WorkerGone."""
         try:
             answer = self._channel.receive(timeout)
         except TimeoutError:
@@ -91,12 +91,12 @@ class WorkerProcess:
         return answer
 
     def forgot(self, key: str) -> None:
-        """The process let go of a tree."""
+        """Note that the process no longer has a tree."""
         self._told.discard(key)
 
     @property
     def anonymous_bytes(self) -> int:
-        """Memory of its own: batches that it has mapped do not count. 0 where the system does not say."""
+        """Resident bytes without shared mappings, so without mapped batches; 0 if the system does not tell."""
         try:
             _, resident, shared, *_ = Path(f"/proc/{self.pid}/statm").read_text().split()
         except (OSError, ValueError):
@@ -104,7 +104,7 @@ class WorkerProcess:
         return (int(resident) - int(shared)) * _PAGE
 
     def end(self) -> None:
-        """Between two orders: let it go."""
+        """End the process between two orders."""
         self._close()
         try:
             self._process.wait(END_SECONDS)
@@ -112,7 +112,7 @@ class WorkerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """In the middle of whatever it is at."""
+        """Kill the process, whatever it runs."""
         self._process.kill()
         self._process.wait()
         self._close()
@@ -126,4 +126,4 @@ class WorkerProcess:
         try:
             self._channel.send(order, timeout)
         except (Closed, TimeoutError) as cause:
-            raise WorkerGone(f"step worker {self.pid} takes no orders: {cause}") from cause
+            raise WorkerGone(f"step worker {self.pid} could not be sent an order: {cause}") from cause

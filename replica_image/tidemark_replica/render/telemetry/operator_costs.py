@@ -1,14 +1,14 @@
-"""The operators of a dataflow, for people: what each is called, what it keeps, and how long it has worked.
+"""The operators of a dataflow, for display: the name of each, its state, and its time of work.
 
     fragment 1   read t        Get
                  read u        Get
-                 join          Join      2 arrangements     <── the time of the expressions above `read t`, too
+                 join          Join      2 arrangements     <── includes the time of the expressions above `read t`
     fragment 2   reduce        Reduce    1 arrangement
                  index totals  ArrangeBy 1 arrangement
 
-They are listed in the order in which rows pass through them. What keeps nothing and reads nothing from outside
-(filters, expressions, flattening, what Spark computes between two calls) counts for the operator that asks for its
-rows. A step may run in another shape than the one listed here: there an operator is known by what it reads or keeps.
+Operators are listed in the order in which rows pass through them. A node without state that reads nothing from outside
+(filters, expressions, table functions, what Spark computes between two calls) counts for the operator that reads its
+rows. A step may run in another shape than the listed one: there an operator is found by what it reads or keeps.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tidemark_replica.render.task.timing import OperatorTimes
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_kind, operator_name
 
 OperatorIndex = int
-"""Of an operator among those of its dataflow."""
+"""The position of an operator among those of its dataflow."""
 _Key = tuple[str, ...]
-"""What an operator is known by in every shape: the kind of node, and the arrangements that it speaks of."""
+"""Identifies an operator in every shape: the kind of node, and the arrangements that it names."""
 _Whose = dict[str, tuple[OperatorIndex | None, ...]]
-"""Of each stage of a shape, whose the time of its nodes is, in the order of `nodes_of`."""
+"""Per stage of a shape, the operator of each node in the order of `nodes_of`."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """`kind` is the word for it in `explain`."""
+    """`kind` is its word in `explain`."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class OperatorCost:
-    """What an operator keeps now, and the microseconds that it has worked, in all tasks together."""
+    """The state of an operator now, and its microseconds of work, summed over all tasks."""
 
     name: str
     kind: str
@@ -56,10 +56,10 @@ class OperatorCost:
 
 
 class OperatorCosts:
-    """Of one rendering. What they have worked is added up as steps are committed; all else is fixed."""
+    """The operators of one rendering. Times are added when steps are committed; all else is fixed."""
 
     def __init__(self, fragments: Fragments, ids: Mapping[ArrangementId, GlobalId]) -> None:
-        """`ids` are those of imported and exported indexes."""
+        """`ids`: those of imported and exported indexes."""
         self._ids, self._own = ids, frozenset(fragments.arrangements)
         self._all = self._own | ids.keys()
         found = self._find(fragments)
@@ -67,7 +67,7 @@ class OperatorCosts:
         self._owners: dict[ArrangementId, OperatorIndex] = {}
         for place, (_, _, mentions) in enumerate(found.values()):
             for arrangement in mentions:
-                self._owners.setdefault(arrangement, place)  # whoever is first keeps it: those further on read it
+                self._owners.setdefault(arrangement, place)  # the first operator to name it keeps it
         kept = [tuple(a for a, owner in self._owners.items() if owner == place) for place in range(len(found))]
         names, kinds = numbered([name for name, _, _ in found.values()]), [kind for _, kind, _ in found.values()]
         self.operators = tuple(map(Operator, names, kinds, kept))
@@ -75,7 +75,7 @@ class OperatorCosts:
         self._microseconds: Counter[OperatorIndex] = Counter()
 
     def counted(self, shape: StageFrame, spent: OperatorTimes) -> Counter[OperatorIndex]:
-        """By operator, what tasks of that shape have spent."""
+        """Microseconds by operator that tasks of a shape have spent."""
         _, whose = self._shapes.setdefault(id(shape), (shape, {}))
         if not whose:
             self._stage(shape, None, whose)
@@ -90,15 +90,15 @@ class OperatorCosts:
         return total
 
     def loop(self, name: str, microseconds: int) -> Counter[OperatorIndex]:
-        """The same of a loop whose rounds are jobs."""
+        """Microseconds by operator of a loop whose rounds are jobs."""
         return Counter({self._places["", name]: microseconds})
 
     def add(self, microseconds: Mapping[OperatorIndex, int]) -> None:
-        """A step has been committed."""
+        """Add the times of a committed step."""
         self._microseconds.update(microseconds)
 
     def work(self, manifests: Iterable[Manifest]) -> list[OperatorCost]:
-        """All of them, as they are now; `manifests` are the dataflow's own."""
+        """All operators as they are now. `manifests`: those of the dataflow's own arrangements."""
         by_id = {m.arrangement: m for m in manifests}
         return [
             _work(operator, [by_id[a] for a in operator.arrangements if a in by_id], self._microseconds[place])
@@ -106,7 +106,7 @@ class OperatorCosts:
         ]
 
     def _find(self, fragments: Fragments) -> dict[_Key, tuple[str, str, tuple[ArrangementId, ...]]]:
-        """The name and kind of each, and the arrangements that it speaks of; in order."""
+        """(name, kind, arrangements that it names) of each operator, in order."""
         found: dict[_Key, tuple[str, str, tuple[ArrangementId, ...]]] = {}
         for fragment in fragments.fragments:
             if isinstance(fragment, LoopFragment):
@@ -126,7 +126,7 @@ class OperatorCosts:
         return type(spec).__name__, *_mentioned(_names(node), self._all)
 
     def _stage(self, frame: StageFrame, above: OperatorIndex | None, whose: _Whose) -> None:
-        """Of this stage and of those that feed it; `above` asks for what comes out of it."""
+        """Find the operators of a stage's nodes and of the stages below. `above` reads the stage's output."""
         if above is None:
             above = next((place for node in p.nodes_of(frame.tree) if (place := self._place(node)) is not None), None)
         slots: dict[int, OperatorIndex | None] = {}
@@ -139,7 +139,7 @@ class OperatorCosts:
     def _walk(
         self, node: p.Pipeline, above: OperatorIndex | None, slots: dict[int, OperatorIndex | None]
     ) -> Iterator[OperatorIndex | None]:
-        """In the order of `nodes_of`."""
+        """Yield the operator of each node, in the order of `nodes_of`."""
         place = self._place(node)
         place = above if place is None else place
         if isinstance(node, p.JvmInput | p.ExchangeInput):
@@ -149,7 +149,7 @@ class OperatorCosts:
             yield from self._walk(below, place, slots)
 
     def _place(self, node: p.Pipeline) -> OperatorIndex | None:
-        """The operator that the node is or, in another shape, is a part of: the last one of whose state it speaks."""
+        """The operator of a node; in another shape, the last operator whose state it names."""
         found = self._places.get(self._key(node))
         if found is not None:
             return found
@@ -157,7 +157,7 @@ class OperatorCosts:
 
 
 def _names(node: p.Pipeline) -> Any:
-    """Where a node speaks of what it reads or keeps."""
+    """The part of a node that names what it reads or keeps."""
     match node:
         case p.Source(id):
             return id
@@ -172,7 +172,7 @@ def _names(node: p.Pipeline) -> Any:
 
 
 def _mentioned(value: Any, among: Collection[str]) -> Iterator[ArrangementId]:
-    """The arrangements among these that it speaks of, at whatever depth."""
+    """Yield the arrangements among these that a value names, at any depth."""
     if isinstance(value, str):
         if value in among:
             yield ArrangementId(value)
@@ -185,7 +185,7 @@ def _mentioned(value: Any, among: Collection[str]) -> Iterator[ArrangementId]:
 
 
 def _stages(frame: Frame) -> Iterator[StageFrame]:
-    """The nearest ones, at the frame or below."""
+    """Yield the nearest stages, at the frame or below."""
     if isinstance(frame, StageFrame):
         yield frame
     else:
@@ -194,7 +194,7 @@ def _stages(frame: Frame) -> Iterator[StageFrame]:
 
 
 def _bottom_up(frame: Frame) -> Iterator[p.Pipeline]:
-    """All nodes, each behind those that it reads."""
+    """Yield all nodes, each after the nodes that it reads."""
     if isinstance(frame, StageFrame):
         for below in frame.inputs:
             yield from _bottom_up(below)

@@ -1,4 +1,4 @@
-"""What operators are called where people read of them: by what they do, and by the name of what they read or keep."""
+"""The names of operators for display: what an operator does, and the name of what it reads or keeps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KERNELS: Mapping[type, str] = {
 
 
 def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> str | None:
-    """None for what keeps nothing and reads nothing from outside: it is as far as its input. `ids` are of indexes."""
+    """The name of a node; None for a node without state that reads nothing from outside. `ids`: those of indexes."""
     match node:
         case p.Source(id):
             return f"read {plain_name(id)}"
@@ -56,7 +56,7 @@ def operator_name(node: p.Pipeline, ids: Mapping[ArrangementId, GlobalId]) -> st
 
 
 def operator_kind(node: p.Pipeline) -> str:
-    """The word that `explain` has for what `operator_name` has a name for."""
+    """The word of `explain` for a node with a name."""
     match node:
         case p.Source() | p.IndexSource():
             return "Get"
@@ -81,7 +81,7 @@ def operator_kind(node: p.Pipeline) -> str:
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Operators of one name are told apart by their order."""
+    """The names, those that occur several times numbered in their order."""
     often, seen = Counter(names), Counter[str]()
     made = []
     for name in names:
@@ -91,6 +91,6 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 
 def plain_name(id: GlobalId) -> str:
-    """Of `owner/name/...` the name."""
+    """The name in an id `owner/name/...`."""
     parts = id.split("/")
     return parts[1] if len(parts) > 1 else id

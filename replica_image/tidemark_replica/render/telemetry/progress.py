@@ -1,14 +1,14 @@
-"""How far a hydration is, in percent by operator, put together in the driver from what its tasks have counted.
+"""The progress of a hydration, in percent per operator, computed in the driver from the counts of its tasks.
 
-    fragment 1   read orders      rows read, of those that its snapshot has
+    fragment 1   read orders      rows read, of those in its snapshot
                  read lineitem
-                 join             as far as what it reads, 99 at most; 100 once every task has come to its end
+                 join             that of its inputs, at most 99; 100 once every task has ended
     fragment 2   reduce           0: not begun
                  index totals
-                                  together: operators count for the rows that are read below them
+                                  in total: operators weighted by the rows that are read below them
 
-Behind an exchange an operator is as far as rows have arrived, of those that were sent. `look` reads a few small files;
-it may be asked from any thread while the step runs.
+Behind an exchange, progress is the rows received, of those sent. `look` reads a few small files; any thread may call it
+while the step runs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tidemark_replica.render.task.progress_counters import OperatorCount, has_re
 from tidemark_replica.render.telemetry.operator_names import numbered, operator_name
 
 BUSY, DONE = 99.0, 100.0
-"""An operator that has read all may still be at work: only its end is the end."""
+"""An operator that has read all its input may still work; it is done when it has ended."""
 Rows = Callable[[p.Pipeline], int]
 
 
 @dataclass(frozen=True)
 class OperatorProgress:
-    """`rows` are those that are read below it."""
+    """`rows`: the rows that are read below the operator."""
 
     name: str
     percent: float
@@ -42,7 +42,7 @@ class OperatorProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """Of a whole hydration."""
+    """The progress of a whole hydration."""
 
     operators: tuple[OperatorProgress, ...]
 
@@ -64,14 +64,14 @@ class _RunningFragment:
 
 @dataclass(frozen=True)
 class _Position:
-    """Somewhere in a fragment: how far it is, and how many rows are read below it."""
+    """The progress of a node, and the rows that are read below it."""
 
     percent: float
     rows: int
 
 
 class HydrationProgress:
-    """Of one run of a hydration. `rows` says how many updates a leaf has for it."""
+    """The progress of one run of a hydration. `rows` gives the updates of a leaf."""
 
     def __init__(
         self,
@@ -79,23 +79,23 @@ class HydrationProgress:
         rows: Rows,
         ids: Mapping[ArrangementId, GlobalId],
     ) -> None:
-        """`ids` are those of imported and exported indexes."""
+        """`ids`: those of imported and exported indexes."""
         self._fragments, self._rows, self._ids = tuple(fragments), rows, ids
         self._begun: dict[str, _RunningFragment] = {}
         self._loops_ended: set[str] = set()
 
     def begins(self, fragment: str, stage: StageFrame, tasks: int, folder: Path) -> None:
-        """A fragment runs from now on."""
+        """Note that a fragment begins to run."""
         self._begun[fragment] = _RunningFragment(stage, tasks, folder)
 
     def ended(self, fragment: str) -> None:
-        """It has come to its end."""
+        """Note that a fragment has ended."""
         if fragment in self._begun:
             self._begun[fragment] = replace(self._begun[fragment], ended=True)
         self._loops_ended.add(fragment)
 
     def look(self) -> Progress:
-        """How far everything is now."""
+        """The progress now."""
         published: dict[str, int] = {}
         found: list[OperatorProgress] = []
         for fragment in self._fragments:
@@ -115,7 +115,7 @@ class HydrationProgress:
 
 @dataclass
 class _FragmentProgress:
-    """At one fragment. `published`: how many rows are read below what fragments publish."""
+    """The progress of one fragment. `published`: the rows that are read below what fragments publish."""
 
     begun: _RunningFragment | None
     rows_of: Rows
@@ -124,7 +124,7 @@ class _FragmentProgress:
     operators: list[OperatorProgress] = field(default_factory=list)
 
     def stage(self, frame: StageFrame) -> _Position:
-        """The stages below, then the operators of this one, each behind what it reads."""
+        """Add the operators of a stage, after those of the stages below."""
         return self._walked(frame, self._counted(frame))
 
     def _walked(self, frame: StageFrame, counts: Sequence[OperatorCount]) -> _Position:
@@ -138,7 +138,7 @@ class _FragmentProgress:
         return _StageProgress(self, received, slots, counts).point(frame.tree)
 
     def _frame(self, frame: Frame) -> _Position:
-        """What Catalyst computes streams through the task."""
+        """What Catalyst computes streams through the task, so its progress is that of its input."""
         match frame:
             case StageFrame():
                 return self.stage(frame)
@@ -148,13 +148,13 @@ class _FragmentProgress:
                 return self._frame(frame.input)
 
     def _sent(self, sender: StageFrame) -> tuple[_Position, int | None]:
-        """How far a stage before an exchange is, and how many updates it has sent; None: it has not said."""
+        """The progress of a stage before an exchange, and the updates that it has sent (None: not known yet)."""
         counts = self._counted(sender)
         point = self._walked(sender, counts)
         return point, counts[1].rows if point.percent == DONE and len(counts) > 1 else None
 
     def _counted(self, frame: StageFrame) -> Sequence[OperatorCount]:
-        """What all tasks have counted, an operator being at its end when it is in all of them; empty: nothing."""
+        """The counts of all tasks; an operator has ended when it has in all of them. Empty: no counts."""
         if self.begun is None:
             return ()
         shares = range(self.begun.tasks)
@@ -169,7 +169,7 @@ class _FragmentProgress:
 
 @dataclass
 class _StageProgress:
-    """Over the tree of one stage, its counts in hand."""
+    """A walk over the tree of one stage with its counts."""
 
     look: _FragmentProgress
     received: Mapping[int, tuple[_Position, int | None]]
@@ -214,12 +214,12 @@ def _slot_of(sender: StageFrame) -> int:
 
 
 def _added(told: Sequence[Sequence[OperatorCount]]) -> list[OperatorCount]:
-    """The tasks' counts, operator by operator."""
+    """The sums of the tasks' counts, operator by operator."""
     return [OperatorCount(sum(c.rows for c in each), all(c.ended for c in each)) for each in zip(*told, strict=True)]
 
 
 def _mean(points: Sequence[_Position]) -> _Position:
-    """Several streams as one: each counts for its rows."""
+    """The progress of several streams, weighted by their rows."""
     rows = sum(point.rows for point in points)
     if rows == 0:
         return _Position(0.0, 0)
