@@ -87,7 +87,7 @@ class View:
         description: DataflowDescription,
         sources: Mapping[str, Source],
         workers: StepWorkers | None = None,
-        rows_most: float = MAX_ROWS,
+        max_rows: float = MAX_ROWS,
         exchange_policy: ExchangePolicy | None = None,
         affinity: ExecutorAffinity | None = None,
     ) -> None:
@@ -104,7 +104,7 @@ class View:
             folder / "scratch",
             merges=MergeQueue(),
             workers=workers,
-            rows_most=rows_most,
+            max_rows=max_rows,
             exchange_policy=exchange_policy,
             affinity=affinity,
         )

@@ -33,7 +33,7 @@ class Engine:
     session: Any
     plan: Planner
     workers: StepWorkers | None = None
-    rows_most: float = MAX_ROWS
+    max_rows: float = MAX_ROWS
     """Updates of a step that they take."""
     exchange_policy: ExchangePolicy | None = None
     """When a step has several tasks; None: as in a replica."""
@@ -86,7 +86,7 @@ class Run:
         sources = {name: world.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
         description = replace(describe(engine.plan, query.sql, shards, world.now, key), name=name)
-        how = engine.workers, engine.rows_most, engine.exchange_policy, engine.affinity
+        how = engine.workers, engine.max_rows, engine.exchange_policy, engine.affinity
         self.view = View(engine.session, home, description, sources, *how)
         rows = sum(world.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)

@@ -22,7 +22,7 @@ def figures(given: Setting) -> Figures:
     options = given.options
     rows = [size for size in options.shape_rows for _ in range(options.large_steps)]
     warm_up = [options.delta_rows] * options.warm_up
-    engines = (given.task, replace(given.driver, rows_most=math.inf))
+    engines = (given.task, replace(given.driver, max_rows=math.inf))
     costs: dict[tuple[int, str], list[Cost]] = {}
     with given.worlds([options.lines], [Q3], [*warm_up, *rows]) as (world,):
         runs = [Run(engine, world, Q3) for engine in engines]

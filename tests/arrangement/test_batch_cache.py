@@ -31,8 +31,8 @@ def test_what_is_gone_is_let_go_of_by_a_process_that_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody asks the cache for anything, and what is there is not opened again."""
-    monkeypatch.setattr(batch_cache, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(batch_cache, "_LOOKING", batch_cache._DeletedFileWatch())
+    monkeypatch.setattr(batch_cache, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(batch_cache, "_WATCH", batch_cache._DeletedFileWatch())
     batches = arranged(tmp_path, 3, LARGE).batches
     cache = BatchCache(tmp_path)
     for ref in batches:
@@ -92,7 +92,7 @@ def test_who_looks_after_a_cache_does_not_keep_it(tmp_path: Path) -> None:
     cache = BatchCache(tmp_path)
     cache.segments(manifest.batches[0], LAYOUT)
     found = weakref.ref(cache)
-    batch_cache._LOOKING._look()
+    batch_cache._WATCH._check()
     del cache
     gc.collect()
     assert found() is None
@@ -102,13 +102,13 @@ def test_who_looks_after_a_cache_does_not_keep_it(tmp_path: Path) -> None:
 def test_where_no_thread_can_be_started_it_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading goes on meanwhile."""
     batches, cache = arranged(tmp_path, 2, 1).batches, BatchCache(tmp_path)
-    monkeypatch.setattr(batch_cache, "_LOOKING", batch_cache._DeletedFileWatch())
+    monkeypatch.setattr(batch_cache, "_WATCH", batch_cache._DeletedFileWatch())
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", _refused)
         cache.segments(batches[0], LAYOUT)
-    assert not cache._looked_after
+    assert not cache._watched
     cache.segments(batches[1], LAYOUT)
-    assert cache._looked_after
+    assert cache._watched
 
 
 def _refused(thread: threading.Thread) -> None:

@@ -65,7 +65,7 @@ def test_must_fail_on_a_planted_wrong_answer(
 
 def test_steps_of_a_right_engine_are_measured(spark: Any, plan: Planner, world: World) -> None:
     """A time for every delta, warm-up apart, for each of the views that take turns; the next ones go on from there."""
-    workers = StepWorkers(patience=BOUND)
+    workers = StepWorkers(member_seconds=BOUND)
     task, driver = Engine(spark, plan), Engine(spark, plan, workers)
     try:
         rounds = measure([task, driver], [world], QUERIES, steps=1, warm_up=1)

@@ -24,7 +24,7 @@ from tidemark_protocol.types import ColumnType
 from tidemark_replica.arrangement.rows.columns import canonical
 from tidemark_replica.evaluator.functions import admits_expression, compiled
 from tidemark_replica.evaluator.result import Result
-from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures, may_be_constant
+from tidemark_replica.evaluator.simplified import can_fail, keeps_failures, may_be_constant
 from tidemark_replica.render.expressions import catalyst
 from tidemark_replica.render.expressions.failable_sql import Binding, Lifted, Lifter
 from tidemark_replica.render.expressions.mfp import Select
@@ -131,7 +131,7 @@ def check(spark: Any, schema: tuple[ColumnType, ...], asked: Sequence[Asked], ba
         told = to_sql(each.expr) if each.mapped is None else f"{to_sql(each.expr)} over {to_sql(each.mapped)}"
         if each.is_admitted(len(schema)):
             wrong += differences(f"{told}: Arrow, text in parts", by_arrow(each, batch), part, each, batch)
-        if each.mapped is None or keeps_its_failures(each.whole(len(schema)), frozenset()):
+        if each.mapped is None or keeps_failures(each.whole(len(schema)), frozenset()):
             answered = [p if a is FAILED else a for p, a in zip(part, answers, strict=True)]
             wrong += differences(f"{told}: text in parts, Spark's batch", part, answered, each, batch)
     assert not wrong, "\n".join(wrong)

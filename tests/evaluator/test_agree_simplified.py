@@ -22,7 +22,7 @@ from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 from tidemark_replica.evaluator.functions import admits_expression
-from tidemark_replica.evaluator.simplified import keeps_its_failures
+from tidemark_replica.evaluator.simplified import keeps_failures
 
 pytestmark = pytest.mark.spark
 
@@ -109,7 +109,7 @@ def test_agree_on_chains_whose_order_catalyst_changes(spark: Any, of: SqlType) -
 
 def is_simplified(expr: ScalarExpr) -> bool:
     """Whether it is computed in parts, and Catalyst may take a failure away."""
-    return connects_failures(expr) and not keeps_its_failures(expr, frozenset())
+    return connects_failures(expr) and not keeps_failures(expr, frozenset())
 
 
 @pytest.mark.slow

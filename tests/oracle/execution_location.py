@@ -66,8 +66,8 @@ def in_jobs() -> Iterator[list[Job]]:
         yield jobs
 
 
-def check_workers(jobs: list[Job], rows_most: float) -> None:
+def check_workers(jobs: list[Job], max_rows: float) -> None:
     """Raise if one of them, of at most so many updates, could have run in a step worker."""
     for job in jobs:
         rows = math.inf if job.work.rows is None else job.work.rows
-        assert job.needs_catalyst or rows > rows_most, f"{job.work.label}: {rows} updates, and not in a worker"
+        assert job.needs_catalyst or rows > max_rows, f"{job.work.label}: {rows} updates, and not in a worker"

@@ -29,8 +29,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.oracle.at_home import at_home, lost
 from tests.oracle.cases import CASES
+from tests.oracle.executor_affinity import at_home, lost
 from tests.oracle.faults import Fault, run_faulty
 from tests.oracle.histories import random_history
 from tests.oracle.kinds import named

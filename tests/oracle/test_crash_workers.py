@@ -50,7 +50,7 @@ def disturbed(oracle: Oracle, tmp_path: Path) -> Iterator[World]:
 def faulty(made: World, where: str, how: str, times: int = 1, patience: float = BOUND) -> Iterator[Any]:
     """Workers with a fault in them."""
     fault = Fault(made.folder / "fault", where, how, times)
-    workers = StepWorkers(command=command(fault), patience=patience)
+    workers = StepWorkers(command=command(fault), member_seconds=patience)
     try:
         yield workers, fault
     finally:
@@ -81,7 +81,7 @@ def test_small_steps_cost_no_job(oracle: Oracle, disturbed: World, undisturbed: 
 def test_a_step_of_more_updates_is_a_job(oracle: Oracle, disturbed: World, undisturbed: Updates) -> None:
     """The shape follows the delta, and does not show."""
     most = CASE.changes
-    dataflow = disturbed.build(oracle.describe(CASE, disturbed), workers=oracle.workers, rows_most=most)
+    dataflow = disturbed.build(oracle.describe(CASE, disturbed), workers=oracle.workers, max_rows=most)
     found, jobs = steps(disturbed, dataflow)
     assert found == undisturbed
     assert set(jobs) == {1}
@@ -142,7 +142,7 @@ def test_a_drop_in_the_middle_of_a_step_frees_everything(oracle: Oracle, tmp_pat
     rows = tuple(((1, n, "x"), 1, 1) for n in range(100_000))
     plan = distinct(joined(GET_T, GET_T), refs(joined(GET_T, GET_T).schema)[1], refs(joined(GET_T, GET_T).schema)[4])
     with world(oracle.spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
-        dataflow = made.build(made.describe(plan), workers=oracle.workers, rows_most=math.inf)
+        dataflow = made.build(made.describe(plan), workers=oracle.workers, max_rows=math.inf)
         step = dataflow.plan_step(Frontier.at(2), made.inputs(dataflow, 2))
         attempt = Attempt(dataflow, step)
         until(lambda: any(made.store.directory.glob("*/*.arrow")))

@@ -93,13 +93,13 @@ def in_pieces(of: World, description: DataflowDescription, bounds: Sequence[int]
         return of.history.as_of, of.run(description, bounds)
 
 
-def in_worker(rows_most: float) -> Variant:
+def in_worker(max_rows: float) -> Variant:
     """Work of at most so many updates runs in a step worker, and none of it as a job."""
 
     def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
         with in_jobs() as jobs:
-            made = built(workers=step_workers(), rows_most=rows_most)(of, description, bounds)
-        check_workers(jobs, rows_most)
+            made = built(workers=step_workers(), max_rows=max_rows)(of, description, bounds)
+        check_workers(jobs, max_rows)
         return made
 
     return run

@@ -48,7 +48,7 @@ def cut(plan: Plan, folder: Path, *, single_time: bool = True) -> StageFrame | N
 
 def dealing(folder: Path, attempt: int, slot: int, own: TaskShare, rows: list[Any]) -> list[Any]:
     """What an attempt that deals these out, nine at a time, yields to Spark."""
-    return list(ExchangeWriter(folder, attempt, slot, own, freely).deal([updates(TYPES, rows)], (0,), chunk_rows=9))
+    return list(ExchangeWriter(folder, attempt, slot, own, freely).write([updates(TYPES, rows)], (0,), chunk_rows=9))
 
 
 def freely(size: int, what: str) -> None:
@@ -111,7 +111,7 @@ def test_what_is_dealt_out_takes_room_of_who_writes_it_and_of_who_reads_it(tmp_p
 
     def written(room: int) -> None:
         spend = BatchWriter(tmp_path, StepId("s"), bytes_left=room).spend
-        list(ExchangeWriter(tmp_path, 2, 0, TaskShare(), spend).deal([updates(TYPES, ROWS)], (0,), chunk_rows=9))
+        list(ExchangeWriter(tmp_path, 2, 0, TaskShare(), spend).write([updates(TYPES, ROWS)], (0,), chunk_rows=9))
 
     def read(room: int) -> None:
         spend = BatchWriter(tmp_path, StepId("s"), bytes_left=room).spend

@@ -292,7 +292,7 @@ def test_an_end_begins_no_merge_that_waits(of: World, beside: Beside) -> None:
         changes(of, dataflow, HISTORY.times[:10])
     until(lambda: beside.jobs)
     of.merges.close()
-    assert [dataflow._background_merges._turn.is_over for dataflow in dataflows] == [False, True, True]
+    assert [dataflow._background_merges._queued.is_over for dataflow in dataflows] == [False, True, True]
     changes(of, dataflows[1], HISTORY.times[10:])
     beside.may_run.set()
     for dataflow in dataflows:

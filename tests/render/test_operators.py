@@ -174,4 +174,4 @@ def test_the_clock_stands_still_for_whoever_waits(monkeypatch: pytest.MonkeyPatc
     spent = clock.spent("s")
     assert spent == OperatorTimes({"s": (7_000_000, 10_000_000)}, {ArrangementId("a"): 500_000})
     assert OperatorTimes.from_json(spent.to_json()) == spent
-    assert spent.and_(OperatorTimes({"s": (1, 1), "r": (3,)})).stages == {"s": (7_000_001, 10_000_001), "r": (3,)}
+    assert spent.plus(OperatorTimes({"s": (1, 1), "r": (3,)})).stages == {"s": (7_000_001, 10_000_001), "r": (3,)}

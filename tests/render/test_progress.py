@@ -69,7 +69,7 @@ def senders(stage: StageFrame) -> dict[str, StageFrame]:
 
 
 def percents(progress: HydrationProgress) -> dict[str, int]:
-    return {o.name: int(o.percent) for o in progress.look().operators}
+    return {o.name: int(o.percent) for o in progress.snapshot().operators}
 
 
 def test_what_has_not_begun_is_at_zero(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
@@ -77,14 +77,14 @@ def test_what_has_not_begun_is_at_zero(watched: tuple[HydrationProgress, StageFr
     progress, stage, folder = watched
     assert percents(progress) == {"read t": 0, "read u": 0, "join": 0, "reduce": 0, "index index": 0}
 
-    progress.begins("fragment0", stage, TASKS, folder)
+    progress.fragment_started("fragment0", stage, TASKS, folder)
     assert set(percents(progress).values()) == {0}
 
 
 def test_reading_counts_rows_of_all_tasks(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
     """Of attempts of one task the furthest; a task that has told nothing has read nothing."""
     progress, stage, folder = watched
-    progress.begins("fragment0", stage, TASKS, folder)
+    progress.fragment_started("fragment0", stage, TASKS, folder)
     read = senders(stage)
     tell(folder, read["t"], 0, 100)
     tell(folder, read["t"], 0, 250, attempt=2)
@@ -100,7 +100,7 @@ def test_behind_an_exchange_an_operator_is_as_far_as_what_was_sent(
 ) -> None:
     """And nowhere at 100 before all tasks have come to their end; the whole goes by the rows that are read below."""
     progress, stage, folder = watched
-    progress.begins("fragment0", stage, TASKS, folder)
+    progress.fragment_started("fragment0", stage, TASKS, folder)
     for table, sender in senders(stage).items():
         for share in range(TASKS):
             tell(folder, sender, share, ROWS[table] // TASKS)
@@ -113,17 +113,17 @@ def test_behind_an_exchange_an_operator_is_as_far_as_what_was_sent(
     found = percents(progress)
     assert (found["read t"], found["read u"]) == (100, 100)
     assert found["join"] == 20
-    assert progress.look().percent == 40
+    assert progress.snapshot().percent == 40
 
-    progress.ended("fragment0")
+    progress.fragment_ended("fragment0")
     assert set(percents(progress).values()) == {100}
-    assert progress.look().percent == 100
+    assert progress.snapshot().percent == 100
 
 
 def test_a_file_cut_short_says_nothing(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
     """As a crash of the machine leaves it."""
     progress, stage, folder = watched
-    progress.begins("fragment0", stage, TASKS, folder)
+    progress.fragment_started("fragment0", stage, TASKS, folder)
     (folder / progress_name(senders(stage)["t"].name, 0, 1)).write_text("[[12, fal")
 
     assert percents(progress)["read t"] == 0
@@ -137,14 +137,14 @@ def test_a_task_tells_what_came_out_of_each_operator(tmp_path: Path, monkeypatch
     tree = pipeline.Drain(pipeline.NegateDiffs(source))
     counted_here = ProgressCounters(tmp_path, "stage1", 0, 7, tree)
     counted_here.of(source).rows += 5
-    counted_here.tell()
+    counted_here.write_if_due()
     assert read_counts(tmp_path, "stage1", 0) is None
 
     now[0] = 0.6
     counted_here.of(source).ended = True
-    counted_here.tell()
+    counted_here.write_if_due()
     counted_here.of(source).rows += 5
-    counted_here.tell()
+    counted_here.write_if_due()
     assert read_counts(tmp_path, "stage1", 0) == (OperatorCount(), OperatorCount(), OperatorCount(5, True))
 
 
@@ -154,7 +154,7 @@ def test_a_disk_that_is_full_does_not_fail_what_is_counted(tmp_path: Path, monke
     monkeypatch.setattr(progress_counters.time, "monotonic", lambda: now[0])
     gone = ProgressCounters(tmp_path / "gone", "stage1", 0, 7, pipeline.Constants("c", ()))
     now[0] = 1.0
-    gone.tell()
+    gone.write_if_due()
     gone.finish()
 
 

@@ -78,13 +78,13 @@ def test_what_is_kept_is_bounded(shard: Shard) -> None:
     parts = shard.listen(0, 3 * TICKS)
     measured = Read("a", "b")
     size = max(int(batch.get_total_buffer_size()) for part in parts for batch in measured(part))
-    files, read = SmallFiles(kept_bytes=2 * size + size // 2), Read("a", "b")
+    files, read = SmallFiles(limit_bytes=2 * size + size // 2), Read("a", "b")
     assert rows(files, parts, read) == expected(0, 3 * TICKS)
     assert rows(files, parts[1:], read) == expected(TICKS, 3 * TICKS)
     assert read.count == 3
     assert rows(files, parts[:1], read) == expected(0, TICKS)
     assert read.count == 4
-    nothing, again = SmallFiles(kept_bytes=0), Read("a", "b")
+    nothing, again = SmallFiles(limit_bytes=0), Read("a", "b")
     for _ in range(2):
         assert rows(nothing, parts, again) == expected(0, 3 * TICKS)
     assert again.count == 6

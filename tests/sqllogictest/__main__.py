@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="tidemark-slt-"))
     holder = SparkHolder(lambda: start_spark("local[2]", "2g", folder / "spark"))
-    workers = StepWorkers(patience=options.patience)
+    workers = StepWorkers(member_seconds=options.patience)
     total = Tally()
     try:
         engines = {*ENGINES, *(name.lower() for name in options.engine or ())}

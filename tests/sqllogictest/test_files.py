@@ -27,7 +27,7 @@ NOT_YET: frozenset[str] = frozenset()
 @pytest.fixture(scope="module")
 def runner(spark: Any) -> Iterator[Runner]:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    workers = StepWorkers(patience=BOUND)
+    workers = StepWorkers(member_seconds=BOUND)
     yield Runner(spark, workers=workers, patience=BOUND)
     workers.close()
 

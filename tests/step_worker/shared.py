@@ -12,6 +12,6 @@ from tidemark_replica.render.step_worker.pool import StepWorkers
 @cache
 def step_workers() -> StepWorkers:
     """One process; it ends with this one."""
-    made = StepWorkers(patience=BOUND)
+    made = StepWorkers(member_seconds=BOUND)
     atexit.register(made.close)
     return made

@@ -23,7 +23,7 @@ import sys
 from tidemark_replica.arrangement.batches import batch_cache
 from tidemark_replica.render.step_worker.__main__ import main
 from tidemark_replica.render.step_worker.worker_members import MemberRunner
-batch_cache.LOOK_SECONDS = 0.05
+batch_cache.CHECK_SECONDS = 0.05
 main(MemberRunner(), int(sys.argv[1]))
 """
 
@@ -36,7 +36,7 @@ def test_an_idle_worker_lets_go_of_what_has_been_merged_away(tmp_path: Path) -> 
     (tmp_path / "s1").mkdir()
     description.write(tmp_path / "s1" / "d.json")
     tree = pickle.dumps(Drain(IndexSource(A, (pa.int64(),))))
-    workers = StepWorkers(command=(sys.executable, "-c", SOON), patience=BOUND)
+    workers = StepWorkers(command=(sys.executable, "-c", SOON), member_seconds=BOUND)
     try:
         assert all_of(workers, [WorkTicket(PickledStage("stage", "tree", tree), tmp_path / "s1" / "d.json")]) == [None]
         (worker,) = children() - before

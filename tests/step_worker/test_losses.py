@@ -38,7 +38,7 @@ class Spark:
 @pytest.fixture
 def strange() -> Iterator[StepWorkers]:
     """Every process says what nobody understands, and is lost."""
-    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.strange", "number"), patience=BOUND)
+    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.strange", "number"), member_seconds=BOUND)
     yield workers
     workers.close()
 
@@ -69,7 +69,7 @@ def test_a_thread_that_the_system_refuses_is_tried_again(tmp_path: Path, monkeyp
     def refused(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    rows, workers = Rows(tmp_path), StepWorkers(patience=BOUND)
+    rows, workers = Rows(tmp_path), StepWorkers(member_seconds=BOUND)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refused)
         workers.start()

@@ -52,7 +52,7 @@ class ArrangementStore:
         before a method returns, not on a thread.
         """
         self._limit = limit_bytes
-        self._deleting = None if waits_for_disk else FileDeleter()
+        self._deleter = None if waits_for_disk else FileDeleter()
         self._mutex = threading.Lock()
         self._current: dict[ArrangementId, Manifest] = {}
         self._users: Counter[str] = Counter()
@@ -64,8 +64,8 @@ class ArrangementStore:
 
     def close(self) -> None:
         """End the incarnation and delete its files."""
-        if self._deleting is not None:
-            self._deleting.close()
+        if self._deleter is not None:
+            self._deleter.close()
         shutil.rmtree(self.directory, ignore_errors=True)
         self._lock.close()
 
@@ -206,10 +206,10 @@ class ArrangementStore:
         """Run a removal of files as the store runs its own: now, or soon on its thread; never if the process ends
         before. May be called from any thread.
         """
-        if self._deleting is None:
+        if self._deleter is None:
             removal()
         else:
-            self._deleting.add(removal)
+            self._deleter.add(removal)
 
     def _clear(self, folders: Iterable[Path]) -> None:
         """Delete the empty folders of removed arrangements. Names are never used again, so a delay does no harm."""

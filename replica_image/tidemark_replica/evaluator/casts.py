@@ -9,7 +9,7 @@ from tidemark_protocol.decimals import whole_digits
 from tidemark_protocol.plan.expr import Call
 from tidemark_protocol.types import SqlType
 from tidemark_replica.arrangement.rows.columns import fixed
-from tidemark_replica.evaluator.result import Result, column, either, valid
+from tidemark_replica.evaluator.result import Result, any_of, column, valid
 from tidemark_replica.values.arrow_types import arrow_type
 
 _DAY = 86_400_000_000
@@ -39,7 +39,7 @@ def cast(call: Call, arguments: list[Result]) -> Result:
         days = fixed(values).astype(np.int64)
         wrong = present & (np.abs(days) > (2**63 - 1) // _DAY)
         made = np.where(wrong, 0, days) * _DAY
-        return Result(column(made, arrow_type(target), present & ~wrong), either(arguments[0].failed, wrong))
+        return Result(column(made, arrow_type(target), present & ~wrong), any_of(arguments[0].failed, wrong))
     made = fixed(values) // _DAY if target.name == "date" else fixed(values)
     dtype = np.int32 if target.name == "date" else np.float64
     return Result(column(made.astype(dtype), arrow_type(target), present), arguments[0].failed)
@@ -61,6 +61,6 @@ def _from_integer(argument: Result, target: SqlType) -> Result:
         wrong = present & ((values < low) | (values >= bound))
     whole = pa.array(np.where(wrong, 0, values), mask=~(present & ~wrong))
     if not target.is_decimal:
-        return Result(whole.cast(type), either(argument.failed, wrong))
+        return Result(whole.cast(type), any_of(argument.failed, wrong))
     wide = whole.cast(pa.decimal128(38, target.scale))
-    return Result(wide.cast(type), either(argument.failed, wrong))
+    return Result(wide.cast(type), any_of(argument.failed, wrong))

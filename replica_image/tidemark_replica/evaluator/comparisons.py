@@ -14,7 +14,7 @@ from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BOOLEAN, SqlType
 from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.arrangement.rows.updates import Array, Bools
-from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
+from tidemark_replica.evaluator.result import Result, any_of, column, in_order, valid
 from tidemark_replica.values.arrow_types import arrow_type
 from tidemark_replica.values.literals import literal_value
 
@@ -44,7 +44,7 @@ def null_safe(call: Call, arguments: list[Result]) -> Result:
     left, right = (a.values for a in arguments)
     here, there = valid(left), valid(right)
     equal = _true(_compared("=", left, right))
-    return Result(pa.array((equal & here & there) | ~(here | there)), either(*(a.failed for a in arguments)))
+    return Result(pa.array((equal & here & there) | ~(here | there)), any_of(*(a.failed for a in arguments)))
 
 
 def is_null(call: Call, arguments: list[Result]) -> Result:
@@ -65,7 +65,7 @@ def admits_in(call: Call) -> bool:
     return is_plain(of.type) and not of.type.is_floating and all(isinstance(c, Literal) for c in choices)
 
 
-def written_out(call: Call) -> ScalarExpr:
+def as_equalities(call: Call) -> ScalarExpr:
     """`c0 IN (1, c1)` as `c0 IN (1) OR c0 = c1`; nothing in the list can fail."""
     of, *choices = call.arguments
     literals = tuple(c for c in choices if isinstance(c, Literal))

@@ -18,7 +18,7 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, co
 from tidemark_replica.evaluator import casts, comparisons, dates, logic, numbers, text
 from tidemark_replica.evaluator.comparisons import is_plain
 from tidemark_replica.evaluator.result import Result
-from tidemark_replica.evaluator.simplified import can_fail, keeps_its_failures
+from tidemark_replica.evaluator.simplified import can_fail, keeps_failures
 from tidemark_replica.values.arrow_types import arrow_type
 from tidemark_replica.values.literals import literal_value
 
@@ -27,7 +27,7 @@ Evaluate = Callable[[Columns, int], Result]
 """(column by position, number of rows) -> the expression's result."""
 
 
-def always(call: Call) -> bool:
+def any_call(call: Call) -> bool:
     return True
 
 
@@ -49,24 +49,24 @@ _TABLE: dict[str, Admitted] = {
     "abs": Admitted(numbers.admits_sign, numbers.absolute),
     **{op: Admitted(comparisons.admits_comparison, comparisons.comparison) for op in ("=", "<", "<=", ">", ">=")},
     "<=>": Admitted(comparisons.admits_comparison, comparisons.null_safe),
-    "is_null": Admitted(always, comparisons.is_null),
-    "is_not_null": Admitted(always, comparisons.is_not_null),
-    "isnan": Admitted(always, comparisons.is_nan),
+    "is_null": Admitted(any_call, comparisons.is_null),
+    "is_not_null": Admitted(any_call, comparisons.is_not_null),
+    "isnan": Admitted(any_call, comparisons.is_nan),
     "in": Admitted(comparisons.admits_in, comparisons.is_in, 1),
-    "and": Admitted(always, logic.conjunction),
-    "or": Admitted(always, logic.disjunction),
-    "not": Admitted(always, logic.negation),
+    "and": Admitted(any_call, logic.conjunction),
+    "or": Admitted(any_call, logic.disjunction),
+    "not": Admitted(any_call, logic.negation),
     "case": Admitted(logic.admits_choice, logic.case),
     "if": Admitted(logic.admits_choice, logic.case),
     "coalesce": Admitted(logic.admits_choice, logic.coalesce),
     "cast": Admitted(casts.admits_cast, casts.cast),
-    **{name: Admitted(always, dates.part) for name in ("year", "month", "day", "quarter", "dayofweek")},
-    "date_add": Admitted(always, dates.moved),
-    "date_sub": Admitted(always, dates.moved),
-    "datediff": Admitted(always, dates.difference),
+    **{name: Admitted(any_call, dates.part) for name in ("year", "month", "day", "quarter", "dayofweek")},
+    "date_add": Admitted(any_call, dates.moved),
+    "date_sub": Admitted(any_call, dates.moved),
+    "datediff": Admitted(any_call, dates.difference),
     "like": Admitted(text.admits_like, text.like, 1),
     **{name: Admitted(text.admits_literal_argument, text.affix, 1) for name in ("startswith", "endswith", "contains")},
-    "length": Admitted(always, text.length),
+    "length": Admitted(any_call, text.length),
     "substring": Admitted(text.admits_substring, text.substring, 1),
     "concat": Admitted(text.admits_concat, text.concat),
     "replace": Admitted(text.admits_replace, text.replaced, 1),
@@ -80,8 +80,8 @@ def admits_expression(
     that may be the same in every row."""
     if not constant.isdisjoint(columns_of(expr)) and can_fail(expr, failing):
         return False
-    made = _written_out(expr, failing)
-    return keeps_its_failures(made, failing) and _is_known(made)
+    made = _rewritten(expr, failing)
+    return keeps_failures(made, failing) and _is_known(made)
 
 
 def _is_known(expr: ScalarExpr) -> bool:
@@ -95,17 +95,17 @@ def _is_known(expr: ScalarExpr) -> bool:
 
 def compiled(expr: ScalarExpr) -> Evaluate:
     """An admitted expression as a closure."""
-    return _compiled(_written_out(expr))
+    return _compiled(_rewritten(expr))
 
 
-def _written_out(expr: ScalarExpr, failing: frozenset[int] = frozenset()) -> ScalarExpr:
+def _rewritten(expr: ScalarExpr, failing: frozenset[int] = frozenset()) -> ScalarExpr:
     """In fewer functions: the same values and failures. What would be written out but for `failing` is not admitted."""
     if not isinstance(expr, Call):
         return expr
-    made = replace(expr, arguments=tuple(_written_out(a, failing) for a in expr.arguments))
+    made = replace(expr, arguments=tuple(_rewritten(a, failing) for a in expr.arguments))
     if made.function != "in" or any(can_fail(choice, failing) for choice in made.arguments[1:]):
         return made
-    return comparisons.written_out(made)
+    return comparisons.as_equalities(made)
 
 
 def _compiled(expr: ScalarExpr) -> Evaluate:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tidemark_protocol.plan.expr import Call
 from tidemark_replica.arrangement.rows.updates import Array, Bools
 from tidemark_replica.evaluator.comparisons import is_plain
-from tidemark_replica.evaluator.result import Result, either, valid
+from tidemark_replica.evaluator.result import Result, any_of, valid
 from tidemark_replica.values.arrow_types import arrow_type
 
 
@@ -38,7 +38,7 @@ def disjunction(call: Call, arguments: list[Result]) -> Result:
 
 def _connective(parts: Sequence[Result], combine: Callable[[Array, Array], Array], *, decides: bool) -> Result:
     value = reduce(combine, (p.values for p in parts))
-    failed = either(*(p.failed for p in parts))
+    failed = any_of(*(p.failed for p in parts))
     if failed is None:
         return Result(value)
     known = np.zeros(len(failed), np.bool_)
@@ -46,7 +46,7 @@ def _connective(parts: Sequence[Result], combine: Callable[[Array, Array], Array
         decided = is_true(part.values) if decides else is_true(pc.invert(part.values))
         known |= decided if part.failed is None else decided & ~part.failed
     value = pc.if_else(pa.array(known), pa.scalar(decides), value)
-    return Result(value, either(failed & ~known))
+    return Result(value, any_of(failed & ~known))
 
 
 def case(call: Call, arguments: list[Result]) -> Result:
@@ -65,7 +65,7 @@ def case(call: Call, arguments: list[Result]) -> Result:
         open_ = open_ & ~taken
     if paired < len(arguments):
         made, failed = _take(made, failed, open_, arguments[paired])
-    return Result(made, either(failed))
+    return Result(made, any_of(failed))
 
 
 def coalesce(call: Call, arguments: list[Result]) -> Result:
@@ -80,7 +80,7 @@ def coalesce(call: Call, arguments: list[Result]) -> Result:
         taken = open_ & valid(argument.values)
         made, failed = _take(made, failed, taken, Result(argument.values))
         open_ = open_ & ~taken
-    return Result(made, either(failed))
+    return Result(made, any_of(failed))
 
 
 def is_true(values: Array) -> Bools:

@@ -16,7 +16,7 @@ from tidemark_protocol import decimals
 from tidemark_protocol.plan.expr import Call
 from tidemark_replica.arrangement.rows.columns import fixed
 from tidemark_replica.arrangement.rows.updates import Bools
-from tidemark_replica.evaluator.result import Result, column, either, in_order, valid
+from tidemark_replica.evaluator.result import Result, any_of, column, in_order, valid
 from tidemark_replica.evaluator.wide_decimals import admits_wide, wide
 from tidemark_replica.values.arrow_types import arrow_type
 
@@ -47,7 +47,7 @@ def arithmetic(call: Call, arguments: list[Result]) -> Result:
         made = _OPERATORS[call.function](a, b)
         wrong = _OVERFLOWS[call.function](a, b, made) if type.bit_width == 64 else _beyond(made, type)
     wrong &= present
-    return Result(column(_narrow(made, type), type, present & ~wrong), either(in_order(arguments), wrong))
+    return Result(column(_narrow(made, type), type, present & ~wrong), any_of(in_order(arguments), wrong))
 
 
 def _of_decimals(call: Call, arguments: list[Result]) -> Result:
@@ -55,7 +55,7 @@ def _of_decimals(call: Call, arguments: list[Result]) -> Result:
     if decimals.may_overflow(call.function, *(a.type for a in call.arguments)):
         made, wrong = wide(call, left, right)
         failed = in_order(arguments)
-        return Result(made, failed if wrong is None else either(failed, wrong))
+        return Result(made, failed if wrong is None else any_of(failed, wrong))
     made = _DECIMAL[call.function](left, right)
     return Result(_as(made, arrow_type(call.type)), in_order(arguments))
 
@@ -78,7 +78,7 @@ def division(call: Call, arguments: list[Result]) -> Result:
             # the remainder by -1 is 0; asked of the least integer, the processor would trap
             minus = np.zeros(len(b), np.bool_) if call.type.is_floating else divisor == -1
             made = np.where(minus, b.dtype.type(0), np.fmod(a, np.where(minus, b.dtype.type(1), divisor)))
-    return Result(column(made, type, present & ~zero), either(in_order(arguments[::-1]), zero))
+    return Result(column(made, type, present & ~zero), any_of(in_order(arguments[::-1]), zero))
 
 
 def admits_remainder(call: Call) -> bool:
@@ -98,7 +98,7 @@ def whole_division(call: Call, arguments: list[Result]) -> Result:
     wrong, divisor = present & impossible, np.where(impossible, 1, b)
     made = a // divisor
     made += (made * divisor != a) & ((a < 0) != (divisor < 0))
-    return Result(column(made, pa.int64(), present & ~wrong), either(in_order(arguments[::-1]), wrong))
+    return Result(column(made, pa.int64(), present & ~wrong), any_of(in_order(arguments[::-1]), wrong))
 
 
 def admits_sign(call: Call) -> bool:
@@ -124,7 +124,7 @@ def _signed(call: Call, arguments: list[Result], function: str) -> Result:
     if call.type.is_floating:
         return Result(column(made, type, present), arguments[0].failed)
     wrong = present & (of == np.iinfo(of.dtype).min)
-    return Result(column(made, type, present & ~wrong), either(arguments[0].failed, wrong))
+    return Result(column(made, type, present & ~wrong), any_of(arguments[0].failed, wrong))
 
 
 def _beyond(values: Any, type: pa.DataType) -> Bools:

@@ -43,7 +43,7 @@ def column(values: Any, type: pa.DataType, present: Bools) -> Array:
     return pa.array(values, type, mask=None if present.all() else ~present)
 
 
-def either(*masks: Bools | None) -> Bools | None:
+def any_of(*masks: Bools | None) -> Bools | None:
     """Where one of the masks is set; None where none is."""
     result: Bools | None = None
     for mask in masks:
@@ -58,7 +58,7 @@ def in_order(arguments: Sequence[Result]) -> Bools | None:
     reached: Bools | None = None
     for argument in arguments:
         if argument.failed is not None:
-            failed = either(failed, argument.failed if reached is None else argument.failed & reached)
+            failed = any_of(failed, argument.failed if reached is None else argument.failed & reached)
         present = validity(argument.values)
         if present is not None:
             reached = present if reached is None else reached & present

@@ -26,7 +26,7 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr, co
 from tidemark_protocol.types import BOOLEAN
 
 _NULLNESS = frozenset({"is_null", "is_not_null", "<=>", "isnan"})
-_TAKING_OUT = frozenset({"field", "get", "subscript"})
+_EXTRACTIONS = frozenset({"field", "get", "subscript"})
 _COMPARISONS = frozenset({"=", "<", "<=", ">", ">="})
 _CHAINS = frozenset({"+", "*"})
 _CONNECTIVES = frozenset({"and", "or", "not"})
@@ -40,20 +40,22 @@ def can_fail(expr: ScalarExpr, failing: Columns) -> bool:
     return is_fallible(expr) or not failing.isdisjoint(columns_of(expr))
 
 
-def keeps_its_failures(expr: ScalarExpr, failing: Columns) -> bool:
+def keeps_failures(expr: ScalarExpr, failing: Columns) -> bool:
     """Whether every failure that the expression can have shows."""
     if not can_fail(expr, failing):
         return True
     nodes = list(walk(expr))
     fails = _failing_nodes(nodes, failing)
-    return all(_is_kept(node, lambda e: id(e) in fails) for node in _tops(nodes))
+    return all(_keeps_failure(node, lambda e: id(e) in fails) for node in _chain_tops(nodes))
 
 
 def may_be_constant(expr: ScalarExpr, constant: Columns) -> bool:
     """Whether Catalyst may find that the expression is the same in every row; `constant`: columns that may be."""
     if not constant.isdisjoint(columns_of(expr)) or not columns_of(expr):
         return True
-    return not all(_is_kept(node, lambda _: True) and not _is_settled(node) for node in _tops(list(walk(expr))))
+    return not all(
+        _keeps_failure(node, lambda _: True) and not _folds_without_rows(node) for node in _chain_tops(list(walk(expr)))
+    )
 
 
 def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
@@ -71,7 +73,7 @@ def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
     return fails
 
 
-def _tops(nodes: Sequence[ScalarExpr]) -> Iterator[ScalarExpr]:
+def _chain_tops(nodes: Sequence[ScalarExpr]) -> Iterator[ScalarExpr]:
     """The nodes, parents first, but for those of a chain, or of a condition, that is looked at from its top."""
     inner: set[int] = set()
     for node in nodes:
@@ -83,12 +85,12 @@ def _tops(nodes: Sequence[ScalarExpr]) -> Iterator[ScalarExpr]:
             yield node
 
 
-def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
+def _keeps_failure(node: ScalarExpr, fails: Fails) -> bool:
     if isinstance(node, Literal):
         return node.value is not None and node.type != BOOLEAN
     if not isinstance(node, Call) or not fails(node):
-        return not _is_settled(node)
-    if node.function in _NULLNESS or node.function in _TAKING_OUT:
+        return not _folds_without_rows(node)
+    if node.function in _NULLNESS or node.function in _EXTRACTIONS:
         return False
     if node.function in _CHAINS:
         return _keeps_its_order(node)
@@ -103,12 +105,12 @@ def _is_kept(node: ScalarExpr, fails: Fails) -> bool:
     return True
 
 
-def _is_settled(node: ScalarExpr) -> bool:
+def _folds_without_rows(node: ScalarExpr) -> bool:
     """Whether Catalyst makes TRUE, FALSE or NULL of what cannot fail, without a row."""
     if not isinstance(node, Call) or not (node.type == BOOLEAN or node.nullable):
         return False
     if node.function in ("is_null", "is_not_null"):
-        return not is_nullable(_over_nullable(node.arguments[0]))
+        return not is_nullable(_with_nullable_columns(node.arguments[0]))
     if node.function in _COMPARISONS or node.function == "<=>":
         return not _all_differ(node.arguments) or _is_constant(node)
     return _is_constant(node)
@@ -144,16 +146,16 @@ def _is_beyond(call: Call, fails: Fails) -> bool:
 
 
 def _is_lost(expr: ScalarExpr, fails: Fails) -> bool:
-    return fails(expr) and not is_nullable(_over_nullable(expr))
+    return fails(expr) and not is_nullable(_with_nullable_columns(expr))
 
 
-def _over_nullable(expr: ScalarExpr) -> ScalarExpr:
+def _with_nullable_columns(expr: ScalarExpr) -> ScalarExpr:
     """As Catalyst has it on a replica: any column may be NULL, that of an error row is."""
     if isinstance(expr, ColumnRef):
         return replace(expr, nullable=True)
     if not isinstance(expr, Call):
         return expr
-    made = replace(expr, arguments=tuple(map(_over_nullable, expr.arguments)))
+    made = replace(expr, arguments=tuple(map(_with_nullable_columns, expr.arguments)))
     return replace(made, nullable=entry(made.function).nullable(made))
 
 

@@ -204,7 +204,7 @@ class Replica:
 def _step_workers(options: Options) -> StepWorkers | None:
     if options.step_workers == 0:
         return None
-    return StepWorkers(options.step_workers, most_bytes=options.step_worker_bytes)
+    return StepWorkers(options.step_workers, max_bytes=options.step_worker_bytes)
 
 
 def prepare_address(address: str) -> None:

@@ -38,7 +38,7 @@ def build(
     merges: MergeQueue,
     arrow: bool = True,
     workers: StepWorkers | None = None,
-    rows_most: float = MAX_ROWS,
+    max_rows: float = MAX_ROWS,
     exchange_policy: ExchangePolicy | None = None,
     affinity: ExecutorAffinity | None = None,
 ) -> RenderedDataflow:
@@ -49,7 +49,7 @@ def build(
     `indexes`: the imported indexes by the ids of the imports.
     `merges`: the queue of the replica's background merges.
     `arrow`: False leaves every expression to Catalyst.
-    `workers`: run steps of at most `rows_most` updates; None: every step is Spark jobs.
+    `workers`: run steps of at most `max_rows` updates; None: every step is Spark jobs.
     `exchange_policy`: when jobs have several tasks; None: as many tasks as Spark has cores.
     `affinity`: prefers an executor for jobs of one task.
     """
@@ -62,7 +62,7 @@ def build(
     exchange_policy = exchange_policy or ExchangePolicy(session.sparkContext.defaultParallelism)
     home = DataflowAffinity(affinity, description.name)
     spark = SparkRunner(session, f"tidemark-{folder.name}", FragmentShapes(session, layouts, exchange_policy), home)
-    runner = spark if workers is None else _with_workers(spark, workers, rows_most, folder.name, fragments)
+    runner = spark if workers is None else _with_workers(spark, workers, max_rows, folder.name, fragments)
     background_merges = BackgroundMerges(session, store, folder, merges)
     folder.mkdir(parents=True)  # only now, when nothing can be refused any more
     _write_constants(fragments, folder)
@@ -71,11 +71,9 @@ def build(
     )
 
 
-def _with_workers(
-    spark: SparkRunner, workers: StepWorkers, rows_most: float, name: str, fragments: Fragments
-) -> Runner:
+def _with_workers(spark: SparkRunner, workers: StepWorkers, max_rows: float, name: str, fragments: Fragments) -> Runner:
     parts = [part for f in fragments.fragments for part in (f.body if isinstance(f, LoopFragment) else (f,))]
-    return WorkerRunner(spark, workers, name, parts, rows_most=rows_most)
+    return WorkerRunner(spark, workers, name, parts, max_rows=max_rows)
 
 
 def _prepared(session: Any, fragment: Fragment | LoopFragment) -> PreparedFragment | PreparedLoop:

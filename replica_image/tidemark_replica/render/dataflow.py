@@ -148,10 +148,10 @@ class RenderedDataflow:
                 for prepared in self._prepared:
                     done.run(prepared)
         except ArrangementError as cause:
-            self._left_behind(folder)
+            self._discard_run(folder)
             raise StepFailed(f"step {run} of dataflow {self.description.name} failed: {cause}") from cause
         except BaseException:
-            self._left_behind(folder)
+            self._discard_run(folder)
             raise
         finally:
             self.running, self._progress = None, None
@@ -163,7 +163,7 @@ class RenderedDataflow:
     def progress(self) -> Progress | None:
         """The progress of the running hydration; None if none runs. Callable from any thread; reads small files."""
         progress = self._progress
-        return None if progress is None else progress.look()
+        return None if progress is None else progress.snapshot()
 
     def commit(self, outcome: StepOutcome) -> None:
         """Commit the whole outcome, or raise StepFailed with the state unchanged.
@@ -175,7 +175,7 @@ class RenderedDataflow:
         self._check_current(step)
         try:
             olds = map(self._store.current, self._fragments.arrangements)
-            self._store.commit_all([(old, self._moved(old, outcome)) for old in olds])
+            self._store.commit_all([(old, self._advanced(old, outcome)) for old in olds])
         except ArrangementError as cause:
             self._store.discard(outcome.batches)
             self._unswept = True
@@ -224,7 +224,7 @@ class RenderedDataflow:
             return upper
         return min(upper, Frontier.at(self.description.as_of + 1))
 
-    def _left_behind(self, folder: Path) -> None:
+    def _discard_run(self, folder: Path) -> None:
         """Delete the files of a failed run now, and those that its tasks still write before the next run."""
         shutil.rmtree(folder, ignore_errors=True)
         self._sweep()
@@ -239,7 +239,7 @@ class RenderedDataflow:
         if self._frontier.time != step.lower:
             raise StepFailed(f"step {step.id} begins at {step.lower}, but the frontier is {self._frontier}")
 
-    def _moved(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
+    def _advanced(self, manifest: Manifest, outcome: StepOutcome) -> Manifest:
         """The manifest of an arrangement after the step."""
         arrangement, step = manifest.arrangement, outcome.step
         moved = manifest.append(outcome.written.get(arrangement, ()), step.lower, step.upper.encode())

@@ -2,7 +2,7 @@
 
     step, peek ──segments──> [file: segments] [file: segments] ...      the least recently used is closed first
                                   ▲
-    a thread of the process ──────┘ every LOOK_SECONDS: closes batches whose files are deleted
+    a thread of the process ──────┘ every CHECK_SECONDS: closes batches whose files are deleted
 
 A mapping keeps the blocks of a deleted file on disk. No reader asks again for a batch that a merge has replaced, and a
 process may be idle for hours, so the thread closes deleted files by time and not with the next step.
@@ -27,7 +27,7 @@ from tidemark_replica.arrangement.rows.layout import Layout, file_hashes
 from tidemark_replica.arrangement.rows.value_order import file_order
 
 LOG = logging.getLogger(__name__)
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 
 
 class BatchCache:
@@ -40,7 +40,7 @@ class BatchCache:
         self._mutex = threading.RLock()
         self._open: OrderedDict[str, tuple[Segment, ...]] = OrderedDict()
         self._small = SmallBatches()
-        self._looked_after = False
+        self._watched = False
         self.opened = 0
         """The number of batches opened so far (cold reads)."""
 
@@ -92,8 +92,8 @@ class BatchCache:
         self._open[file] = segments
         if len(self._open) > self._limit:
             self._open.popitem(last=False)
-        if not self._looked_after:
-            self._looked_after = _LOOKING.after(self)
+        if not self._watched:
+            self._watched = _WATCH.watch(self)
 
 
 class _DeletedFileWatch:
@@ -104,7 +104,7 @@ class _DeletedFileWatch:
         self._caches: WeakSet[BatchCache] = WeakSet()
         self._runs = False
 
-    def after(self, cache: BatchCache) -> bool:
+    def watch(self, cache: BatchCache) -> bool:
         """Watch the cache. Returns False if no thread can be started now; the caller tries again."""
         with self._lock:
             self._caches.add(cache)
@@ -118,17 +118,17 @@ class _DeletedFileWatch:
 
     def _run(self) -> None:
         while True:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
             try:
-                self._look()
+                self._check()
             except Exception:
                 LOG.exception("deleted batches could not be closed; the next round tries again")
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         with self._lock:
             caches = list(self._caches)
         for cache in caches:
             cache.close_deleted()
 
 
-_LOOKING = _DeletedFileWatch()
+_WATCH = _DeletedFileWatch()

@@ -35,7 +35,7 @@ from tidemark_replica.render.task.description import PROPERTY
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 class BackgroundMerges:
@@ -44,8 +44,8 @@ class BackgroundMerges:
     def __init__(self, session: Any, store: ArrangementStore, folder: Path, queue: MergeQueue) -> None:
         self._session, self._store, self._folder, self._queue = session, store, folder, queue
         self._tag = f"tidemark-{folder.name}-merges"
-        self._held = ExitStack()
-        self._turn: QueuedMerge | None = None
+        self._pins = ExitStack()
+        self._queued: QueuedMerge | None = None
         self._merge: Merge | None = None
         self._result: list[BatchRef | None] = []
         self._number, self._not_before, self._closed = 0, 0.0, False
@@ -64,35 +64,35 @@ class BackgroundMerges:
 
     def settle(self) -> None:
         """Commit the merge if it has ended: its result replaces the merged batches."""
-        if self._merge is None or self._turn is None or not self._turn.is_over:
+        if self._merge is None or self._queued is None or not self._queued.is_over:
             return
         try:
             if not self._commit(self._merge):
                 self._not_before = time.monotonic() + PAUSE_SECONDS
         finally:
-            self._let_go()
+            self._release()
 
     def join(self) -> None:
         """Wait until no merge runs. The result is still to be settled."""
-        if self._turn is not None:
-            self._turn.wait()
+        if self._queued is not None:
+            self._queued.wait()
 
     def close(self) -> None:
         """Stop: withdraw a waiting merge, cancel a running one, and wait for its end."""
         self._closed = True
-        if self._turn is not None:
-            self._queue.withdraw(self._turn)
-            while not self._turn.is_over:
+        if self._queued is not None:
+            self._queue.withdraw(self._queued)
+            while not self._queued.is_over:
                 self._session.sparkContext.cancelJobsWithTag(self._tag)  # has no effect before Spark knows the job
-                self._turn.wait(_LOOK_SECONDS)
-        self._let_go()
+                self._queued.wait(_POLL_SECONDS)
+        self._release()
 
     def _start(self, found: Merge) -> None:
         self._number += 1
         step = StepId(f"{self._folder.name}-m{self._number}")
-        manifest = self._held.enter_context(self._store.merging(found, step))
+        manifest = self._pins.enter_context(self._store.merging(found, step))
         self._merge, self._result = found, []
-        self._turn = self._queue.submit(partial(self._run, manifest, found, step))
+        self._queued = self._queue.submit(partial(self._run, manifest, found, step))
 
     def _commit(self, done: Merge) -> bool:
         if not self._result:
@@ -105,11 +105,11 @@ class BackgroundMerges:
             return False
         return True
 
-    def _let_go(self) -> None:
-        self._held.close()
+    def _release(self) -> None:
+        self._pins.close()
         if self._result and self._result[0] is not None:
             self._store.discard([self._result[0]])  # kept if it has users
-        self._merge, self._turn, self._result = None, None, []
+        self._merge, self._queued, self._result = None, None, []
 
     def _run(self, manifest: Manifest, found: Merge, step: StepId) -> None:
         """Run the merge, on the queue's thread."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NewType
 
-LOOK_SECONDS = 1.0
+REFRESH_SECONDS = 1.0
 """The age in seconds at which the list of executors is read again. A preference for an executor that is gone costs no
 time."""
 
@@ -40,7 +40,7 @@ class ExecutorAffinity:
     def __init__(self, context: Any) -> None:
         self._context = context
         self._lock = threading.Lock()
-        self._looked = -math.inf
+        self._refreshed = -math.inf
         self._preferring: dict[Executor, Any] = {}
 
     @staticmethod
@@ -50,35 +50,35 @@ class ExecutorAffinity:
         return None if context.master == "local" or context.master.startswith("local[") else ExecutorAffinity(context)
 
     def executors(self) -> tuple[Executor, ...]:
-        """The executors that Spark knows, at most LOOK_SECONDS old."""
+        """The executors that Spark knows, at most REFRESH_SECONDS old."""
         with self._lock:
-            self._look()
+            self._refresh()
             return tuple(self._preferring)
 
-    def at_home(self, name: str, rdd: Any) -> Any:
+    def preferring_home(self, name: str, rdd: Any) -> Any:
         """An RDD of one partition with the same rows, whose task prefers the executor of that name."""
         with self._lock:
-            self._look()
+            self._refresh()
             home = preferred_executor(name, self._preferring)
             if home is None:
                 return rdd
             preferring = self._preferring[home]
         return preferring.cartesian(rdd.toJavaRDD())
 
-    def _look(self) -> None:
-        """Read the list of executors if it is older than LOOK_SECONDS."""
-        if time.monotonic() - self._looked < LOOK_SECONDS:
+    def _refresh(self) -> None:
+        """Read the list of executors if it is older than REFRESH_SECONDS."""
+        if time.monotonic() - self._refreshed < REFRESH_SECONDS:
             return
         found = self._registered()
-        self._preferring = {e: self._preferring.get(e) or self._one_that_prefers(e) for e in found}
-        self._looked = time.monotonic()
+        self._preferring = {e: self._preferring.get(e) or self._preferring_rdd(e) for e in found}
+        self._refreshed = time.monotonic()
 
     def _registered(self) -> list[Executor]:
         """The executors to which Spark's scheduler assigns tasks."""
-        said: str = self._context._jsc.sc().getExecutorIds().mkString(",")
-        return [Executor(id) for id in said.split(",") if id]
+        ids: str = self._context._jsc.sc().getExecutorIds().mkString(",")
+        return [Executor(id) for id in ids.split(",") if id]
 
-    def _one_that_prefers(self, executor: Executor) -> Any:
+    def _preferring_rdd(self, executor: Executor) -> Any:
         """An RDD of one element that prefers an executor by id. The host, Spark's next choice, is left out."""
         jvm = self._context._jvm
         locations = jvm.PythonUtils.toSeq([f"executor_none_{executor}"])
@@ -95,4 +95,4 @@ class DataflowAffinity:
 
     def of(self, rdd: Any, tasks: int) -> Any:
         """The RDD for a job of `tasks` tasks, with the dataflow's preference if there is one task."""
-        return rdd if self.affinity is None or tasks != 1 else self.affinity.at_home(self.name, rdd)
+        return rdd if self.affinity is None or tasks != 1 else self.affinity.preferring_home(self.name, rdd)

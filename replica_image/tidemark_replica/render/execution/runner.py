@@ -150,8 +150,8 @@ def _together(reports: Sequence[StageReport]) -> StageReport:
         for arrangement, refs in report.written.items():
             written[arrangement] = (*written.get(arrangement, ()), *refs)
         for name, part in report.published.items():
-            published[name] = published[name].and_(part) if name in published else part
+            published[name] = published[name].plus(part) if name in published else part
     merges, fed_back = tuple(m for r in reports for m in r.merges), tuple(f for r in reports for f in r.fed_back)
-    spent = reduce(OperatorTimes.and_, (report.spent for report in reports))
+    spent = reduce(OperatorTimes.plus, (report.spent for report in reports))
     cold_reads = sum(report.cold_reads for report in reports)
     return StageReport(reports[0].attempt, written, merges, published, fed_back, spent, cold_reads)

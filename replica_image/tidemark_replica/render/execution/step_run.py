@@ -81,20 +81,20 @@ class StepRun:
         label = f"{fragment.name} of step {self._run} over [{self._step.lower}, {self._step.upper})"
         shape = fragment.stage
 
-        def begins(stage: StageFrame, tasks: int) -> None:
+        def fragment_started(stage: StageFrame, tasks: int) -> None:
             nonlocal shape
             shape = stage
             if self._progress is not None:
-                self._progress.begins(fragment.name, stage, tasks, self._folder)
+                self._progress.fragment_started(fragment.name, stage, tasks, self._folder)
 
-        report = self._runner.run(FragmentRun(prepared, path, rows, reads, self._single_time, label, begins))
+        report = self._runner.run(FragmentRun(prepared, path, rows, reads, self._single_time, label, fragment_started))
         self.spent.update(self._operators.counted(shape, report.spent))
         self.cold_reads += report.cold_reads
         self.written |= report.written
         self.merges += report.merges
         self._published |= report.published
         if self._progress is not None:
-            self._progress.ended(fragment.name)
+            self._progress.fragment_ended(fragment.name)
 
     def _run_loop(self, prepared: PreparedLoop) -> None:
         """Run a loop's rounds as jobs, to the end."""
@@ -119,7 +119,7 @@ class StepRun:
         self.merges += fixpoint.merges
         self._published |= fixpoint.leaving
         if self._progress is not None:
-            self._progress.ended(loop.name)
+            self._progress.fragment_ended(loop.name)
 
     @property
     def jobs(self) -> int:

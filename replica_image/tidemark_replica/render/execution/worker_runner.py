@@ -51,11 +51,11 @@ class WorkerRunner:
         name: str,
         fragments: Iterable[Fragment],
         *,
-        rows_most: float = MAX_ROWS,
+        max_rows: float = MAX_ROWS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`name`: unique to the dataflow. Runs with more than `rows_most` updates go to Spark."""
-        self._spark, self._workers, self._rows_most = spark, workers, rows_most
+        """`name`: unique to the dataflow. Runs with more than `max_rows` updates go to Spark."""
+        self._spark, self._workers, self._max_rows = spark, workers, max_rows
         own = [f.stage for f in fragments if not f.stage.inputs]
         self._trees = {s.name: PickledStage(s.name, f"{name}/{s.name}", pickle.dumps(s.tree)) for s in own}
         self._clock, self._name = clock, name
@@ -75,7 +75,7 @@ class WorkerRunner:
     def run(self, work: FragmentRun) -> StageReport:
         stage = work.prepared.fragment.stage.name
         rows = float("inf") if work.rows is None else work.rows
-        if stage not in self._trees or rows > self._rows_most or self._kills_workers:
+        if stage not in self._trees or rows > self._max_rows or self._kills_workers:
             return self._spark.run(work)
         try:
             return self._run(WorkTicket(self._trees[stage], work.description), work)
@@ -117,7 +117,7 @@ class WorkerRunner:
         except MemberCancelled as cause:
             raise StepCancelled(f"{work.label} was cancelled") from cause
         except MemberFailed as cause:
-            raise StepFailed(f"{work.label} failed: {cause.told}") from cause
+            raise StepFailed(f"{work.label} failed: {cause.public_text}") from cause
         finally:
             with self._lock:
                 self._ticket = None

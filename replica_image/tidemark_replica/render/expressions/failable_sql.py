@@ -28,7 +28,7 @@ from tidemark_protocol.functions.entry import is_lambda
 from tidemark_protocol.functions.registry import is_fallible
 from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of
-from tidemark_replica.evaluator.simplified import keeps_its_failures
+from tidemark_replica.evaluator.simplified import keeps_failures
 
 _STAND_INS = 1 << 40
 _FAILED = "raise_error('failed')"
@@ -70,7 +70,7 @@ class Lifter:
     def lift(self, expr: ScalarExpr) -> Lifted:
         """The expression as text; the projections get the columns that it needs."""
         parts = self._lift(expr)
-        if self._is_plain(expr) or keeps_its_failures(expr, self._failing(expr)):
+        if self._is_plain(expr) or keeps_failures(expr, self._failing(expr)):
             return parts
         whole = self._guard(expr)
         value = f"if({whole.failed}, {parts.value}, {whole.value})"

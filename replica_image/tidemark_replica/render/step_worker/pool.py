@@ -31,7 +31,7 @@ MAX_MEMBERS = 32
 MEMBER_SECONDS = 10.0
 GRACE_SECONDS = 0.5
 MAX_ANONYMOUS_BYTES = 512 * 1024**2
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _CLOSE_SECONDS = 2.0
 
 
@@ -43,15 +43,20 @@ class StepWorkers:
         processes: int = 1,
         *,
         command: Sequence[str] = COMMAND,
-        patience: float = MEMBER_SECONDS,
-        most_bytes: int = MAX_ANONYMOUS_BYTES,
+        member_seconds: float = MEMBER_SECONDS,
+        max_bytes: int = MAX_ANONYMOUS_BYTES,
     ) -> None:
-        """`processes`: at most so many. `patience`: seconds that one member may take. `most_bytes`: a process with more
-        anonymous memory is replaced.
+        """`processes`: at most so many. `member_seconds`: seconds that one member may take. `max_bytes`: a process with
+        more anonymous memory is replaced.
         """
-        self._processes, self._command, self._patience, self._most_bytes = processes, command, patience, most_bytes
+        self._processes, self._command, self._member_seconds, self._max_bytes = (
+            processes,
+            command,
+            member_seconds,
+            max_bytes,
+        )
         self._waiting: deque[WorkTicket] = deque()
-        self._crowding = CoreContention()
+        self._contention = CoreContention()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._closed = False
@@ -74,13 +79,13 @@ class StepWorkers:
             if not self._threads:
                 raise NoWorker("no step worker could be started")
             self._waiting.append(ticket)
-            self._crowd(1)
+            self._measure_contention(1)
             self._changed.notify()
         try:
             return ticket.wait()
         finally:
             with self._changed:
-                self._crowd(-1)
+                self._measure_contention(-1)
 
     def close(self) -> None:
         """End all processes, whatever they run."""
@@ -93,10 +98,10 @@ class StepWorkers:
         for ticket in self._waiting:
             ticket.fail(NoWorker("the step workers have been closed"))
 
-    def _crowd(self, more: int = 0) -> None:
+    def _measure_contention(self, more: int = 0) -> None:
         """Add `more` tickets. Starts another process if one is due and the earlier ones have begun."""
         threads = len(self._threads)
-        late = self._crowding.look(threads, more)
+        late = self._contention.look(threads, more)
         if late and threads < self._processes and threads <= self.started and not self._closed:
             self._add_process()
 
@@ -121,10 +126,10 @@ class StepWorkers:
             if process is None:
                 for ticket in tickets:
                     ticket.fail(NoWorker("no step worker could be started"))
-            elif not self._carried_out(process, tickets):
+            elif not self._run_order(process, tickets):
                 process = self._started()
-            elif process.anonymous_bytes > self._most_bytes:
-                LOG.info("step worker %d uses more than %d bytes: it is replaced", process.pid, self._most_bytes)
+            elif process.anonymous_bytes > self._max_bytes:
+                LOG.info("step worker %d uses more than %d bytes: it is replaced", process.pid, self._max_bytes)
                 process.end()
                 process = self._started()
         if process is not None:
@@ -143,7 +148,7 @@ class StepWorkers:
         self._backoff.reset()
         self.started += 1
         with self._changed:
-            self._crowding.forget()
+            self._contention.forget()
         return process
 
     def _take(self) -> list[WorkTicket] | None:
@@ -156,7 +161,7 @@ class StepWorkers:
             share = -(-len(self._waiting) // len(self._threads))
             return [self._waiting.popleft() for _ in range(min(share, MAX_MEMBERS))]
 
-    def _carried_out(self, process: WorkerProcess, tickets: Sequence[WorkTicket]) -> bool:
+    def _run_order(self, process: WorkerProcess, tickets: Sequence[WorkTicket]) -> bool:
         """Run tickets on a process. Returns whether the process can be used again. Tickets that it never began are
         requeued.
         """
@@ -164,7 +169,7 @@ class StepWorkers:
         if not left:
             return True
         try:
-            process.order([t.member for t in left.values()], self._patience)
+            process.order([t.member for t in left.values()], self._member_seconds)
         except WorkerGone as gone:
             process.kill()
             for ticket in left.values():
@@ -190,22 +195,22 @@ class StepWorkers:
             if answer.unknown:
                 left[answer.number] = ticket
                 process.forgot(ticket.member.key)
-                process.order([ticket.member], self._patience)
+                process.order([ticket.member], self._member_seconds)
             else:
                 ticket.answered(answer)
 
     def _answer(self, process: WorkerProcess, running: WorkTicket) -> Answer:
         """The next answer. Raises WorkerGone if it does not come in time."""
         began = time.monotonic()
-        while (answer := process.answer(_LOOK_SECONDS)) is None:
+        while (answer := process.answer(_POLL_SECONDS)) is None:
             with self._changed:
-                self._crowd()
+                self._measure_contention()
             if self._closed:
                 raise WorkerGone("step workers have been closed")
             if running.cancelled_for > GRACE_SECONDS:
                 raise WorkerGone(f"step worker {process.pid} did not stop a cancelled member")
-            if time.monotonic() - began > self._patience:
-                raise WorkerGone(f"step worker {process.pid} ran one member for more than {self._patience} s")
+            if time.monotonic() - began > self._member_seconds:
+                raise WorkerGone(f"step worker {process.pid} ran one member for more than {self._member_seconds} s")
         return answer
 
     def _lost(self, left: Sequence[WorkTicket], gone: WorkerGone) -> None:

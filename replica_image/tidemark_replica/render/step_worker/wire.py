@@ -50,7 +50,7 @@ class Answer:
     number: int
     report: StageReport | None = None
     error: str | None = None
-    told: str | None = None
+    public_text: str | None = None
     """The part of the error that every user may see (values/failure_text.py)."""
     unknown: bool = False
     """The process no longer has the tree: send it again."""

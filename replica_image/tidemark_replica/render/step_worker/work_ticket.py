@@ -32,11 +32,11 @@ class StepWorkerError(ReplicaError):
 
 
 class MemberFailed(StepWorkerError):
-    """The stage raised an error. The message is for the log; `told` is the part that every user may see."""
+    """The stage raised an error. The message is for the log; `public_text` is the part that every user may see."""
 
-    def __init__(self, error: str, told: str) -> None:
+    def __init__(self, error: str, public_text: str) -> None:
         super().__init__(error)
-        self.told = told
+        self.public_text = public_text
 
 
 class MemberCancelled(StepWorkerError):
@@ -113,7 +113,7 @@ class WorkTicket:
             if self._cancelled_at is not None:
                 self._settle(MemberCancelled("it was cancelled"))
             else:
-                self._settle(answer.report or MemberFailed(answer.error or UNSAID, answer.told or UNSAID))
+                self._settle(answer.report or MemberFailed(answer.error or UNSAID, answer.public_text or UNSAID))
 
     def fail(self, error: StepWorkerError) -> None:
         """Settle the ticket without an answer."""

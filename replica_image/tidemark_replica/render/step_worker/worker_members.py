@@ -64,10 +64,10 @@ class MemberRunner:
                 pass
             report = stage.finish(member.stage)
         except StepAbandoned as error:
-            return Answer(member.number, error=str(error), told=str(error))
+            return Answer(member.number, error=str(error), public_text=str(error))
         except Exception as error:
             LOG.debug("stage %s of %s failed", member.stage, description, exc_info=True)
-            return Answer(member.number, error=log_text(error), told=public_text_with_type(error))
+            return Answer(member.number, error=log_text(error), public_text=public_text_with_type(error))
         return Answer(member.number, report)
 
     def _tree(self, member: Member) -> Pipeline | None:

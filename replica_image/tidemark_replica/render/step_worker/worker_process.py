@@ -54,7 +54,7 @@ class WorkerProcess:
         finally:
             theirs.close()
         self._channel = Channel(ours)
-        self._told: set[str] = set()
+        self._known_trees: set[str] = set()
         try:
             began = self._channel.receive(START_SECONDS)
         except (Closed, TimeoutError) as cause:
@@ -71,12 +71,12 @@ class WorkerProcess:
     def order(self, members: Sequence[Member], timeout: float) -> None:
         """Send members within `timeout` seconds, with the trees that the process does not have. Raises WorkerGone."""
         known = tuple(
-            Member(m.number, m.stage, m.description, m.key, None) if m.key in self._told else m for m in members
+            Member(m.number, m.stage, m.description, m.key, None) if m.key in self._known_trees else m for m in members
         )
         self._send(Order(known), timeout)
-        if len(self._told) > MAX_KNOWN_TREES:
-            self._told.clear()
-        self._told.update(m.key for m in members)
+        if len(self._known_trees) > MAX_KNOWN_TREES:
+            self._known_trees.clear()
+        self._known_trees.update(m.key for m in members)
 
     def answer(self, timeout: float) -> Answer | None:
         """The next answer; None if none comes within `timeout` seconds. Raises WorkerGone."""
@@ -92,7 +92,7 @@ class WorkerProcess:
 
     def forgot(self, key: str) -> None:
         """Note that the process no longer has a tree."""
-        self._told.discard(key)
+        self._known_trees.discard(key)
 
     @property
     def anonymous_bytes(self) -> int:

@@ -99,7 +99,7 @@ class PublishedFiles:
     rows: int
     times: tuple[int, ...] = ()
 
-    def and_(self, other: PublishedFiles) -> PublishedFiles:
+    def plus(self, other: PublishedFiles) -> PublishedFiles:
         """The files of both."""
         times = tuple(sorted({*self.times, *other.times}))
         return PublishedFiles(self.files + other.files, self.rows + other.rows, times)

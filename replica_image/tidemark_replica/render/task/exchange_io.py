@@ -41,7 +41,7 @@ from tidemark_replica.arrangement.rows.updates import (
 EXCHANGE_DDL = "share int, slot int, file string, begin bigint, bytes bigint"
 Spend = Callable[[int, str], None]
 _SAME = (b"time", b"diff")
-_WHAT = "an exchange"
+_LABEL = "an exchange"
 _SCHEMA = pa.schema(
     [("share", pa.int32()), ("slot", pa.int32()), ("file", pa.string()), ("begin", pa.int64()), ("bytes", pa.int64())]
 )
@@ -54,7 +54,7 @@ class ExchangeWriter:
         self._path = folder / f"slot{slot}.{attempt}.exchange"  # a task ends with one exchange at most
         self._slot, self._own, self._spend = slot, own, spend
 
-    def deal(self, updates: Iterable[Updates], key: tuple[int, ...] | None, chunk_rows: int) -> Iterator[Any]:
+    def write(self, updates: Iterable[Updates], key: tuple[int, ...] | None, chunk_rows: int) -> Iterator[Any]:
         """Write the updates. Yields rows (share, slot, file, begin, bytes) for Spark's shuffle.
 
         `key`: the columns whose hash selects the share; None: the task's own share. Errs rows have no key; they go to
@@ -62,7 +62,9 @@ class ExchangeWriter:
         """
         with self._created() as sink:
             for _, chunk in rechunk(((None, batch) for batch in updates), chunk_rows):
-                yield self._told([(to, *self._written(sink, rows)) for to, rows in _by_share(chunk, key, self._own)])
+                yield self._shuffle_rows(
+                    [(to, *self._written(sink, rows)) for to, rows in _by_share(chunk, key, self._own)]
+                )
 
     def _created(self) -> Any:
         with raising_disk_full(self._path.parent):
@@ -74,10 +76,10 @@ class ExchangeWriter:
         with raising_disk_full(self._path.parent), pa.ipc.new_stream(sink, rows.schema) as writer:
             writer.write_batch(rows)
         size = sink.tell() - begin
-        self._spend(size, _WHAT)
+        self._spend(size, _LABEL)
         return begin, size
 
-    def _told(self, payloads: list[tuple[int, int, int]]) -> Any:
+    def _shuffle_rows(self, payloads: list[tuple[int, int, int]]) -> Any:
         """One row per payload."""
         columns = zip(*((to, self._slot, self._path.name, begin, size) for to, begin, size in payloads), strict=True)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
@@ -97,42 +99,42 @@ class ExchangeReader:
 
     def __init__(self, rows: Iterable[Any], folder: Path) -> None:
         self._rows, self._folder = iter(rows), folder
-        self._waiting: dict[int, list[_Payload]] = {}
+        self._deferred: dict[int, list[_Payload]] = {}
         self._read: set[int] = set()
 
     def read(self, slot: int, spend: Spend) -> Iterator[Updates]:
         """Yield the updates of a slot. May be called once per slot."""
         self._read.add(slot)
-        for payload in self._waiting.pop(slot, ()):
+        for payload in self._deferred.pop(slot, ()):
             yield from self._updates(payload, spend)
-        for to, payload in self._coming():
+        for to, payload in self._incoming():
             if to == slot:
                 yield from self._updates(payload, spend)
             else:
-                self._wait(to, payload)
+                self._defer(to, payload)
 
     def finish(self) -> None:
         """Raise ValueError if some slot has not been read."""
-        for to, payload in self._coming():
-            self._wait(to, payload)
-        if self._waiting:
-            raise ValueError(f"a stage ended before it had read its slots {sorted(self._waiting)}")
+        for to, payload in self._incoming():
+            self._defer(to, payload)
+        if self._deferred:
+            raise ValueError(f"a stage ended before it had read its slots {sorted(self._deferred)}")
 
-    def _coming(self) -> Iterator[tuple[int, _Payload]]:
+    def _incoming(self) -> Iterator[tuple[int, _Payload]]:
         """Yield (slot, payload) of the rows that Spark delivers from here on."""
         for batch in self._rows:
             _, slots, *places = (column.to_pylist() for column in batch.columns)
             for slot, *place in zip(slots, *places, strict=True):
                 yield slot, _Payload(*place)
 
-    def _wait(self, slot: int, payload: _Payload) -> None:
+    def _defer(self, slot: int, payload: _Payload) -> None:
         if slot in self._read:
             raise ValueError(f"slot {slot} of a stage was left before it had been read to its end")
-        self._waiting.setdefault(slot, []).append(payload)
+        self._deferred.setdefault(slot, []).append(payload)
 
     def _updates(self, payload: _Payload, spend: Spend) -> Iterator[Updates]:
         """The updates of a payload, mapped while they are referenced."""
-        spend(payload.bytes, _WHAT)
+        spend(payload.bytes, _LABEL)
         with pa.memory_map(str(self._folder / payload.file), "r") as source:
             source.seek(payload.begin)
             rows = source.read_buffer(payload.bytes)

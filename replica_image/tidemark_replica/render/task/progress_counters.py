@@ -37,15 +37,15 @@ class ProgressCounters:
         self._path = folder / progress_name(stage, share, attempt)
         self._nodes = tuple(nodes_of(tree))
         self._counts = {id(node): OperatorCount() for node in self._nodes}
-        self._began = self._told = time.monotonic()
+        self._began = self._written = time.monotonic()
 
     def of(self, node: Pipeline) -> OperatorCount:
         """The count of a node of the tree; an unused count for other nodes."""
         return self._counts.get(id(node)) or OperatorCount()
 
-    def tell(self) -> None:
+    def write_if_due(self) -> None:
         """Write the counts unless they were written less than WRITE_SECONDS ago."""
-        if time.monotonic() - self._told >= WRITE_SECONDS:
+        if time.monotonic() - self._written >= WRITE_SECONDS:
             self._write()
 
     def finish(self) -> None:
@@ -54,7 +54,7 @@ class ProgressCounters:
             self._write()
 
     def _write(self) -> None:
-        self._told = time.monotonic()
+        self._written = time.monotonic()
         counts = (self._counts[id(node)] for node in self._nodes)
         try:
             temporary = self._path.with_suffix(".progress-tmp")
@@ -66,8 +66,10 @@ class ProgressCounters:
 
 def read_counts(folder: Path, stage: str, share: int) -> tuple[OperatorCount, ...] | None:
     """The counts of the attempt with the most rows; None if no attempt has written any."""
-    told = [found for path in folder.glob(progress_name(stage, share, "*")) if (found := _read(path)) is not None]
-    return max(told, key=lambda counts: sum(count.rows for count in counts), default=None)
+    found_counts = [
+        found for path in folder.glob(progress_name(stage, share, "*")) if (found := _read(path)) is not None
+    ]
+    return max(found_counts, key=lambda counts: sum(count.rows for count in counts), default=None)
 
 
 def has_reported(folder: Path, stage: str, share: int) -> bool:

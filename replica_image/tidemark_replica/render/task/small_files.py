@@ -25,7 +25,7 @@ FILE_BYTES = 1 << 16
 """A file of at most so many bytes is small."""
 DECODED_BYTES = 1 << 18
 """Decoded rows of more bytes are not cached."""
-KEPT_BYTES = 1 << 23
+CACHE_BYTES = 1 << 23
 """The size of the cache in bytes."""
 
 
@@ -40,9 +40,9 @@ class _Columns(NamedTuple):
 class SmallFiles:
     """The cache. Not for several threads."""
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        self._most, self._bytes = kept_bytes, 0
-        self._kept: OrderedDict[_Columns, tuple[Updates, int]] = OrderedDict()
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._limit, self._bytes = limit_bytes, 0
+        self._entries: OrderedDict[_Columns, tuple[Updates, int]] = OrderedDict()
 
     def updates(
         self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]
@@ -51,26 +51,26 @@ class SmallFiles:
         if part.size > FILE_BYTES:
             yield from read(part)
             return
-        within = _within(self._whole(part, names, read), part.lower, part.upper)
+        within = _within(self._decoded(part, names, read), part.lower, part.upper)
         if within is not None and within.num_rows:
             yield within
 
-    def _whole(self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]) -> Updates | None:
+    def _decoded(self, part: Part, names: tuple[str, ...], read: Callable[[Part], Iterable[Updates]]) -> Updates | None:
         """All rows of the part's file, from the cache or read now; None for an empty file."""
         columns = _Columns(part.location, part.path, names)
-        if columns in self._kept:
-            self._kept.move_to_end(columns)
-            return self._kept[columns][0]
+        if columns in self._entries:
+            self._entries.move_to_end(columns)
+            return self._entries[columns][0]
         batches = list(read(replace(part, lower=Time(0), upper=EMPTY)))
         if not batches:
             return None
         whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         takes = int(whole.get_total_buffer_size())
         if takes <= DECODED_BYTES:
-            self._kept[columns] = whole, takes
+            self._entries[columns] = whole, takes
             self._bytes += takes
-        while self._bytes > self._most:
-            self._bytes -= self._kept.popitem(last=False)[1][1]
+        while self._bytes > self._limit:
+            self._bytes -= self._entries.popitem(last=False)[1][1]
         return whole
 
 

@@ -58,7 +58,7 @@ from tidemark_replica.render.task.stage_inputs import (
 from tidemark_replica.render.task.timing import OperatorClock
 from tidemark_replica.render.task.update_files import UpdatesFile, read_updates
 
-LOOK_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 _CACHES: dict[Path, BatchCache] = {}
 
 
@@ -80,7 +80,7 @@ class Stage:
         self._description = StepDescription.read(description)
         self._context = _context(self._description, description, share)
         self._open = self._context.cache.opened
-        self._looked = time.monotonic()
+        self._checked = time.monotonic()
         self._published: dict[str, PublishedFiles] = {}
         self._spools: dict[str, Path] = {}
         self._fed_back: list[FeedbackFile] = []
@@ -112,7 +112,7 @@ class Stage:
         turn = self._clock.turn
         above = turn(tree)
         for batch in evaluate(self, tree):
-            self._check_wanted()
+            self._check_alive()
             count.rows += batch.num_rows
             turn(above)
             yield batch
@@ -120,19 +120,19 @@ class Stage:
         turn(above)
         count.ended = True
 
-    def _check_wanted(self) -> None:
-        """Raise StepAbandoned or DiskLimitExceeded, checked every LOOK_SECONDS.
+    def _check_alive(self) -> None:
+        """Raise StepAbandoned or DiskLimitExceeded, checked every CHECK_SECONDS.
 
         A task without JVM inputs or outputs does not learn otherwise that its job was cancelled, or how much scratch
         space others have used.
         """
-        if time.monotonic() - self._looked > LOOK_SECONDS:
+        if time.monotonic() - self._checked > CHECK_SECONDS:
             self._context.writer.check_space()
             if not self._context.writer.is_step_alive:
                 raise StepAbandoned(f"nobody waits for step {self._description.step} any more")
             if self._counting is not None:
-                self._counting.tell()
-            self._looked = time.monotonic()
+                self._counting.write_if_due()
+            self._checked = time.monotonic()
 
     def report(self, name: str) -> None:
         """Write the report: all input has been consumed."""
@@ -160,8 +160,8 @@ class Stage:
 
     def _exchange(self, node: p.Exchange) -> Iterator[Any]:
         spend = self._context.writer.spend
-        dealing = ExchangeWriter(self._folder, self._attempt, node.slot, self._context.share, spend)
-        return dealing.deal(self.evaluate(node.input), node.key, self._context.chunk_rows)
+        writer = ExchangeWriter(self._folder, self._attempt, node.slot, self._context.share, spend)
+        return writer.write(self.evaluate(node.input), node.key, self._context.chunk_rows)
 
     def _source(self, node: p.Source) -> Iterator[Updates]:
         return read_source(self._description, node, self._context.share)
@@ -271,7 +271,7 @@ class Stage:
             pass
 
         def run(part: int, description: Path) -> StageReport:
-            self._check_wanted()
+            self._check_alive()
             stage = Stage(description, self._attempt, JvmInputSlots((), ()))
             for _ in stage.evaluate(node.trees[part]):
                 pass

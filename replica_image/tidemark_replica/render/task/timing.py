@@ -29,7 +29,7 @@ class OperatorTimes:
     stages: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     merges: Mapping[ArrangementId, int] = field(default_factory=dict)
 
-    def and_(self, other: OperatorTimes) -> OperatorTimes:
+    def plus(self, other: OperatorTimes) -> OperatorTimes:
         """The sum of both, for tasks of one stage."""
         stages = dict(self.stages)
         for stage, times in other.stages.items():

@@ -30,7 +30,7 @@ OperatorIndex = int
 """The position of an operator among those of its dataflow."""
 _Key = tuple[str, ...]
 """Identifies an operator in every shape: the kind of node, and the arrangements that it names."""
-_Whose = dict[str, tuple[OperatorIndex | None, ...]]
+_NodeOperators = dict[str, tuple[OperatorIndex | None, ...]]
 """Per stage of a shape, the operator of each node in the order of `nodes_of`."""
 
 
@@ -71,17 +71,17 @@ class OperatorCosts:
         kept = [tuple(a for a, owner in self._owners.items() if owner == place) for place in range(len(found))]
         names, kinds = numbered([name for name, _, _ in found.values()]), [kind for _, kind, _ in found.values()]
         self.operators = tuple(map(Operator, names, kinds, kept))
-        self._shapes: dict[int, tuple[StageFrame, _Whose]] = {}
+        self._shapes: dict[int, tuple[StageFrame, _NodeOperators]] = {}
         self._microseconds: Counter[OperatorIndex] = Counter()
 
     def counted(self, shape: StageFrame, spent: OperatorTimes) -> Counter[OperatorIndex]:
         """Microseconds by operator that tasks of a shape have spent."""
-        _, whose = self._shapes.setdefault(id(shape), (shape, {}))
-        if not whose:
-            self._stage(shape, None, whose)
+        _, node_operators = self._shapes.setdefault(id(shape), (shape, {}))
+        if not node_operators:
+            self._stage(shape, None, node_operators)
         total: Counter[OperatorIndex] = Counter()
         for stage, times in spent.stages.items():
-            for place, time in zip(whose.get(stage, ()), times, strict=False):
+            for place, time in zip(node_operators.get(stage, ()), times, strict=False):
                 if place is not None:
                     total[place] += time
         for arrangement, time in spent.merges.items():
@@ -125,16 +125,18 @@ class OperatorCosts:
         spec = node.spec if isinstance(node, p.Kernel) else node
         return type(spec).__name__, *_mentioned(_names(node), self._all)
 
-    def _stage(self, frame: StageFrame, above: OperatorIndex | None, whose: _Whose) -> None:
+    def _stage(self, frame: StageFrame, above: OperatorIndex | None, node_operators: _NodeOperators) -> None:
         """Find the operators of a stage's nodes and of the stages below. `above` reads the stage's output."""
         if above is None:
             above = next((place for node in p.nodes_of(frame.tree) if (place := self._place(node)) is not None), None)
         slots: dict[int, OperatorIndex | None] = {}
-        whose[frame.name] = tuple(self._walk(frame.tree, above, slots))
+        node_operators[frame.name] = tuple(self._walk(frame.tree, above, slots))
         for slot, below in enumerate(frame.inputs):
             for sender in _stages(below):
                 exchange = sender.tree
-                self._stage(sender, slots.get(exchange.slot if isinstance(exchange, p.Exchange) else slot), whose)
+                self._stage(
+                    sender, slots.get(exchange.slot if isinstance(exchange, p.Exchange) else slot), node_operators
+                )
 
     def _walk(
         self, node: p.Pipeline, above: OperatorIndex | None, slots: dict[int, OperatorIndex | None]

@@ -7,8 +7,8 @@
                  index totals
                                   in total: operators weighted by the rows that are read below them
 
-Behind an exchange, progress is the rows received, of those sent. `look` reads a few small files; any thread may call it
-while the step runs.
+Behind an exchange, progress is the rows received, of those sent. `snapshot` reads a few small files; any thread may
+call it while the step runs.
 """
 
 from __future__ import annotations
@@ -84,17 +84,17 @@ class HydrationProgress:
         self._begun: dict[str, _RunningFragment] = {}
         self._loops_ended: set[str] = set()
 
-    def begins(self, fragment: str, stage: StageFrame, tasks: int, folder: Path) -> None:
+    def fragment_started(self, fragment: str, stage: StageFrame, tasks: int, folder: Path) -> None:
         """Note that a fragment begins to run."""
         self._begun[fragment] = _RunningFragment(stage, tasks, folder)
 
-    def ended(self, fragment: str) -> None:
+    def fragment_ended(self, fragment: str) -> None:
         """Note that a fragment has ended."""
         if fragment in self._begun:
             self._begun[fragment] = replace(self._begun[fragment], ended=True)
         self._loops_ended.add(fragment)
 
-    def look(self) -> Progress:
+    def snapshot(self) -> Progress:
         """The progress now."""
         published: dict[str, int] = {}
         found: list[OperatorProgress] = []
@@ -158,20 +158,20 @@ class _FragmentProgress:
         if self.begun is None:
             return ()
         shares = range(self.begun.tasks)
-        told = [read_counts(self.begun.folder, frame.name, share) for share in shares]
+        by_task = [read_counts(self.begun.folder, frame.name, share) for share in shares]
         if self.begun.ended or all(has_reported(self.begun.folder, frame.name, share) for share in shares):
-            totals = _added([counts for counts in told if counts])
+            totals = _added([counts for counts in by_task if counts])
             size = sum(1 for _ in p.nodes_of(frame.tree))
             return [OperatorCount(totals[at].rows if totals else 0, True) for at in range(size)]
-        found = _added([counts for counts in told if counts])
-        return found if all(told) else [OperatorCount(each.rows) for each in found]
+        found = _added([counts for counts in by_task if counts])
+        return found if all(by_task) else [OperatorCount(each.rows) for each in found]
 
 
 @dataclass
 class _StageProgress:
     """A walk over the tree of one stage with its counts."""
 
-    look: _FragmentProgress
+    fragment: _FragmentProgress
     received: Mapping[int, tuple[_Position, int | None]]
     slots: Sequence[_Position]
     counts: Sequence[OperatorCount]
@@ -186,19 +186,21 @@ class _StageProgress:
         elif point.percent > BUSY:
             point = _Position(BUSY, point.rows)
         if isinstance(node, p.Publish | p.LoopOutput):
-            self.look.published[node.name] = point.rows
-        name = operator_name(node, self.look.ids)
+            self.fragment.published[node.name] = point.rows
+        name = operator_name(node, self.fragment.ids)
         if name is not None:
-            self.look.operators.append(OperatorProgress(name, point.percent, point.rows))
+            self.fragment.operators.append(OperatorProgress(name, point.percent, point.rows))
         return point
 
     def _reached(self, node: p.Pipeline, counted: OperatorCount) -> _Position:
         match node:
             case p.Source() | p.IndexSource():
-                rows = self.look.rows_of(node)
+                rows = self.fragment.rows_of(node)
                 return _Position(_percent(counted.rows, rows), rows)
             case p.ReadPublished(name) | p.ReadPublishedErrors(name):
-                return _Position(_percent(counted.rows, self.look.rows_of(node)), self.look.published.get(name, 0))
+                return _Position(
+                    _percent(counted.rows, self.fragment.rows_of(node)), self.fragment.published.get(name, 0)
+                )
             case p.ExchangeInput(slot):
                 sender, sent = self.received[slot]
                 return _Position(_percent(counted.rows, sent or 0), sender.rows)
@@ -213,9 +215,9 @@ def _slot_of(sender: StageFrame) -> int:
     return sender.tree.slot
 
 
-def _added(told: Sequence[Sequence[OperatorCount]]) -> list[OperatorCount]:
+def _added(by_task: Sequence[Sequence[OperatorCount]]) -> list[OperatorCount]:
     """The sums of the tasks' counts, operator by operator."""
-    return [OperatorCount(sum(c.rows for c in each), all(c.ended for c in each)) for each in zip(*told, strict=True)]
+    return [OperatorCount(sum(c.rows for c in each), all(c.ended for c in each)) for each in zip(*by_task, strict=True)]
 
 
 def _mean(points: Sequence[_Position]) -> _Position:

@@ -55,7 +55,7 @@ class Fixpoint:
     def _settle(self, time: int, entering: Mapping[str, tuple[str, ...]]) -> None:
         hydrates = self._outer.hydrates and time == self._outer.lower
         pending: Pending = {}
-        _keep(pending, self._round(time, None, entering, hydrates))
+        _add_pending(pending, self._round(time, None, entering, hydrates))
         spent: set[str] = set()
         while pending:
             iteration = min(pending)
@@ -65,7 +65,7 @@ class Fixpoint:
                     "with RETURN AT RECURSION LIMIT or ERROR AT RECURSION LIMIT, or make its rows distinct"
                 )
             read = pending.pop(iteration)
-            _keep(pending, self._round(time, iteration, read, False))
+            _add_pending(pending, self._round(time, iteration, read, False))
             spent.update(file for files in read.values() for file in files)
         for file in spent:
             Path(file).unlink(missing_ok=True)
@@ -84,7 +84,7 @@ class Fixpoint:
             path = folder / f"{part.name}.json"
             self._describe(time, iteration, published, hydrates).write(path)
             report = self._run(at, path)
-            self._take_in(report, time)
+            self._add_report(report, time)
             for name, found in report.published.items():
                 files = tuple(str(folder / file) for file in found.files)
                 if found.rows and name in self._loop.leaving:
@@ -112,7 +112,7 @@ class Fixpoint:
             iteration=iteration,
         )
 
-    def _take_in(self, report: StageReport, time: int) -> None:
+    def _add_report(self, report: StageReport, time: int) -> None:
         """Add a round's batches to what the next round reads. Deletes merged batches that the step itself wrote."""
         for arrangement, refs in report.written.items():
             manifest = self._manifests[arrangement]
@@ -152,7 +152,7 @@ def _replaced(before: Manifest, after: Manifest) -> tuple[BatchRef, ...]:
     return tuple(b for b in before.batches if b.file not in after.files)
 
 
-def _keep(pending: Pending, fed_back: list[FeedbackFile]) -> None:
+def _add_pending(pending: Pending, fed_back: list[FeedbackFile]) -> None:
     for each in fed_back:
         for iteration in each.iterations:
             files = pending.setdefault(iteration, {})
