@@ -1,8 +1,8 @@
-"""`python -m tidemark_operator.install_check`: whether what was installed works, for `helm test`.
+"""`python -m tidemark_operator.install_check`: whether an installation works, for `helm test`.
 
-    somebody holds the Lease ─► and renews it while we look ─► the planner and the gateway take a connection ─► status 0
+    an operator holds the Lease and renews it ─► the planner and the gateway accept a connection ─► exit status 0
 
-What does not is said in one line, with exit status 1.
+A failure is one line on stderr, with exit status 1.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ LOOK_SECONDS = 1.0
 
 
 class Broken(OperatorError):
-    """What was installed does not work."""
+    """A part of the installation does not work; the message names it."""
 
 
 async def somebody_leads(kube: Kube, namespace: str) -> str:
-    """Who, once the Lease has been renewed before our eyes; cancelled by who gives up."""
+    """The holder's identity, once it has renewed the Lease during the check. Runs until cancelled otherwise."""
     first = None
     while True:
         lease = await kube.get(LEASES, namespace, LEASE)
-        seen = (holder_of(lease), spec_of(lease).get("renewTime"))
-        if first is not None and seen[0] and seen != first:
-            return seen[0]
-        first = first or seen
+        holder = (holder_of(lease), spec_of(lease).get("renewTime"))
+        if first is not None and holder[0] and holder != first:
+            return holder[0]
+        first = first or holder
         await asyncio.sleep(LOOK_SECONDS)
 
 
 async def answers(address: str) -> None:
-    """It takes a connection; what is said on one needs a certificate or a token. Cancelled by who gives up."""
+    """Wait until `address` (host:port) accepts a connection; nothing is sent. Runs until cancelled otherwise."""
     host, _, port = address.rpartition(":")
     while True:
         try:
@@ -51,13 +51,21 @@ async def answers(address: str) -> None:
 
 
 async def check(kubeconfig: Path | None, namespace: str, asked: Mapping[str, str], seconds: float) -> str:
-    """What is well; raises OperatorError."""
+    """Check everything, each for at most `seconds`; return a summary.
+
+    `asked`: names and addresses (host:port) that must accept a connection.
+
+    Raises:
+        Broken: a part does not work.
+    """
     async with Kube.connect(kubeconfig) as kube:
         try:
             async with asyncio.timeout(seconds):
                 leader = await somebody_leads(kube, namespace)
         except TimeoutError:
-            raise Broken(f"no operator holds and renews Lease {namespace}/{LEASE}: see its pods' logs") from None
+            raise Broken(
+                f"no operator holds and renews Lease {namespace}/{LEASE}: see the operator pods' logs"
+            ) from None
         except ApiError as error:
             raise Broken(f"Lease {namespace}/{LEASE} cannot be read: {error}") from None
     for what, address in asked.items():
@@ -65,7 +73,7 @@ async def check(kubeconfig: Path | None, namespace: str, asked: Mapping[str, str
             async with asyncio.timeout(seconds):
                 await answers(address)
         except TimeoutError:
-            raise Broken(f"no {what} answers at {address}: see its pods' logs") from None
+            raise Broken(f"the {what} does not accept connections at {address}: see its pods' logs") from None
     return f"{leader} leads; {' and '.join(f'the {what} at {address}' for what, address in asked.items())} answer"
 
 
@@ -73,11 +81,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="tidemark_operator.install_check", description="Whether an installation works."
     )
-    parser.add_argument("--kubeconfig", type=Path, help="of the cluster; absent: the pod's service account")
-    parser.add_argument("--lease-namespace", required=True, help="where the operators' Lease is")
+    parser.add_argument(
+        "--kubeconfig", type=Path, help="kubeconfig of the cluster (default: the pod's service account)"
+    )
+    parser.add_argument("--lease-namespace", required=True, help="namespace of the operators' Lease")
     parser.add_argument("--planner", required=True, help="host:port of the planner")
-    parser.add_argument("--gateway", required=True, help="host:port of the gateway, where who leads is to be found")
-    parser.add_argument("--seconds", type=float, default=60.0, help="to wait for each (%(default)s)")
+    parser.add_argument("--gateway", required=True, help="host:port of the gateway, the leader's")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="seconds to wait for each check (default: %(default)s)"
+    )
     given = parser.parse_args(arguments)
     try:
         asked = {"planner": given.planner, "gateway": given.gateway}

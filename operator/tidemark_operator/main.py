@@ -1,9 +1,9 @@
 """`python -m tidemark_operator`: start-up and clean-up.
 
     stand by ─► term ─► list and load ─► processes, connections, queue, statuses, gateway ─► watches
-    stop ─► queue, watches and connections end ─► the Lease is let go of; the replicas go on without us
+    stop ─► queue, watches and connections end ─► the Lease is released; replicas continue without an operator
 
-Exit status: 0 when asked to end, 1 when it cannot go on (said in one line), 3 when another operator leads.
+Exit status: 0 after a signal, 1 after an error (one line on stderr), 3 when another operator leads.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from prometheus_client.core import Metric
 from tidemark_operator import metrics
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.certificates.files import FileStore
-from tidemark_operator.certificates.peers import Peers, Trusted
+from tidemark_operator.certificates.peers import Peers, SocketPeers
 from tidemark_operator.certificates.secrets import SecretStore
-from tidemark_operator.certificates.tls_peers import Proven
+from tidemark_operator.certificates.tls_peers import TlsPeers
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.server.endpoint_slice import Announced
+from tidemark_operator.gateway.server.endpoint_slice import EndpointPublisher
 from tidemark_operator.gateway.server.server import Gateway
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.reconcile.replica_processes import ReplicaProcesses
@@ -41,7 +41,7 @@ from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
-from tidemark_operator.kube.startup_retry import asked_again
+from tidemark_operator.kube.startup_retry import retry_at_startup
 from tidemark_operator.options import Options, parse
 from tidemark_operator.orchestrator.interface import Orchestrator
 from tidemark_operator.orchestrator.kubernetes.orchestrator import KubernetesOrchestrator
@@ -51,7 +51,7 @@ from tidemark_protocol.tls.identities import PLANNER
 
 LOG = logging.getLogger("tidemark_operator")
 CERTIFICATES = "certificates"
-"""In the state folder."""
+"""The folder of certificates, in the state folder."""
 EXIT_FAILED = 1
 EXIT_NOT_LEADER = 3
 
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     for chatty in ("kopf", "kubernetes.aio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    for teller in KOPF_END_LOGGERS:
-        logging.getLogger(teller).setLevel(logging.CRITICAL)
+    for name in KOPF_END_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     os.umask(0o077)
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def run(options: Options) -> int:
-    """Until a signal, or until another operator leads."""
+    """Run until a signal, or until another operator leads; return the exit status. Raises OperatorError."""
     stop = asyncio.Event()
     _take_signals(stop)
     async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
@@ -81,10 +81,10 @@ async def run(options: Options) -> int:
         fleet = Fleet(leadership)
         if options.metrics_port is not None:
 
-            def told() -> list[Metric]:
+            def samples() -> list[Metric]:
                 return [*metrics.leading(leadership), *metrics.metrics(fleet)]
 
-            metrics.serve(told, options.metrics_port, options.metrics_host)
+            metrics.serve(samples, options.metrics_port, options.metrics_host)
         tasks = Background(stop)
         try:
             if not await _leads(leadership, stop):
@@ -101,7 +101,7 @@ async def run(options: Options) -> int:
 
 
 async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
-    """Once this process leads; False where it is told to end before."""
+    """Wait until this process leads; False where `stop` is set first."""
     standing, stopped = asyncio.create_task(leadership.stand_by()), asyncio.create_task(stop.wait())
     await asyncio.wait((standing, stopped), return_when=asyncio.FIRST_COMPLETED)
     for task in (standing, stopped):
@@ -111,7 +111,7 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
 
 
 async def _lead(world: World, options: Options, tasks: Background, stop: asyncio.Event) -> int:
-    """From the term to the end of all that was begun under it."""
+    """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
     operator = ReconcileLoop(world, stop)
     world.fleet.listener = operator
     gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
@@ -137,15 +137,16 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
     return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
 
 
-def _announced(world: World, options: Options) -> Announced | None:
+def _announced(world: World, options: Options) -> EndpointPublisher | None:
     if options.gateway_service is None:
         return None
     place = (options.lease_namespace, options.gateway_service)
-    return Announced(world.kube, *place, lambda: options.gateway.authorities(world.peers))
+    return EndpointPublisher(world.kube, *place, lambda: options.gateway.authorities(world.peers))
 
 
 class Background:
-    """Tasks that run for as long as the process. One that fails ends it: a supervisor starts it anew."""
+    """Tasks that run as long as the process. A failure of one sets `stop`: the process ends, its supervisor restarts
+    it."""
 
     def __init__(self, stop: asyncio.Event) -> None:
         self._stop = stop
@@ -174,9 +175,9 @@ class Background:
 
 
 async def _world(kube: Kube, options: Options, leadership: Leadership, fleet: Fleet, identity: str) -> World:
-    """Only for who leads: the orchestrator takes what runs as its own."""
+    """The leader's state. The orchestrator adopts the replicas that run."""
     orchestrator, peers, planner = await _orchestrator(kube, options)
-    await asked_again("what runs", orchestrator.adopt)
+    await retry_at_startup("the running replicas", orchestrator.adopt)
     return World(
         kube=kube,
         cache=Cache(),
@@ -192,18 +193,18 @@ async def _world(kube: Kube, options: Options, leadership: Leadership, fleet: Fl
 
 
 async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Peers, PlannerClient]:
-    """With who is called, and the planner: a pod of its own, or a process beside the replicas' processes."""
+    """The orchestrator, the certificates of its peers, and the planner: a pod, or a process of this machine."""
     if options.pods is not None:
-        assert options.planner is not None, "parse saw to it"
-        proven = await Proven.start(SecretStore(kube, options.lease_namespace))
+        assert options.planner is not None, "parse requires it"
+        proven = await TlsPeers.start(SecretStore(kube, options.lease_namespace))
         planner = PlannerClient(options.planner, lambda: None, lambda: "", proven.dialer(PLANNER))
         return KubernetesOrchestrator(kube, options.pods), proven, planner
     certificates = options.state / CERTIFICATES if options.mutual_tls else None
     local = ProcessOrchestrator(options.state, planner=options.planner is None, certificates=certificates)
-    peers: Peers = Trusted()
+    peers: Peers = SocketPeers()
     if certificates is not None:
         store = FileStore(certificates)
-        peers = await Proven.start(store, store.retain)
+        peers = await TlsPeers.start(store, store.retain)
     address = options.planner or local.planner_address
     return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))
 

@@ -1,9 +1,9 @@
-"""What the operator tells Prometheus, where that was asked for.
+"""Metrics for Prometheus, served where --metrics-port is given.
 
     scrape ──► HTTP thread ──► the event loop, which owns all state ──► samples, by instance ──► text
 
-Everything is read when it is asked for, but for counts that go on all the time: fleet/instance_counters.py,
-fleet/lag_histogram.py. Who stands by tells that it does, so that each can be asked whether it is alive.
+Gauges are read at the time of the scrape; counters and histograms are kept by fleet/instance_counters.py and
+fleet/lag_histogram.py. A standby operator serves metrics too, so that its liveness can be probed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,18 @@ OF_INSTANCE = ("namespace", "instance")
 SCRAPE_SECONDS = 5.0
 
 
-def serve(told: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK) -> int:
-    """From threads of its own; to be called on the event loop. The port; 0 asks for any that is free. Raises
-    OperatorError."""
+def serve(read: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK) -> int:
+    """Serve metrics from threads; call it on the event loop. `read`: called there at each scrape. `port` 0: any free
+    port.
+
+    Returns:
+        The port.
+
+    Raises:
+        OperatorError: the port cannot be bound.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(told())))
+    registry.register(_OnLoop(asyncio.get_running_loop(), lambda: list(read())))
     try:
         return metrics_http.serve(make_wsgi_app(registry), host, port)
     except OSError as error:
@@ -42,7 +49,7 @@ def serve(told: Callable[[], Iterable[Metric]], port: int, host: str = LOOPBACK)
 
 
 class _OnLoop(Collector):
-    """Reads on the event loop: nothing changes under a scrape."""
+    """Collects on the event loop, so that no state changes during a scrape."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read: Callable[[], list[Metric]]) -> None:
         self._loop, self._read = loop, read
@@ -58,13 +65,17 @@ class _OnLoop(Collector):
 
 
 def leading(leadership: Leadership) -> Iterator[Metric]:
-    """Whether this operator leads. Of all that there are, one does."""
-    yield GaugeMetricFamily("tidemark_operator_leading", "1: this operator leads", value=float(leadership.leads))
-    yield GaugeMetricFamily("tidemark_operator_term", "Under which it led last; 0: never", value=leadership.term)
+    """Whether this operator is the leader, and its term."""
+    yield GaugeMetricFamily(
+        "tidemark_operator_leading", "1: this operator is the leader", value=float(leadership.leads)
+    )
+    yield GaugeMetricFamily(
+        "tidemark_operator_term", "The term under which it last led; 0: never", value=leadership.term
+    )
 
 
 def metrics(fleet: Fleet) -> Iterator[Metric]:
-    """Of all instances, now."""
+    """The samples of all instances."""
     instances = list(fleet.all())
     yield from _gauges(instances)
     yield from _counters(instances)
@@ -72,28 +83,28 @@ def metrics(fleet: Fleet) -> Iterator[Metric]:
 
 
 _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
-    "replicas": ("Replicas that there are to be", lambda i: len(i.replicas)),
-    "connected_replicas": ("Replicas that answer", lambda i: len(i.online)),
+    "replicas": ("Replicas that are to run", lambda i: len(i.replicas)),
+    "connected_replicas": ("Replicas that are connected", lambda i: len(i.online)),
     "dataflows": ("Dataflows installed", lambda i: len(i.owners())),
     "unscheduled_dataflows": (
         "Dataflows that wait for their inputs",
         lambda i: sum(not dataflow.scheduled for dataflow in i.dataflows()),
     ),
-    "peeks": ("Peeks not yet answered", lambda i: len(i.pending_peeks())),
-    "subscribes": ("Clients that follow a query", lambda i: i.clients.subscribes),
-    "copies": ("Copies not yet answered", lambda i: i.clients.copies),
+    "peeks": ("Peeks without an answer", lambda i: len(i.pending_peeks())),
+    "subscribes": ("Subscribes that run", lambda i: i.clients.subscribes),
+    "copies": ("Copies that run", lambda i: i.clients.copies),
     "queued_commands": (
-        "Commands that wait for replicas to take them",
+        "Commands that replicas have not taken yet",
         lambda i: i.queued_commands,
     ),
     "hydrations_waiting": (
-        "Dataflows that wait for their turn to hydrate, on all replicas",
+        "Dataflows that wait to hydrate, on all replicas",
         lambda i: i.gated_dataflows,
     ),
-    "history_commands": ("Commands that a new replica would be told", lambda i: i.history_commands),
+    "history_commands": ("Commands that a new replica would receive", lambda i: i.history_commands),
     "history_dataflows": ("Dataflows among them", lambda i: i.history_dataflows),
     "refused_reports": (
-        "Reports that cannot be true, of exports that are installed",
+        "Reports of installed exports that were refused as impossible",
         lambda i: i.refused_reports,
     ),
 }
@@ -122,7 +133,10 @@ def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
     waits, sent, received = (
         CounterMetricFamily(f"tidemark_controller_{name}", says, labels=OF_INSTANCE)
         for name, says in (
-            ("replica_connect_seconds", "From dialing, or the loss of the connection before, to that of each"),
+            (
+                "replica_connect_seconds",
+                "Seconds from dialing, or from the loss of the previous connection, to the new one",
+            ),
             ("command_bytes", "Frames of commands, written"),
             ("response_bytes", "Frames of responses, read"),
         )
@@ -143,9 +157,13 @@ def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
 
 def _histograms(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
     lag = HistogramMetricFamily(
-        "tidemark_dataflow_wallclock_lag_seconds", "How far exports are behind, every second", labels=OF_INSTANCE
+        "tidemark_dataflow_wallclock_lag_seconds",
+        "Lag of exports behind the clock, sampled every second",
+        labels=OF_INSTANCE,
     )
-    took = HistogramMetricFamily("tidemark_controller_peek_seconds", "From asking to the answer", labels=OF_INSTANCE)
+    took = HistogramMetricFamily(
+        "tidemark_controller_peek_seconds", "Seconds from a peek to its answer", labels=OF_INSTANCE
+    )
     for instance in instances:
         bounds = [float(1 << bucket) for bucket in range(BUCKETS - 1)]
         lag.add_metric(_labels(instance), _buckets(bounds, instance.lags.total), instance.lags.sum_seconds)
@@ -155,7 +173,7 @@ def _histograms(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
 
 
 def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """As Prometheus wants them: each with all that is below it."""
+    """Cumulative buckets by upper bound, as Prometheus expects them."""
     names = [*(f"{bound:g}" if bound % 1 else f"{bound:.1f}" for bound in bounds), "+Inf"]
     return list(zip(names, accumulate(counts), strict=True))
 

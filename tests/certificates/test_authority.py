@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.certificates.worlds import DAY_MS, START_MS, authority
-from tidemark_operator.certificates.authority import Authority, Step, advance, from_bag, to_bag
+from tidemark_operator.certificates.authority import Authority, Step, advance, from_files, to_files
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.errors import CertificateRefused
 
@@ -30,7 +30,7 @@ def test_it_hands_over_in_three_steps() -> None:
     replacing = after(introducing, DUE_MS, spread=True)
     assert (replacing.step, replacing.signer) == (Step.REPLACING, introducing.successor)
     assert replacing.bundle == introducing.successor.certificate + first.signer.certificate
-    assert first.signer.key not in to_bag(replacing).values()
+    assert first.signer.key not in to_files(replacing).values()
 
     steady = after(replacing, DUE_MS, spread=True)
     assert (steady.step, steady.signer, steady.bundle) == (
@@ -79,13 +79,13 @@ def test_every_step_is_read_back_as_it_was_written() -> None:
     introducing = after(steady, DUE_MS, spread=True)
     replacing = after(introducing, DUE_MS, spread=True)
     for written in (steady, introducing, replacing, after(replacing, DUE_MS, spread=True)):
-        assert from_bag(to_bag(written)) == written
+        assert from_files(to_files(written)) == written
 
 
 @pytest.mark.parametrize("wrong", ["format", "step", "since", "signer.crt", "signer.key"])
 def test_what_is_kept_and_not_whole_is_refused(wrong: str) -> None:
     """It is no reason to make another, which nobody would trust."""
-    bag = dict(to_bag(authority(START_MS)))
+    bag = dict(to_files(authority(START_MS)))
     del bag[wrong]
     with pytest.raises(CertificateRefused):
-        from_bag(bag)
+        from_files(bag)

@@ -16,7 +16,7 @@ from tests.certificates.peers import replica, run
 from tests.certificates.worlds import R1, R2, material, written
 from tests.controller.scripted import Listening, leadership
 from tests.waiting import BOUND
-from tidemark_operator.certificates.channel_factory import Mutual
+from tidemark_operator.certificates.channel_factory import TlsChannels
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.errors import PlannerUnavailable
@@ -66,10 +66,10 @@ def test_a_replica_is_online_by_its_certificate(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         running, own = instance(), Own(material(OURS, OPERATOR, NOW_MS))
-        running.attach(ReplicaId("r1"), address, Mutual(R1, own))
+        running.attach(ReplicaId("r1"), address, TlsChannels(R1, own))
         await until(lambda: running.online)
         connection = running.replicas[ReplicaId("r1")].connection
-        running.attach(ReplicaId("r1"), address, Mutual(R1, own))
+        running.attach(ReplicaId("r1"), address, TlsChannels(R1, own))
         assert running.replicas[ReplicaId("r1")].connection is connection
         await running.close()
 
@@ -83,7 +83,7 @@ def test_another_replica_at_the_address_is_named_and_never_told_anything(tmp_pat
 
     async def scenario() -> None:
         running, name = instance(), ReplicaId("r1")
-        running.attach(name, address, Mutual(R1, Own(material(OURS, OPERATOR, NOW_MS))))
+        running.attach(name, address, TlsChannels(R1, Own(material(OURS, OPERATOR, NOW_MS))))
         said = "replica team-a/r1 (1111) presented a certificate for replica team-a/r2 (2222)"
         await until(lambda: running.replicas[name].last_error == said)
         assert not running.online
@@ -128,7 +128,7 @@ def test_the_planner_is_asked_with_the_certificate_of_now(tmp_path: Path) -> Non
 
     async def scenario() -> None:
         own = Own(steps[0][0])
-        client = PlannerClient(address, lambda: None, dialer=Mutual(PLANNER, own))
+        client = PlannerClient(address, lambda: None, dialer=TlsChannels(PLANNER, own))
         try:
             for own.found, its in steps:
                 written(folder, its)
@@ -149,7 +149,7 @@ def test_what_answers_instead_of_the_planner_is_asked_nothing(shown: Identity, w
     server = planner(address, written(tmp_path / "tls", material(OURS, shown, NOW_MS)))
 
     async def scenario() -> None:
-        dialer = Mutual(PLANNER, Own(material(OURS, OPERATOR, NOW_MS)))
+        dialer = TlsChannels(PLANNER, Own(material(OURS, OPERATOR, NOW_MS)))
         client = PlannerClient(address, lambda: None, lambda: "its process ended", dialer)
         with pytest.raises(PlannerUnavailable, match=f"the planner does not answer: the planner .*{wrong}"):
             await client.plan(REQUEST)

@@ -15,12 +15,12 @@ import pytest
 
 from tests.certificates.worlds import R1, R1_PLACE, R2, R2_PLACE, Clock, Died, MemoryStore
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Step, from_bag
-from tidemark_operator.certificates.certificate_rotation import SPREAD_MS, Keeper
+from tidemark_operator.certificates.authority import Step, from_files
+from tidemark_operator.certificates.certificate_rotation import SPREAD_MS, CertificateRotation
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import is_signed_by, validity
 from tidemark_operator.certificates.names import AUTHORITY
-from tidemark_operator.certificates.store import Place, Store
+from tidemark_operator.certificates.store import SecretLocation, Store
 from tidemark_protocol.tls.folder import Material
 
 PLACES = ((R1_PLACE, R1), (R2_PLACE, R2))
@@ -41,12 +41,12 @@ class Mounts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._had: dict[Place, list[tuple[int, Material]]] = {place: [] for place, _ in PLACES}
+        self._had: dict[SecretLocation, list[tuple[int, Material]]] = {place: [] for place, _ in PLACES}
 
     async def look(self, store: Store) -> None:
         for place, _ in PLACES:
             kept = await store.load(place)
-            leaf = leaves.from_bag(kept.bag) if kept else None
+            leaf = leaves.from_files(kept.bag) if kept else None
             if leaf is not None:
                 self._had[place].append((self._clock(), leaf.material))
 
@@ -69,18 +69,18 @@ class System:
     def __init__(self, store: Store) -> None:
         self.store, self.clock = store, Clock()
         self.mounts = Mounts(self.clock)
-        self.operator: Keeper | None = None
+        self.operator: CertificateRotation | None = None
 
     async def grow_old(self) -> bytes:
         """Certificates are made, and renewed, until the authority is to hand over; the authority."""
-        self.operator = Keeper(self.store, self.clock)
+        self.operator = CertificateRotation(self.store, self.clock)
         await self.operator.start()
         for _ in range(14):
             await self.live(self.operator)
             self.clock.forward(18)
         return self.operator.material().authorities
 
-    async def live(self, operator: Keeper) -> None:
+    async def live(self, operator: CertificateRotation) -> None:
         for place, identity in PLACES:
             await operator.hold(place, identity)
         await self.mounts.look(self.store)
@@ -103,7 +103,7 @@ class System:
     async def look(self) -> Step:
         if self.operator is None:
             # one that starts meets replicas as they are, before it has looked at anything
-            self.operator = Keeper(self.store, self.clock)
+            self.operator = CertificateRotation(self.store, self.clock)
             await self.operator.start()
             assert self.mounts.all_meet(self.operator.material())
         await self.live(self.operator)
@@ -112,13 +112,13 @@ class System:
 
     async def check(self, before: bytes) -> None:
         """A new authority alone, and everybody has a fresh certificate of it."""
-        kept = await self.store.load(Place(AUTHORITY, mounted=False))
+        kept = await self.store.load(SecretLocation(AUTHORITY, mounted=False))
         assert kept is not None
-        after = from_bag(kept.bag)
+        after = from_files(kept.bag)
         assert after.bundle == after.signer.certificate != before
         for place, _ in PLACES:
             there = await self.store.load(place)
-            leaf = leaves.from_bag(there.bag) if there else None
+            leaf = leaves.from_files(there.bag) if there else None
             assert leaf is not None
             assert leaf.authorities == after.bundle
             assert is_signed_by(leaf.pair.certificate, after.signer.certificate)
@@ -149,7 +149,7 @@ async def writes_until_the_end(when: str, dies_at: int) -> int:
     before = await system.grow_old()
     writes = 0
 
-    def written(_: Place) -> None:
+    def written(_: SecretLocation) -> None:
         nonlocal writes
         writes += 1
         if writes == dies_at:
@@ -178,7 +178,7 @@ def test_crash_of_every_operator_after_its_first_write() -> None:
         system = System(store)
         before = await system.grow_old()
 
-        def die(_: Place) -> None:
+        def die(_: SecretLocation) -> None:
             raise Died
 
         store.after = die

@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 
 from tests.certificates.worlds import R1, R1_PLACE, R2_PLACE, START_MS, material
-from tidemark_operator.certificates.certificate_state import Leaf, to_bag
+from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
 from tidemark_operator.certificates.names import PLANNER
-from tidemark_operator.certificates.store import Bag, Place, Taken
+from tidemark_operator.certificates.store import Files, SecretLocation, WriteConflict
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.folder import CertificateFolder
 
 AUTHORITY = new_authority(START_MS)
 
 
-def some_bag() -> Bag:
+def some_bag() -> Files:
     found = material(AUTHORITY, R1, START_MS)
-    return to_bag(Leaf(KeyPair(found.certificate, found.key), found.authorities))
+    return to_files(HolderFiles(KeyPair(found.certificate, found.key), found.authorities))
 
 
-def create(store: FileStore, place: Place, bag: Bag) -> None:
+def create(store: FileStore, place: SecretLocation, bag: Files) -> None:
     asyncio.run(store.create(place, bag))
 
 
@@ -84,7 +84,7 @@ def test_of_many_writers_at_once_one_wins(tmp_path: Path) -> None:
         try:
             create(store, R1_PLACE, bag)
             outcomes.append("won")
-        except Taken:
+        except WriteConflict:
             outcomes.append("taken")
 
     threads = [threading.Thread(target=write, args=(store,)) for store in stores]
@@ -102,16 +102,16 @@ def test_who_replaces_what_is_not_there_any_more_is_told(tmp_path: Path) -> None
     kept = asyncio.run(store.load(R1_PLACE))
     assert kept is not None
     asyncio.run(store.replace(R1_PLACE, some_bag(), kept))
-    with pytest.raises(Taken):
+    with pytest.raises(WriteConflict):
         asyncio.run(store.replace(R1_PLACE, some_bag(), kept))
-    with pytest.raises(Taken):
+    with pytest.raises(WriteConflict):
         create(store, R1_PLACE, some_bag())
 
 
 def test_replicas_that_are_gone_leave_nothing(tmp_path: Path) -> None:
     """What is not in a namespace stays: the planner's, and the authority."""
     store = FileStore(tmp_path)
-    for place in (R1_PLACE, R2_PLACE, Place(PLANNER)):
+    for place in (R1_PLACE, R2_PLACE, SecretLocation(PLANNER)):
         create(store, place, some_bag())
     store.retain([R2_PLACE])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["team-a.tidemark-replica-r2-tls", PLANNER]

@@ -13,8 +13,8 @@ from pathlib import Path
 from tests.certificates.peers import INCARNATION, described, replica, run
 from tests.certificates.worlds import DAY_MS, R1, R1_PLACE, R2, R2_PLACE, Clock
 from tidemark_operator.certificates.authority import Step
-from tidemark_operator.certificates.certificate_rotation import Keeper
-from tidemark_operator.certificates.channel_factory import Mutual
+from tidemark_operator.certificates.certificate_rotation import CertificateRotation
+from tidemark_operator.certificates.channel_factory import TlsChannels
 from tidemark_operator.certificates.files import FileStore
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import Identity
@@ -27,8 +27,8 @@ def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "certificates")
     clock = Clock(int(time.time() * 1000) - 245 * DAY_MS)
 
-    async def connect(keeper: Keeper, identity: Identity) -> str:
-        dialer = Mutual(identity, keeper.material)
+    async def connect(keeper: CertificateRotation, identity: Identity) -> str:
+        dialer = TlsChannels(identity, keeper.material)
         async with dialer.channel(address(identity), ()) as channel:
             return await described(channel)
 
@@ -36,12 +36,12 @@ def test_every_connection_of_a_rotation_comes_about(tmp_path: Path) -> None:
         return f"unix://{tmp_path}/{identity.path[2]}"
 
     async def rotation() -> list[Step]:
-        keeper = Keeper(store, clock)
+        keeper = CertificateRotation(store, clock)
         await keeper.start()
         clock.forward(days=244)
         for place, identity in HOLDERS:
             await keeper.hold(place, identity)
-        steps, first = [keeper.step], Mutual(R1, keeper.material).channel(address(R1), ())
+        steps, first = [keeper.step], TlsChannels(R1, keeper.material).channel(address(R1), ())
         with ExitStack() as servers:
             for place, identity in HOLDERS:
                 servers.enter_context(replica(address(identity), CertificateFolder(store.path(place))))

@@ -10,8 +10,8 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tests.certificates.worlds import DAY_MS, R1, START_MS, authority, material
-from tidemark_operator.certificates.certificate_state import Leaf, renewed
-from tidemark_operator.certificates.issue import belongs, holder, is_signed_by, issue, new_authority, validity
+from tidemark_operator.certificates.certificate_state import HolderFiles, renewed
+from tidemark_operator.certificates.issue import is_signed_by, issue, key_matches, new_authority, subject_uri, validity
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, Identity, identity_of, replica_identity
 
@@ -31,7 +31,9 @@ def test_a_certificate_says_who_and_what_for(
     pair = issue(new_authority(START_MS), identity, START_MS)
     found = x509.load_pem_x509_certificate(pair.certificate).extensions
     names = found.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.UniformResourceIdentifier) == [identity.uri] == [holder(pair.certificate)]
+    assert (
+        names.get_values_for_type(x509.UniformResourceIdentifier) == [identity.uri] == [subject_uri(pair.certificate)]
+    )
     assert names.get_values_for_type(x509.DNSName) == hosts
     assert list(found.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
     assert not found.get_extension_for_class(x509.BasicConstraints).value.ca
@@ -61,8 +63,8 @@ def test_it_is_signed_by_its_authority_and_by_no_other() -> None:
     pair = issue(first, R1, START_MS)
     assert is_signed_by(pair.certificate, first.certificate)
     assert not is_signed_by(pair.certificate, second.certificate)
-    assert belongs(pair)
-    assert not belongs(type(pair)(pair.certificate, second.key))
+    assert key_matches(pair)
+    assert not key_matches(type(pair)(pair.certificate, second.key))
 
 
 def test_what_is_no_certificate_is_refused_without_being_shown() -> None:
@@ -84,10 +86,12 @@ def test_no_key_is_ever_printed() -> None:
 
 CASES = {
     "nothing there": lambda leaf, other: None,
-    "of somebody else": lambda leaf, other: Leaf(issue(other.signer, replica_identity("a", "b", "c"), START_MS), b""),
+    "of somebody else": lambda leaf, other: HolderFiles(
+        issue(other.signer, replica_identity("a", "b", "c"), START_MS), b""
+    ),
     "of another authority": lambda leaf, other: renewed(None, R1, other, START_MS),
-    "no certificate": lambda leaf, other: Leaf(type(leaf.pair)(b"x", leaf.pair.key), leaf.authorities),
-    "another's key": lambda leaf, other: Leaf(type(leaf.pair)(leaf.pair.certificate, other.signer.key), b""),
+    "no certificate": lambda leaf, other: HolderFiles(type(leaf.pair)(b"x", leaf.pair.key), leaf.authorities),
+    "another's key": lambda leaf, other: HolderFiles(type(leaf.pair)(leaf.pair.certificate, other.signer.key), b""),
 }
 
 
@@ -119,7 +123,7 @@ def test_other_authorities_alone_change_no_key() -> None:
     ours = authority(START_MS)
     leaf = renewed(None, R1, ours, START_MS)
     assert leaf is not None
-    better = renewed(Leaf(leaf.pair, b"older"), R1, ours, START_MS)
+    better = renewed(HolderFiles(leaf.pair, b"older"), R1, ours, START_MS)
     assert better == leaf
 
 

@@ -18,26 +18,26 @@ from tests.certificates.worlds import (
     MemoryStore,
 )
 from tidemark_operator.certificates import certificate_state as leaves
-from tidemark_operator.certificates.authority import Step, from_bag
-from tidemark_operator.certificates.certificate_rotation import LOOK_SECONDS, Keeper
-from tidemark_operator.certificates.certificate_state import Leaf
-from tidemark_operator.certificates.issue import holder, is_signed_by, validity
+from tidemark_operator.certificates.authority import Step, from_files
+from tidemark_operator.certificates.certificate_rotation import LOOK_SECONDS, CertificateRotation
+from tidemark_operator.certificates.certificate_state import HolderFiles
+from tidemark_operator.certificates.issue import is_signed_by, subject_uri, validity
 from tidemark_operator.certificates.names import AUTHORITY
-from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
+from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused, OperatorError
 from tidemark_protocol.tls.identities import OPERATOR, replica_identity
 
 AT_AUTHORITY = ("", AUTHORITY)
 
 
-def kept(store: MemoryStore, place: Place) -> Leaf:
-    found = leaves.from_bag(store.kept[place.key].bag)
+def kept(store: MemoryStore, place: SecretLocation) -> HolderFiles:
+    found = leaves.from_files(store.kept[place.key].bag)
     assert found is not None
     return found
 
 
-async def started(store: MemoryStore, clock: Clock) -> Keeper:
-    keeper = Keeper(store, clock)
+async def started(store: MemoryStore, clock: Clock) -> CertificateRotation:
+    keeper = CertificateRotation(store, clock)
     await keeper.start()
     return keeper
 
@@ -60,11 +60,11 @@ def test_of_two_operators_that_make_the_authority_at_once_one_does() -> None:
 
     async def scenario() -> None:
         store, clock = MemoryStore(), Clock()
-        others: list[Keeper] = []
+        others: list[CertificateRotation] = []
 
-        def meanwhile(place: Place) -> None:
+        def meanwhile(place: SecretLocation) -> None:
             store.before = lambda _: None
-            other = Keeper(store, clock)
+            other = CertificateRotation(store, clock)
             # a coroutine that waits for nothing ends at its first step
             with pytest.raises(StopIteration):
                 other.start().send(None)
@@ -86,7 +86,7 @@ def test_a_holder_has_what_it_needs_when_hold_returns_and_it_is_not_made_again()
         keeper = await started(store, clock)
         await keeper.hold(R1_PLACE, R1)
         leaf = kept(store, R1_PLACE)
-        assert holder(leaf.pair.certificate) == R1.uri
+        assert subject_uri(leaf.pair.certificate) == R1.uri
         assert leaf.authorities == keeper.material().authorities
         for again in (keeper, await started(store, clock)):
             await again.hold(R1_PLACE, R1)
@@ -105,7 +105,7 @@ def test_a_replica_made_anew_under_its_name_gets_a_certificate_of_its_own() -> N
         await keeper.hold(R1_PLACE, R1)
         later = replica_identity("team-a", "r1", "9999")
         await keeper.hold(R1_PLACE, later)
-        assert holder(kept(store, R1_PLACE).pair.certificate) == later.uri
+        assert subject_uri(kept(store, R1_PLACE).pair.certificate) == later.uri
 
     asyncio.run(scenario())
 
@@ -128,14 +128,14 @@ def test_all_are_renewed_when_it_is_time_and_nothing_is_written_before() -> None
         assert store.writes == writes + 2
         assert kept(store, R1_PLACE) != first
         assert keeper.material() != own
-        assert holder(keeper.material().certificate) == OPERATOR.uri
-        assert OPERATOR.uri not in {holder(leaf.pair.certificate) for leaf in leaves_in(store)}
+        assert subject_uri(keeper.material().certificate) == OPERATOR.uri
+        assert OPERATOR.uri not in {subject_uri(leaf.pair.certificate) for leaf in leaves_in(store)}
 
     asyncio.run(scenario())
 
 
-def leaves_in(store: MemoryStore) -> list[Leaf]:
-    found = [leaves.from_bag(kept.bag) for kept in store.kept.values()]
+def leaves_in(store: MemoryStore) -> list[HolderFiles]:
+    found = [leaves.from_files(kept.bag) for kept in store.kept.values()]
     return [leaf for leaf in found if leaf is not None]
 
 
@@ -163,7 +163,7 @@ def test_a_certificate_that_somebody_deleted_is_made_again() -> None:
         assert R1_PLACE.key not in store.kept
         clock.forward(days=1 / 24)
         await keeper.look()
-        assert holder(kept(store, R1_PLACE).pair.certificate) == R1.uri
+        assert subject_uri(kept(store, R1_PLACE).pair.certificate) == R1.uri
 
     asyncio.run(scenario())
 
@@ -177,7 +177,7 @@ def test_an_authority_that_somebody_deleted_is_made_again_and_all_get_certificat
         await keeper.hold(R1_PLACE, R1)
         del store.kept[AT_AUTHORITY]
         await keeper.look()
-        signer = from_bag(store.kept[AT_AUTHORITY].bag).signer.certificate
+        signer = from_files(store.kept[AT_AUTHORITY].bag).signer.certificate
         assert is_signed_by(kept(store, R1_PLACE).pair.certificate, signer)
         assert keeper.material().authorities == signer == kept(store, R1_PLACE).authorities
 
@@ -189,7 +189,7 @@ def test_an_authority_that_cannot_be_read_stops_the_operator_and_is_not_replaced
 
     async def scenario() -> None:
         store = MemoryStore()
-        store.kept[AT_AUTHORITY] = Kept({"format": b"99"}, "1")
+        store.kept[AT_AUTHORITY] = StoredFiles({"format": b"99"}, "1")
         with pytest.raises(CertificateRefused, match="another format"):
             await started(store, Clock())
         assert store.writes == 0
@@ -204,7 +204,7 @@ def test_what_is_written_at_the_same_time_by_another_is_looked_at_and_taken() ->
         store, clock = MemoryStore(), Clock()
         keeper, other = await started(store, clock), await started(store, clock)
 
-        def meanwhile(place: Place) -> None:
+        def meanwhile(place: SecretLocation) -> None:
             store.before = lambda _: None
             with pytest.raises(StopIteration):
                 other.hold(place, R1).send(None)
@@ -223,10 +223,10 @@ def test_a_place_that_others_write_again_and_again_is_left_for_later() -> None:
     class Contested(MemoryStore):
         tries = 0
 
-        async def create(self, place: Place, bag: Bag) -> None:
+        async def create(self, place: SecretLocation, bag: Files) -> None:
             if place.key == R1_PLACE.key:
                 self.tries += 1
-                raise Taken("again")
+                raise WriteConflict("again")
             await super().create(place, bag)
 
     async def scenario() -> None:
@@ -243,7 +243,7 @@ def test_one_place_that_cannot_be_used_keeps_nobody_else_from_a_renewal() -> Non
     """A Secret of somebody else's is in the way of one replica."""
 
     class Foreign(MemoryStore):
-        async def load(self, place: Place) -> Kept | None:
+        async def load(self, place: SecretLocation) -> StoredFiles | None:
             if place.key == R1_PLACE.key:
                 raise CertificateRefused("it is somebody else's")
             return await super().load(place)
@@ -271,7 +271,7 @@ def test_the_authority_waits_for_one_whose_certificate_cannot_be_written() -> No
         await keeper.hold(R1_PLACE, R1)
         await keeper.hold(R2_PLACE, R2)
 
-        def refuse(place: Place) -> None:
+        def refuse(place: SecretLocation) -> None:
             if place == R1_PLACE:
                 raise OperatorError("403 Forbidden")
 

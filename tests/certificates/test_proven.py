@@ -8,12 +8,12 @@ from collections.abc import Collection
 import pytest
 
 from tests.certificates.worlds import Clock, MemoryStore
-from tidemark_operator.certificates.certificate_rotation import Keeper
-from tidemark_operator.certificates.channel_factory import PLAIN
+from tidemark_operator.certificates.certificate_rotation import CertificateRotation
+from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS
 from tidemark_operator.certificates.names import AUTHORITY, PLANNER, replica_secret
-from tidemark_operator.certificates.peers import Trusted
-from tidemark_operator.certificates.store import Kept, Place
-from tidemark_operator.certificates.tls_peers import Proven, identity_of, place_of
+from tidemark_operator.certificates.peers import SocketPeers
+from tidemark_operator.certificates.store import SecretLocation, StoredFiles
+from tidemark_operator.certificates.tls_peers import TlsPeers, identity_of, location_of
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.kube import startup_retry
 from tidemark_operator.kube.client import ApiError
@@ -33,7 +33,7 @@ class Foreign(MemoryStore):
 
     removed = False
 
-    async def load(self, place: Place) -> Kept | None:
+    async def load(self, place: SecretLocation) -> StoredFiles | None:
         if place.name == replica_secret("r1") and not self.removed:
             raise CertificateRefused("it is in the way")
         return await super().load(place)
@@ -42,7 +42,7 @@ class Foreign(MemoryStore):
 def test_at_its_start_there_is_an_authority_and_a_certificate_of_the_planners() -> None:
     """Nothing else is known yet."""
     store = MemoryStore()
-    asyncio.run(Proven.start(store))
+    asyncio.run(TlsPeers.start(store))
     assert set(store.kept) == {("", AUTHORITY), ("", PLANNER)}
 
 
@@ -53,7 +53,7 @@ class Stumbling(MemoryStore):
         super().__init__()
         self.status, self.left = status, times
 
-    async def load(self, place: Place) -> Kept | None:
+    async def load(self, place: SecretLocation) -> StoredFiles | None:
         if self.left:
             self.left -= 1
             raise ApiError(self.status, "no")
@@ -63,19 +63,19 @@ class Stumbling(MemoryStore):
 @pytest.mark.parametrize("status", [0, 429, 503])
 def test_an_api_server_that_stumbles_at_the_start_is_asked_again(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """Nothing is made twice; and not without an end."""
-    monkeypatch.setattr(startup_retry, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(startup_retry, "RETRY_SECONDS", 0)
     store = Stumbling(status, 3)
-    asyncio.run(Proven.start(store))
+    asyncio.run(TlsPeers.start(store))
     assert store.writes == 2
     with pytest.raises(ApiError):
-        asyncio.run(Proven.start(Stumbling(status, startup_retry.TRIES)))
+        asyncio.run(TlsPeers.start(Stumbling(status, startup_retry.TRIES)))
 
 
 def test_an_api_server_that_refuses_at_the_start_is_not_asked_again() -> None:
     """The rights are missing: somebody must see it."""
     store = Stumbling(403, 1)
     with pytest.raises(ApiError):
-        asyncio.run(Proven.start(store))
+        asyncio.run(TlsPeers.start(store))
     assert store.left == 0
     assert store.writes == 0
 
@@ -84,7 +84,7 @@ def test_a_replica_is_prepared_once_it_has_a_certificate_until_it_is_not_retaine
     """One that is suspended and comes back is prepared anew: its certificate may be old by then."""
 
     async def scenario() -> None:
-        peers = await Proven.start(MemoryStore())
+        peers = await TlsPeers.start(MemoryStore())
         assert not peers.is_prepared(ONE)
         await peers.prepare(ONE)
         await peers.prepare(TWO)
@@ -103,7 +103,7 @@ def test_a_replica_that_cannot_be_prepared_says_why_until_it_can() -> None:
 
     async def scenario() -> None:
         store = Foreign()
-        peers = await Proven.start(store)
+        peers = await TlsPeers.start(store)
         with pytest.raises(CertificateRefused):
             await peers.prepare(ONE)
         await peers.prepare(TWO)
@@ -121,16 +121,16 @@ def test_what_nobody_needs_is_let_go_of_once() -> None:
     """Not at every look; another resource version is the same replica."""
     told: list[set[str]] = []
 
-    def forget(places: Collection[Place]) -> None:
+    def forget(places: Collection[SecretLocation]) -> None:
         told.append({place.name for place in places})
 
     async def scenario() -> None:
-        peers = await Proven.start(MemoryStore(), forget)
+        peers = await TlsPeers.start(MemoryStore(), forget)
         for retained in ([ONE, TWO], [meta("r1", "1111", "7"), TWO], [TWO], [TWO]):
             peers.retain(retained)
 
     asyncio.run(scenario())
-    assert told == [{place_of(ONE).name, place_of(TWO).name}, {place_of(TWO).name}]
+    assert told == [{location_of(ONE).name, location_of(TWO).name}, {location_of(TWO).name}]
 
 
 def test_the_planners_certificate_is_renewed_whatever_replicas_there_are() -> None:
@@ -138,10 +138,10 @@ def test_the_planners_certificate_is_renewed_whatever_replicas_there_are() -> No
 
     async def scenario() -> None:
         store, clock = MemoryStore(), Clock()
-        keeper = Keeper(store, clock)
+        keeper = CertificateRotation(store, clock)
         await keeper.start()
-        await keeper.hold(Place(PLANNER), THE_PLANNER)
-        Proven(keeper).retain([])
+        await keeper.hold(SecretLocation(PLANNER), THE_PLANNER)
+        TlsPeers(keeper).retain([])
         first = store.kept["", PLANNER]
         clock.forward(days=21)
         await keeper.look()
@@ -154,10 +154,10 @@ def test_dialers_are_equal_for_the_same_peer_and_for_no_other() -> None:
     """A connection is made anew where they are not."""
 
     async def scenario() -> None:
-        peers = await Proven.start(MemoryStore())
+        peers = await TlsPeers.start(MemoryStore())
         assert peers.dialer(identity_of(ONE)) == peers.dialer(identity_of(meta("r1", "1111", "7")))
         assert peers.dialer(identity_of(ONE)) != peers.dialer(identity_of(meta("r1", "9999")))
-        assert peers.dialer(identity_of(ONE)) != PLAIN
+        assert peers.dialer(identity_of(ONE)) != PLAIN_CHANNELS
 
     asyncio.run(scenario())
-    assert Trusted().dialer(identity_of(ONE)) == Trusted().dialer(identity_of(TWO)) == PLAIN
+    assert SocketPeers().dialer(identity_of(ONE)) == SocketPeers().dialer(identity_of(TWO)) == PLAIN_CHANNELS

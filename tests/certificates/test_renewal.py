@@ -13,10 +13,10 @@ import pytest
 
 from tests.certificates.peers import echo, run, showing
 from tests.certificates.worlds import R1, R1_PLACE, material, written
-from tidemark_operator.certificates.certificate_state import Leaf, to_bag
+from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority
-from tidemark_operator.certificates.store import Bag
+from tidemark_operator.certificates.store import Files
 from tidemark_protocol.errors import CertificateUnreadable
 from tidemark_protocol.tls.folder import CertificateFolder, CertificateWatch, Material
 from tidemark_protocol.tls.identities import OPERATOR
@@ -26,8 +26,8 @@ OURS, NEXT = new_authority(NOW_MS), new_authority(NOW_MS)
 OPERATORS = material(OURS, OPERATOR, NOW_MS)
 
 
-def bag(found: Material) -> Bag:
-    return to_bag(Leaf(KeyPair(found.certificate, found.key), found.authorities))
+def bag(found: Material) -> Files:
+    return to_files(HolderFiles(KeyPair(found.certificate, found.key), found.authorities))
 
 
 def shown_at(port: int, trusts: bytes) -> bytes:

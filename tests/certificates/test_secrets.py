@@ -14,12 +14,12 @@ from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Step
-from tidemark_operator.certificates.certificate_rotation import Keeper
-from tidemark_operator.certificates.issue import holder, is_signed_by
+from tidemark_operator.certificates.certificate_rotation import CertificateRotation
+from tidemark_operator.certificates.issue import is_signed_by, subject_uri
 from tidemark_operator.certificates.names import AUTHORITY, MANAGED_LABEL, PLANNER, replica_secret
 from tidemark_operator.certificates.secrets import SecretStore, build_secret
-from tidemark_operator.certificates.store import Place, Taken
-from tidemark_operator.certificates.tls_peers import Proven, identity_of, place_of
+from tidemark_operator.certificates.store import SecretLocation, WriteConflict
+from tidemark_operator.certificates.tls_peers import TlsPeers, identity_of, location_of
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Kube
 from tidemark_operator.kube.leadership import LEASE
@@ -50,15 +50,15 @@ async def replica(kube: Kube, namespace: str, name: str = "r1") -> Meta:
     return Meta.parse(await kube.create(REPLICAS, namespace, body))
 
 
-async def started(kube: Kube, namespace: str, clock: Clock) -> Keeper:
-    keeper = Keeper(SecretStore(kube, namespace), clock)
+async def started(kube: Kube, namespace: str, clock: Clock) -> CertificateRotation:
+    keeper = CertificateRotation(SecretStore(kube, namespace), clock)
     await keeper.start()
     return keeper
 
 
 async def held(kube: Kube, namespace: str, meta: Meta) -> None:
     keeper = await started(kube, namespace, Clock())
-    await keeper.hold(place_of(meta), identity_of(meta))
+    await keeper.hold(location_of(meta), identity_of(meta))
 
 
 def secret(plane: ControlPlane, namespace: str, name: str) -> str:
@@ -75,14 +75,14 @@ def test_of_two_operators_that_start_at_once_one_makes_the_authority(
         meta = await replica(one, namespace)
         first, second = await asyncio.gather(*(started(kube, namespace, clock) for kube in (one, other)))
         assert first.material().authorities == second.material().authorities
-        place, identity = place_of(meta), identity_of(meta)
+        place, identity = location_of(meta), identity_of(meta)
         await asyncio.gather(first.hold(place, identity), second.hold(place, identity))
         body = await one.get_secret(namespace, replica_secret("r1"))
         assert body is not None
         assert body["type"] == "kubernetes.io/tls"
         assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [meta.uid]
         certificate = base64.b64decode(body["data"]["tls.crt"])
-        assert holder(certificate) == identity.uri
+        assert subject_uri(certificate) == identity.uri
         assert is_signed_by(certificate, first.material().authorities)
         for keeper in (first, second):
             await keeper.look()
@@ -103,7 +103,7 @@ def test_an_authority_hands_over_while_two_operators_look_at_it(
         meta = await replica(one, namespace)
         keepers = [await started(kube, namespace, clock) for kube in (one, other)]
         for keeper in keepers:
-            await keeper.hold(place_of(meta), identity_of(meta))
+            await keeper.hold(location_of(meta), identity_of(meta))
         before, steps = keepers[0].material().authorities, []
         clock.forward(days=244)
         for _ in range(4):
@@ -114,8 +114,8 @@ def test_an_authority_hands_over_while_two_operators_look_at_it(
             clock.forward(days=1 / 12)
         assert steps == [Step.INTRODUCING, Step.REPLACING, Step.STEADY, Step.STEADY]
         assert keepers[0].material().authorities == keepers[1].material().authorities != before
-        kept = await SecretStore(one, namespace).load(place_of(meta))
-        leaf = leaves.from_bag(kept.bag) if kept else None
+        kept = await SecretStore(one, namespace).load(location_of(meta))
+        leaf = leaves.from_files(kept.bag) if kept else None
         assert leaf is not None
         assert leaf.authorities == keepers[0].material().authorities
 
@@ -130,13 +130,13 @@ def test_a_secret_goes_with_its_replica_and_the_next_one_of_the_name_has_its_own
     async def scenario(one: Kube, other: Kube) -> None:
         keeper = await started(one, namespace, Clock())
         first = await replica(one, namespace)
-        await keeper.hold(place_of(first), identity_of(first))
+        await keeper.hold(location_of(first), identity_of(first))
         await one.delete(REPLICAS, namespace, "r1", first.uid)
         second = await replica(one, namespace)
-        await keeper.hold(place_of(second), identity_of(second))
+        await keeper.hold(location_of(second), identity_of(second))
         body = await one.get_secret(namespace, replica_secret("r1"))
         assert body is not None
-        assert holder(base64.b64decode(body["data"]["tls.crt"])) == identity_of(second).uri
+        assert subject_uri(base64.b64decode(body["data"]["tls.crt"])) == identity_of(second).uri
         assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [second.uid]
         await one.delete(REPLICAS, namespace, "r1", second.uid)
         until(lambda: not secret(kinds_installed, namespace, replica_secret("r1")))
@@ -151,7 +151,7 @@ def test_the_operators_own_go_with_its_lease(
 
     async def scenario(one: Kube, other: Kube) -> None:
         lease = await one.create(LEASES, namespace, {"metadata": {"name": LEASE}, "spec": {}})
-        await Proven.start(SecretStore(one, namespace))
+        await TlsPeers.start(SecretStore(one, namespace))
         uid = lease["metadata"]["uid"]
         for name in (AUTHORITY, PLANNER):
             body = await one.get_secret(namespace, name)
@@ -186,17 +186,17 @@ def test_who_writes_what_it_has_not_read_last_is_told(run: Callable[[Scenario], 
     """Somebody changed it, made it, or deleted it."""
 
     async def scenario(one: Kube, other: Kube) -> None:
-        store, place = SecretStore(one, namespace), Place(AUTHORITY, mounted=False)
+        store, place = SecretStore(one, namespace), SecretLocation(AUTHORITY, mounted=False)
         await store.create(place, {"a": b"1"})
-        with pytest.raises(Taken):
+        with pytest.raises(WriteConflict):
             await store.create(place, {"a": b"2"})
         kept = await store.load(place)
         assert kept is not None
         await SecretStore(other, namespace).replace(place, {"a": b"3"}, kept)
-        with pytest.raises(Taken):
+        with pytest.raises(WriteConflict):
             await store.replace(place, {"a": b"4"}, kept)
-        gone = Place("gone")
-        with pytest.raises(Taken):
+        gone = SecretLocation("gone")
+        with pytest.raises(WriteConflict):
             await store.replace(gone, dict.fromkeys(("tls.crt", "tls.key"), b""), kept)
 
     run(scenario)
@@ -209,7 +209,7 @@ def test_what_the_api_server_refuses_is_told_without_what_was_in_it(
     hidden = base64.b64encode(b"hunter2").decode()
 
     async def scenario(one: Kube, other: Kube) -> None:
-        body: dict[str, Any] = build_secret(Place("x", mounted=False), {}, None)
+        body: dict[str, Any] = build_secret(SecretLocation("x", mounted=False), {}, None)
         for wrong in ({"data": {"not a key " + hidden: hidden}}, {"metadata": {"name": "x", "labels": {"a": hidden}}}):
             with pytest.raises(ApiError, match=f"Secret {namespace}/x: 422") as refused:
                 await one.create_secret(namespace, {**body, **wrong})
@@ -226,7 +226,7 @@ def test_events_and_statuses_never_have_anything_of_a_secret(
     async def scenario(one: Kube, other: Kube) -> None:
         keeper = await started(one, namespace, Clock(START_MS))
         meta = await replica(one, namespace)
-        await keeper.hold(place_of(meta), identity_of(meta))
+        await keeper.hold(location_of(meta), identity_of(meta))
 
     run(scenario)
     for kinds in ("events", "computereplicas,computeinstances", "controllerrevisions,leases"):

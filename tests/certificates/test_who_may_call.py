@@ -14,7 +14,7 @@ import pytest
 from tests.certificates.peers import INCARNATION, calling, described, echo, replica, run, showing, showing_blocking
 from tests.certificates.worlds import DAY_MS, R1, R2, material, written
 from tests.waiting import BOUND
-from tidemark_operator.certificates.channel_factory import Mutual
+from tidemark_operator.certificates.channel_factory import TlsChannels
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import OPERATOR, PLANNER, replica_identity
@@ -113,7 +113,7 @@ def test_the_operator_takes_the_replica_alone_and_says_who_answered(case: str, t
     """An address is no proof: not of the replica, and not of its ComputeReplica's uid."""
     shown, wrong = ANSWERS[case]
     address = f"unix://{tmp_path}/s"
-    dialer = Mutual(R1, lambda: material(OURS, OPERATOR, NOW_MS))
+    dialer = TlsChannels(R1, lambda: material(OURS, OPERATOR, NOW_MS))
 
     async def call() -> str:
         async with dialer.channel(address, ()) as channel:
@@ -130,7 +130,7 @@ def test_the_operator_takes_the_replica_alone_and_says_who_answered(case: str, t
 
 def test_nobody_at_the_address_is_no_fault_of_certificates(tmp_path: Path) -> None:
     """A replica that starts is not there yet."""
-    dialer = Mutual(R1, lambda: material(OURS, OPERATOR, NOW_MS))
+    dialer = TlsChannels(R1, lambda: material(OURS, OPERATOR, NOW_MS))
     assert run(dialer.explain(f"unix://{tmp_path}/s")) == ""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidemark_operator.certificates.authority import Authority, first
 from tidemark_operator.certificates.issue import KeyPair, issue, new_authority
-from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
+from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_protocol.tls.folder import AUTHORITIES, CERTIFICATE, KEY, CertificateFolder, Material
 from tidemark_protocol.tls.identities import Identity, replica_identity
 
@@ -15,8 +15,8 @@ DAY_MS = 24 * 60 * 60 * 1000
 START_MS = 1_800_000_000_000
 R1 = replica_identity("team-a", "r1", "1111")
 R2 = replica_identity("team-a", "r2", "2222")
-R1_PLACE = Place("tidemark-replica-r1-tls", "team-a")
-R2_PLACE = Place("tidemark-replica-r2-tls", "team-a")
+R1_PLACE = SecretLocation("tidemark-replica-r1-tls", "team-a")
+R2_PLACE = SecretLocation("tidemark-replica-r2-tls", "team-a")
 
 
 class Clock:
@@ -40,27 +40,27 @@ class MemoryStore:
     """What a store promises, in memory. `before` and `after` are called with what is being written, and may raise."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], Kept] = {}
+        self.kept: dict[tuple[str, str], StoredFiles] = {}
         self.writes = 0
-        self.before: Callable[[Place], None] = lambda _: None
-        self.after: Callable[[Place], None] = lambda _: None
+        self.before: Callable[[SecretLocation], None] = lambda _: None
+        self.after: Callable[[SecretLocation], None] = lambda _: None
 
-    async def load(self, place: Place) -> Kept | None:
+    async def load(self, place: SecretLocation) -> StoredFiles | None:
         return self.kept.get(place.key)
 
-    async def create(self, place: Place, bag: Bag) -> None:
+    async def create(self, place: SecretLocation, bag: Files) -> None:
         self._write(place, bag, None)
 
-    async def replace(self, place: Place, bag: Bag, kept: Kept) -> None:
+    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         self._write(place, bag, kept.version)
 
-    def _write(self, place: Place, bag: Bag, expected: str | None) -> None:
+    def _write(self, place: SecretLocation, bag: Files, expected: str | None) -> None:
         self.before(place)
         there = self.kept.get(place.key)
         if (there.version if there else None) != expected:
-            raise Taken(f"{place.name} was written by somebody else")
+            raise WriteConflict(f"{place.name} was written by somebody else")
         self.writes += 1
-        self.kept[place.key] = Kept(dict(bag), str(self.writes))
+        self.kept[place.key] = StoredFiles(dict(bag), str(self.writes))
         self.after(place)
 
 

@@ -13,8 +13,8 @@ import yaml
 from tests.chart.render import CASES, CHART, NAMESPACE, RENDERED, ROOT, chart_digest, kept, pods
 from tests.orchestrator.pods import SETTINGS, large
 from tidemark_operator.certificates.names import MOUNT_PATH, PLANNER
-from tidemark_operator.gateway.server.endpoint_slice import Service
-from tidemark_operator.gateway.server.listener import Issued, Tls
+from tidemark_operator.gateway.server.endpoint_slice import GatewayService
+from tidemark_operator.gateway.server.listener import IssuedCertificate, TlsFolder
 from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.options import parse
 from tidemark_operator.orchestrator.kubernetes.driver import pod_template
@@ -226,13 +226,13 @@ def test_the_operator_understands_its_arguments(case: str) -> None:
     image = {"watched": f"tidemark/replica@sha256:{'0123456789abcdef' * 4}"}.get(case, "tidemark/replica:0.1.0-dev")
     assert options.pods == Settings(image, pull_secrets=("pull",) if case == "confined" else (), user=USERS[case])
     assert (options.metrics_host, options.metrics_port) == ("0.0.0.0", container["ports"][0]["containerPort"])
-    assert options.gateway_service == Service("tidemark-gateway", "$(POD_NAME)", "$(POD_IP)")
+    assert options.gateway_service == GatewayService("tidemark-gateway", "$(POD_NAME)", "$(POD_IP)")
     listening = options.gateway
     assert (listening.host, listening.port, listening.clients is not None) == ("0.0.0.0", 7443, case == "watched")
     names = [f"tidemark-gateway.{NAMESPACE}.svc", "tidemark-gateway", f"tidemark-gateway.{NAMESPACE}"]
     names += [f"tidemark-gateway.{NAMESPACE}.svc.cluster.local"]
     names += ["query.example.com"] if case == "confined" else []
-    tls = Tls(Path("/etc/tidemark/gateway")) if case == "watched" else Issued(tuple(names))
+    tls = TlsFolder(Path("/etc/tidemark/gateway")) if case == "watched" else IssuedCertificate(tuple(names))
     assert listening.tls == tls
     instance = options.default_instance
     assert instance == (

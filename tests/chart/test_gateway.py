@@ -146,6 +146,6 @@ def test_a_deleted_endpointslice_is_said_and_found_again(service: ControlPlane, 
     kubeconfig = kubeconfig_of(service, "tidemark-operator", tmp_path)
     service.kubectl("delete", "-n", NAMESPACE, "endpointslice", "tidemark-gateway")
     with operator(service, tmp_path / "one", "one", kubeconfig) as one:
-        wait_for("it to be missed", lambda: "helm upgrade makes it anew" in one.log(), one.log)
+        wait_for("it to be missed", lambda: "helm upgrade creates it" in one.log(), one.log)
         apply(service, [b for b in kept("confined") if b["kind"] == "EndpointSlice"])
         wait_for("the Service to lead to it", lambda: leads_to(service) == ["one"], one.log)

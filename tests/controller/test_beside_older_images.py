@@ -37,7 +37,7 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import QueryRefused, SubscribeEnded
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
 from tidemark_operator.fleet.status_meaning import failure
-from tidemark_operator.gateway.query.one_shot import spans_of
+from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.readable_relations import _index
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.status.statuses import _incompatible
@@ -271,13 +271,13 @@ def test_who_asks_for_what_all_are_too_old_for_is_refused_at_once() -> None:
 
     async def scenario(instance: RunningInstance) -> None:
         with pytest.raises(QueryRefused, match=TOO_OLD):
-            spans_of(Registry(), instance, reader())
+            input_spans(Registry(), instance, reader())
         with pytest.raises(QueryRefused, match=f"d.i cannot be read: {TOO_OLD}"):
             _index(instance, "d.i", INDEX)
         instance.attach(R2, "unix:///nowhere")
         instance.core.dataflows.seed({INDEX: at(400)})
         assert _index(instance, "d.i", INDEX) is not None
-        assert [span.write for span in spans_of(Registry(), instance, reader())] == [at(400)]
+        assert [span.write for span in input_spans(Registry(), instance, reader())] == [at(400)]
 
     play(scenario, r1=())
 

@@ -27,7 +27,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.quarantined_readers import SETTLED_SECONDS
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.query.one_shot import spans_of
+from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.readable_relations import _index
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages import commands as c
@@ -266,12 +266,12 @@ def test_who_asks_for_what_is_quarantined_is_refused_at_once(play: Callable[...,
         quarantine(listening)
         await dies(replica, instance, "second")
         with pytest.raises(QueryRefused, match=TOLD):
-            spans_of(Registry(), instance, reader())
+            input_spans(Registry(), instance, reader())
         with pytest.raises(QueryRefused, match=f"d.i cannot be read: it {TOLD}"):
             _index(instance, "d.i", INDEX)
 
         await hydrated(replica, instance)
-        assert [span.write for span in spans_of(Registry(), instance, reader())] == [at(400)]
+        assert [span.write for span in input_spans(Registry(), instance, reader())] == [at(400)]
         assert _index(instance, "d.i", INDEX) is not None
 
     play(scenario)

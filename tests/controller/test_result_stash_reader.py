@@ -19,7 +19,7 @@ from tidemark_operator.fleet.pending_queries import Answer
 from tidemark_operator.fleet.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
-from tidemark_operator.gateway.streams.answer_stream import give
+from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.planning import Finishing
@@ -126,7 +126,7 @@ def test_a_client_that_does_not_read_holds_one_piece(play: Callable[..., None]) 
         await stashed(replica, instance, listening)
         client = Client()
         held = Hold(FairQueue("bytes", 1, "wait"), "who asks", 0)
-        giving = asyncio.create_task(give(client, pieces(instance, "p", STASHED.size), held))
+        giving = asyncio.create_task(send_answer(client, pieces(instance, "p", STASHED.size), held))
         count = -(-len(DATA) // PIECE_BYTES)
         for taken in range(count):
             await replica.until(lambda: client.held > 0)

@@ -62,7 +62,7 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
         system.kubectl("delete", "rolebinding", "reader")
         wait_for("the right to be gone", lambda: _asked(system, token["reader"], "query", LOOKUP).returncode == 1)
         assert followed.wait() == 1, system.log()
-    assert "it is not allowed any more: " in followed.said()
+    assert "the right to read it was withdrawn: " in followed.said()
 
 
 def test_a_strict_answer_has_all_that_was_ingested_when_it_was_asked(system: System) -> None:

@@ -119,7 +119,7 @@ def test_subscribes_end_where_and_why_they_should(both: System) -> None:
         ("SELECT 1 / (n_regionkey - 1) AS x FROM tpch.nation", (), "the subscribe is in error: EXPRESSION_FAILED"),
         ("SELECT n_nam FROM tpch.nation", (), "n_nam"),
         ("nowhere", (), "nowhere"),
-        ("tpch.nation", ("--up-to", "5"), "end it later"),
+        ("tpch.nation", ("--up-to", "5"), "choose a later end"),
     ):
         done = both.tidemark("subscribe", subject, "-n", both.namespace, *options)
         assert (done.returncode, said in done.stderr) == (1, True), done.stderr

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from tidemark_operator.certificates.peers import Trusted
+from tidemark_operator.certificates.peers import SocketPeers
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.gateway.auth import access
-from tidemark_operator.gateway.auth.access import Access, Doorkeeper, Forbidden, Unauthenticated, Unreviewed
-from tidemark_operator.gateway.server.listener import Listening, Tls
+from tidemark_operator.gateway.auth.access import Access, Authenticator, Forbidden, ReviewUnavailable, Unauthenticated
+from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.kube.client import ApiError
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
@@ -50,16 +50,16 @@ class Clock:
         return self.now
 
 
-def door(server: ApiServer | None, clock: Clock | None = None) -> Doorkeeper:
-    return Doorkeeper("own", cast(Reviews, server), clock or Clock())
+def door(server: ApiServer | None, clock: Clock | None = None) -> Authenticator:
+    return Authenticator("own", cast(Reviews, server), clock or Clock())
 
 
 def run(asked: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asked)
 
 
-async def see_rows(at: Doorkeeper, *of: Parent, token: str = "annes") -> None:
-    await (await at.admit(f"Bearer {token}")).see_rows("ns", of)
+async def see_rows(at: Authenticator, *of: Parent, token: str = "annes") -> None:
+    await (await at.authenticate(f"Bearer {token}")).check_rows("ns", of)
 
 
 def test_the_operators_own_token_opens_everything_and_asks_nobody() -> None:
@@ -74,34 +74,34 @@ def test_an_unknown_token_opens_nothing(authorization: str) -> None:
     """Also where there is no API server to ask."""
     for server in (ApiServer(), None):
         with pytest.raises(Unauthenticated):
-            run(door(server).admit(authorization))
+            run(door(server).authenticate(authorization))
 
 
 def test_seeing_status_is_not_seeing_rows() -> None:
     """Each needs its right, rows per object; the first that is missing is named."""
     status = ApiServer("list dataflows in namespace ns", "list datasources in namespace ns")
-    allowed = run(door(status).admit("Bearer annes"))
-    run(allowed.see_objects("ns"))
+    allowed = run(door(status).authenticate("Bearer annes"))
+    run(allowed.check_objects("ns"))
     with pytest.raises(Forbidden, match="anne may not get dataflows/data delays in namespace ns"):
-        run(allowed.see_rows("ns", [VIEW]))
+        run(allowed.check_rows("ns", [VIEW]))
     with pytest.raises(Forbidden, match="anne may not list datasources in all namespaces"):
-        run(allowed.see_objects(""))
+        run(allowed.check_objects(""))
 
     rows = ApiServer("get dataflows/data delays in namespace ns")
     run(see_rows(door(rows), VIEW))
     with pytest.raises(Forbidden, match="get datasources/data flights"):
         run(see_rows(door(rows), VIEW, SOURCE))
     with pytest.raises(Forbidden):
-        run(run(door(rows).admit("Bearer annes")).see_objects("ns"))
+        run(run(door(rows).authenticate("Bearer annes")).check_objects("ns"))
 
 
 def test_making_copies_is_a_right_of_its_own() -> None:
     """Of a namespace: whoever may read rows may not fill its storage with them."""
     for right in ("get dataflows/data delays in namespace ns", "create dataflows/copies in namespace other"):
         with pytest.raises(Forbidden, match="anne may not create dataflows/copies in namespace ns"):
-            run(run(door(ApiServer(right)).admit("Bearer annes")).make_copies("ns"))
+            run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
     right = "create dataflows/copies in namespace ns"
-    run(run(door(ApiServer(right)).admit("Bearer annes")).make_copies("ns"))
+    run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
 
 
 def test_what_the_api_server_said_is_believed_for_a_while() -> None:
@@ -113,7 +113,7 @@ def test_what_the_api_server_said_is_believed_for_a_while() -> None:
     assert server.asked == ["who", "get dataflows/data delays in namespace ns"]
 
     server.allowed = ()
-    clock.now += access.BELIEVED_SECONDS + 1
+    clock.now += access.TTL_SECONDS + 1
     with pytest.raises(Forbidden):
         run(see_rows(at, VIEW))
 
@@ -125,22 +125,22 @@ def test_an_unknown_token_is_asked_about_once_in_a_while() -> None:
     run(see_rows(at, VIEW))
 
     async def many() -> list[BaseException | None]:
-        calls = [at.admit("Bearer stolen") for _ in range(access.REVIEWS + 5)]
+        calls = [at.authenticate("Bearer stolen") for _ in range(access.MAX_REVIEWS + 5)]
         return [
             error for error in await asyncio.gather(*calls, return_exceptions=True) if not isinstance(error, Access)
         ]
 
     for _ in range(2):
-        assert [type(error) for error in run(many())] == [Unauthenticated] * (access.REVIEWS + 5)
-    assert server.asked.count("who") <= 1 + access.REVIEWS
+        assert [type(error) for error in run(many())] == [Unauthenticated] * (access.MAX_REVIEWS + 5)
+    assert server.asked.count("who") <= 1 + access.MAX_REVIEWS
     run(see_rows(at, VIEW))
     asked = len(server.asked)
     run(see_rows(at, VIEW))
     assert len(server.asked) == asked
 
-    clock.now += access.BELIEVED_SECONDS + 1
+    clock.now += access.TTL_SECONDS + 1
     with pytest.raises(Unauthenticated):
-        run(at.admit("Bearer stolen"))
+        run(at.authenticate("Bearer stolen"))
     assert len(server.asked) == asked + 1
 
 
@@ -149,7 +149,7 @@ def test_while_the_api_server_is_away_nobody_new_comes_in() -> None:
     server = ApiServer("get dataflows/data delays in namespace ns")
     at = door(server)
     server.away = True
-    with pytest.raises(Unreviewed, match="whose token it is cannot be found out now"):
+    with pytest.raises(ReviewUnavailable, match="the API server cannot review the token now"):
         run(see_rows(at, VIEW))
     server.away = False
     run(see_rows(at, VIEW))
@@ -157,7 +157,7 @@ def test_while_the_api_server_is_away_nobody_new_comes_in() -> None:
 
 def test_what_is_remembered_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answer is forgotten."""
-    monkeypatch.setattr(access, "ANSWERS", 2)
+    monkeypatch.setattr(access, "MAX_ANSWERS", 2)
     server = ApiServer(*(f"get dataflows/data d{n} in namespace ns" for n in range(3)))
     at = door(server)
     for number in (0, 1, 2, 0):
@@ -169,11 +169,11 @@ def test_what_is_remembered_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch)
 def test_beyond_loopback_it_listens_with_a_certificate_or_not_at_all(host: str) -> None:
     """Tokens must not be read on their way; a name may mean anything."""
     with pytest.raises(OperatorError, match="clear text: give --gateway-tls"):
-        Listening(host)
-    assert [str(Listening(host, 7)) for host in ("127.0.0.1", "::1")] == ["127.0.0.1:7", "[::1]:7"]
+        ListenerConfig(host)
+    assert [str(ListenerConfig(host, 7)) for host in ("127.0.0.1", "::1")] == ["127.0.0.1:7", "[::1]:7"]
 
 
 def test_a_certificate_that_is_not_there_is_named(tmp_path: Any) -> None:
     """Before anything listens."""
     with pytest.raises(OperatorError, match=r"tls\.crt cannot be read"):
-        Tls(tmp_path).material(Trusted())
+        TlsFolder(tmp_path).material(SocketPeers())

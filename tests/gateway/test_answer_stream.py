@@ -11,9 +11,9 @@ import pytest
 
 from tests.waiting import BOUND
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
-from tidemark_operator.gateway.server.grpc_status import refusals
+from tidemark_operator.gateway.server.grpc_status import grpc_errors
 from tidemark_operator.gateway.streams import answer_stream
-from tidemark_operator.gateway.streams.answer_stream import give
+from tidemark_operator.gateway.streams.answer_stream import send_answer
 
 CHUNK, CHUNKS = bytes(1024 * 1024), 64
 
@@ -31,10 +31,10 @@ class Served:
         self.gave_up = asyncio.Event()
 
     async def ask(self, request: bytes, context: Any) -> None:
-        async with refusals(context):
+        async with grpc_errors(context):
             try:
                 async with self._room.hold("who asks") as held:
-                    await give(context, chunks(), held)
+                    await send_answer(context, chunks(), held)
             finally:
                 self.gave_up.set()
 
@@ -58,7 +58,7 @@ async def rest(call: Any) -> None:
 
 def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is told so, with what it has not read left out."""
-    monkeypatch.setattr(answer_stream, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(answer_stream, "CHUNK_SECONDS", 0.05)
 
     async def story() -> None:
         room = FairQueue("bytes", 1, "wait", waiting=9)
@@ -68,7 +68,7 @@ def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) 
             await call.read()
             async with asyncio.timeout(BOUND), room.hold("another"):
                 assert served.gave_up.is_set()
-            with pytest.raises(grpc.aio.AioRpcError, match="while others waited for room"):
+            with pytest.raises(grpc.aio.AioRpcError, match="while other queries waited for memory"):
                 await rest(call)
 
         await served.client(reads_one)
@@ -78,7 +78,7 @@ def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) 
 
 def test_who_does_not_read_may_take_its_time_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is kept waiting; all of it comes."""
-    monkeypatch.setattr(answer_stream, "PATIENCE_SECONDS", 0.001)
+    monkeypatch.setattr(answer_stream, "CHUNK_SECONDS", 0.001)
 
     async def story() -> None:
         async def dawdles(call: Any) -> None:

@@ -27,7 +27,7 @@ from tidemark_devcluster.errors import KubectlFailed
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
-from tidemark_operator.gateway.server.listener import Clients, Listening, Tls
+from tidemark_operator.gateway.server.listener import ClientAuthority, ListenerConfig, TlsFolder
 from tidemark_operator.gateway.server.server import Gateway
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.cache import Cache
@@ -58,11 +58,11 @@ class Place:
         return self.folder / "clients.crt"
 
     @asynccontextmanager
-    async def gateway(self, clients: Clients) -> AsyncIterator[dict[str, str]]:
+    async def gateway(self, clients: ClientAuthority) -> AsyncIterator[dict[str, str]]:
         """One that runs; what it says of itself."""
         async with Kube.connect(self.plane.kubeconfig) as kube:
             gateway = Gateway(
-                self._world(kube), self.folder, Listening(tls=Tls(self.folder), clients=clients), self.file
+                self._world(kube), self.folder, ListenerConfig(tls=TlsFolder(self.folder), clients=clients), self.file
             )
             try:
                 await gateway.start()
@@ -169,7 +169,7 @@ def test_users_and_groups_of_certificates_have_the_rights_that_the_cluster_gives
     """By name, by group, or none: the API server is asked, as for users with a token, which opens the port too."""
 
     async def scenario() -> None:
-        async with place.gateway(Clients(place.authority)) as found:
+        async with place.gateway(ClientAuthority(place.authority)) as found:
             for name, groups, ends in (
                 ("berta", (), "answered"),
                 ("anne", ("other", "readers"), "answered"),
@@ -189,7 +189,7 @@ def test_what_is_not_a_client_certificate_of_the_cluster_opens_nothing(place: Pl
     """None, another authority's of the same name, a server's, expired, not valid yet: TLS refuses. Nobody's: we do."""
 
     async def scenario() -> None:
-        async with place.gateway(Clients(place.authority)) as found:
+        async with place.gateway(ClientAuthority(place.authority)) as found:
             for shown in (
                 None,
                 Authority.named("cluster").client("berta", "readers"),
@@ -200,7 +200,7 @@ def test_what_is_not_a_client_certificate_of_the_cluster_opens_nothing(place: Pl
                 assert (await place.asks(found, shown)).startswith("UNAVAILABLE"), shown
             for names in ((), ("berta", "carl")):
                 said = await place.asks(found, CLUSTER.client(names, "readers"))
-                assert said.startswith("UNAUTHENTICATED: the certificate names no user"), said
+                assert said.startswith("UNAUTHENTICATED: the client certificate names no user"), said
             assert await place.asks(found, CLUSTER.client("berta")) == "answered"
 
     run(scenario)
@@ -210,7 +210,7 @@ def test_an_authority_that_is_renewed_holds_from_the_next_connection_on(place: P
     """Nobody tells the operator. What cannot be read meanwhile changes nothing."""
 
     async def scenario() -> None:
-        async with place.gateway(Clients(place.authority)) as found:
+        async with place.gateway(ClientAuthority(place.authority)) as found:
             next_one = Authority.named("next")
             old, new = CLUSTER.client("berta"), next_one.client("berta")
             place.authority.write_text("not written yet")
@@ -226,7 +226,7 @@ def test_the_command_line_shows_what_kubectl_shows(place: Place) -> None:
     """The certificate of the current context; and says what is wrong where there is none, or it is not taken."""
 
     async def scenario() -> None:
-        async with place.gateway(Clients(place.authority)):
+        async with place.gateway(ClientAuthority(place.authority)):
             done = await asyncio.to_thread(place.asks_with_kubectl, CLUSTER.client("anne", "readers"))
             assert (done.returncode, done.stderr) == (0, "")
             for shown, said in (
@@ -265,13 +265,16 @@ def test_the_clusters_own_authority_is_the_one_that_the_api_server_publishes(
     """Where it publishes none, or nothing that is one, the operator says so and does not start."""
 
     async def scenario() -> None:
-        for text, said in ((None, "takes no client certificates"), ("nonsense", "no certificate of an authority")):
+        for text, said in (
+            (None, "accepts no client certificates"),
+            ("nonsense", "not the certificate of an authority"),
+        ):
             published(text)
             with pytest.raises(OperatorError, match=said):
-                async with place.gateway(Clients(None)):
+                async with place.gateway(ClientAuthority(None)):
                     pass
         published(CLUSTER.pair.certificate.decode())
-        async with place.gateway(Clients.named("cluster", 0)) as found:
+        async with place.gateway(ClientAuthority.named("cluster", 0)) as found:
             assert await place.asks(found, CLUSTER.client("berta")) == "answered"
             assert (await place.asks(found, Authority.named("cluster").client("berta"))).startswith("UNAVAILABLE")
 

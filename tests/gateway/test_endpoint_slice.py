@@ -9,7 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from tidemark_operator.gateway.server.endpoint_slice import AGAIN_SECONDS, LOOK_SECONDS, Announced, Service
+from tidemark_operator.gateway.server.endpoint_slice import (
+    AGAIN_SECONDS,
+    LOOK_SECONDS,
+    EndpointPublisher,
+    GatewayService,
+)
 from tidemark_operator.kube.client import ApiError, Body, Kube
 
 SLICE = {"metadata": {"name": "gateway", "annotations": {}}}
@@ -42,7 +47,7 @@ def paused(monkeypatch: pytest.MonkeyPatch, *answers: Body | ApiError | None) ->
     monkeypatch.setattr(asyncio, "sleep", sleep)
     kube = cast(Kube, Answers(*answers))
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(Announced(kube, "ns", Service("gateway", "pod", "10.0.0.1"), lambda: b"ca").run())
+        asyncio.run(EndpointPublisher(kube, "ns", GatewayService("gateway", "pod", "10.0.0.1"), lambda: b"ca").run())
     return pauses
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tidemark_operator import errors
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.gateway.auth.access import Forbidden, Unauthenticated, Unreviewed
-from tidemark_operator.gateway.server.grpc_status import refusals
+from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
+from tidemark_operator.gateway.server.grpc_status import grpc_errors
 
 STATUS = grpc.StatusCode
 
@@ -43,7 +43,7 @@ class Context:
         (errors.PlannerUnavailable("why"), STATUS.FAILED_PRECONDITION),
         (Forbidden("why"), STATUS.PERMISSION_DENIED),
         (Unauthenticated("why"), STATUS.UNAUTHENTICATED),
-        (Unreviewed("why"), STATUS.FAILED_PRECONDITION),
+        (ReviewUnavailable("why"), STATUS.FAILED_PRECONDITION),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, OperatorError) else None,
 )
@@ -52,7 +52,7 @@ def test_every_refusal_has_its_status(error: OperatorError, status: STATUS) -> N
     context: Any = Context()
 
     async def call() -> None:
-        async with refusals(context):
+        async with grpc_errors(context):
             raise error
 
     with pytest.raises(Aborted):

@@ -15,12 +15,12 @@ from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.lag_histogram import BUCKETS, LagHistogram, bucket_of
-from tidemark_operator.gateway.query.one_shot import must_fit, named, prepare
-from tidemark_operator.gateway.query.read_time import When
+from tidemark_operator.gateway.query.one_shot import check_plan_size, new_name, prepare
+from tidemark_operator.gateway.query.read_time import TimeRequest
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.introspection import relations as relations_module
-from tidemark_operator.introspection.inline_rows import RESULT, inlined
-from tidemark_operator.introspection.relations import EVERY, Wanted, relations
+from tidemark_operator.introspection.inline_rows import RESULT, inline_rows
+from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations
 from tidemark_operator.introspection.relations import rows as relation_rows
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.errors import MalformedPlan
@@ -41,7 +41,7 @@ WHOLE = tuple(ColumnType(c.type, c.nullable) for c in FRONTIERS.columns)
 ROWS = Constant((ConstantRow(tuple(Literal(None, c.type) for c in WHOLE)),), WHOLE)
 
 
-def rows(id: GlobalId, wanted: Wanted) -> Constant | None:
+def rows(id: GlobalId, wanted: ColumnFilter) -> Constant | None:
     return ROWS if id == FRONTIERS.id else None
 
 
@@ -66,7 +66,7 @@ def test_a_query_of_rows_makes_them_first_and_finishes_them() -> None:
     mfp = MapFilterProject(WHOLE, projection=(0, 3))
     columns = (Column("name", WHOLE[0].type), Column("__order1", BIGINT))
     finishing = Finishing((OrderKey(1),), 5, 0, shown=1)
-    made = inlined(PlannedPeek(FRONTIERS.id, mfp, finishing, columns), rows)
+    made = inline_rows(PlannedPeek(FRONTIERS.id, mfp, finishing, columns), rows)
 
     assert isinstance(made, PlannedOneShot)
     assert [c.name for c in made.columns] == ["name"]
@@ -81,7 +81,7 @@ def test_a_query_with_operators_reads_rows_and_tables() -> None:
     of_table = SourceImport(GlobalId("t"), FRONTIERS.shard, (1,))
     get = BuildDesc(RESULT, Get(FRONTIERS.id, (WHOLE[0], WHOLE[5])))
     export = PlannedExport("result", "index", RESULT, (Column("c0", WHOLE[0].type), Column("c1", BIGINT)), (0,))
-    made = inlined(PlannedOneShot(Planned((of_rows, of_table), (get,), (export,), (), ""), Finishing(), ()), rows)
+    made = inline_rows(PlannedOneShot(Planned((of_rows, of_table), (get,), (export,), (), ""), Finishing(), ()), rows)
 
     assert isinstance(made, PlannedOneShot)
     assert description(made).source_imports == (of_table,)
@@ -91,7 +91,7 @@ def test_a_query_with_operators_reads_rows_and_tables() -> None:
 def test_other_queries_stay_as_they_are() -> None:
     """A peek of an export."""
     peek = PlannedPeek(GlobalId("d/i"), MapFilterProject(WHOLE), Finishing(), FRONTIERS.columns)
-    assert inlined(peek, rows) is peek
+    assert inline_rows(peek, rows) is peek
 
 
 NAME, NUMBER = ColumnRef(0, STRING), ColumnRef(2, BIGINT)
@@ -113,19 +113,19 @@ def equal(*arguments: ScalarExpr) -> ScalarExpr:
     ],
     ids=["and", "either side", "or", "not equality", "a column that is made"],
 )
-def test_rows_that_the_filter_leaves_out_are_not_made(predicates: tuple[ScalarExpr, ...], wanted: Wanted) -> None:
+def test_rows_that_the_filter_leaves_out_are_not_made(predicates: tuple[ScalarExpr, ...], wanted: ColumnFilter) -> None:
     """The filter of a peek says which rows are made; the rows of a dataflow's import are made whole."""
     assert FRONTIERS.shard is not None
-    asked: list[Wanted] = []
+    asked: list[ColumnFilter] = []
 
-    def rows(id: GlobalId, wanted: Wanted) -> Constant | None:
+    def rows(id: GlobalId, wanted: ColumnFilter) -> Constant | None:
         asked.append(wanted)
         return ROWS
 
     mfp = MapFilterProject(WHOLE, predicates=predicates)
-    inlined(PlannedPeek(FRONTIERS.id, mfp, Finishing(), FRONTIERS.columns), rows)
+    inline_rows(PlannedPeek(FRONTIERS.id, mfp, Finishing(), FRONTIERS.columns), rows)
     source = SourceImport(FRONTIERS.id, FRONTIERS.shard, (1, 0))
-    inlined(PlannedOneShot(Planned((source,), (), (), (), ""), Finishing(), ()), rows)
+    inline_rows(PlannedOneShot(Planned((source,), (), (), (), ""), Finishing(), ()), rows)
 
     assert asked == [wanted, {}]
 
@@ -151,7 +151,7 @@ def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
     assert lags.sum_seconds == pytest.approx(3.5)
 
 
-def told(relation: str, fleet: Fleet, wanted: Wanted = EVERY) -> list[tuple[str | None, ...]]:
+def told(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) -> list[tuple[str | None, ...]]:
     """What is in it, of an instance whose Dataflows nobody knows by name."""
     world = cast(World, SimpleNamespace(registry=Registry(), fleet=fleet))
     found = relation_rows(world, "ns", GlobalId(relation), wanted)
@@ -202,10 +202,10 @@ def test_more_rows_than_a_plan_may_hold_are_refused_unless_the_filter_says_which
     assert instance is not None
     index, view = dataflow("d").export_ids
     instance.received(R1, 1, [Status(id, "sink_failed", {"message": "x" * 3000}) for id in (index, view)])
-    monkeypatch.setattr(relations_module, "MOST_BYTES", 4000)
+    monkeypatch.setattr(relations_module, "MAX_BYTES", 4000)
 
     relation = "tidemark_introspection.statuses"
-    with pytest.raises(QueryRefused, match=rf"{relation} has more rows here .* WHERE name = '...'"):
+    with pytest.raises(QueryRefused, match=rf"{relation} has more rows than one query .* WHERE name = '...'"):
         told(relation, made)
     assert [row[0] for row in told(relation, made, {0: str(view)})] == [view]
     assert told(relation, made, {0: "nothing"}) == []
@@ -221,18 +221,18 @@ def test_what_no_replica_takes_in_is_not_sent() -> None:
     assert instance is not None
 
     def made(peek: PlannedPeek, rows: Constant) -> DataflowDescription:
-        plan = inlined(peek, lambda id, wanted: rows)
+        plan = inline_rows(peek, lambda id, wanted: rows)
         assert isinstance(plan, PlannedOneShot)
-        return prepare(Registry(), instance, named(), plan, When())[0].description
+        return prepare(Registry(), instance, new_name(), plan, TimeRequest())[0].description
 
     peek = PlannedPeek(FRONTIERS.id, MapFilterProject(WHOLE), Finishing(), FRONTIERS.columns)
-    must_fit(made(peek, ROWS))
+    check_plan_size(made(peek, ROWS))
     (row,) = ROWS.rows
     large = made(
         peek, replace(ROWS, rows=(replace(row, values=(Literal("x" * MAX_PLAN_BYTES, STRING), *row.values[1:])),))
     )
-    with pytest.raises(QueryRefused, match="Ask for fewer rows"):
-        must_fit(large)
+    with pytest.raises(QueryRefused, match="Filter by name"):
+        check_plan_size(large)
     with pytest.raises(MalformedPlan, match="larger than the limit"):
         protobuf.command_from_proto(protobuf.command_to_proto(CreateDataflow(large)))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark_operator.gateway.query.literal_lookup import Names, recognised
+from tidemark_operator.gateway.query.literal_lookup import RelationNames, recognise
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Finishing, PlannedPeek, Relation
 from tidemark_protocol.types import BIGINT, DOUBLE, INT, STRING, Column
@@ -18,7 +18,7 @@ def relation(dotted: str, key: tuple[int, ...] | None = (0,), *, short: bool = F
     return Relation(parent, name, GlobalId(dotted), columns, index_key=key, short=short)
 
 
-NAMES = Names.of(
+NAMES = RelationNames.of(
     Catalogue(
         (
             relation("live.live", short=True),
@@ -35,7 +35,7 @@ NAMES = Names.of(
 
 def key_of(sql: str) -> tuple[str, list[str | None], int | None] | None:
     """The relation, the values of its key, the limit."""
-    found = recognised(sql, NAMES)
+    found = recognise(sql, NAMES)
     if found is None:
         return None
     assert found.literals is not None
@@ -61,7 +61,7 @@ def test_a_lookup_is_recognised(sql: str, expected: object) -> None:
 
 def test_a_lookup_shows_the_columns_asked_for() -> None:
     """In their order, also twice; the filter is done by the lookup."""
-    found = recognised("SELECT x, k, x FROM live WHERE k = 7", NAMES)
+    found = recognise("SELECT x, k, x FROM live WHERE k = 7", NAMES)
 
     assert isinstance(found, PlannedPeek)
     assert [c.name for c in found.columns] == ["x", "k", "x"]
@@ -118,10 +118,10 @@ def test_a_lookup_shows_the_columns_asked_for() -> None:
 )
 def test_anything_else_goes_to_the_planner(sql: str) -> None:
     """Also what means the same: the short cut is for one shape."""
-    assert recognised(sql, NAMES) is None
+    assert recognise(sql, NAMES) is None
 
 
 @given(st.text(alphabet="SELECT*FROMWHEREklive7='`;., -", max_size=60))
 def test_no_text_is_too_odd(text: str) -> None:
     """It is a lookup, or it is not; nothing is raised."""
-    recognised(text, NAMES)
+    recognise(text, NAMES)

@@ -20,9 +20,9 @@ from tidemark_operator.gateway.admission.limits import Limits, planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.explanations.explain import explain
-from tidemark_operator.gateway.query.query import Asked, prepare
-from tidemark_operator.gateway.query.statement_cache import Statements
-from tidemark_operator.gateway.streams.stream_dataflow import Subject, plan
+from tidemark_operator.gateway.query.query import QueryRequest, prepare
+from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.streams.stream_dataflow import Subject, plan_subject
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic, Refused
@@ -60,12 +60,12 @@ def world_of(planner: Planner) -> World:
 
 def ways(world: World, shared: PlannerAdmission, text: str = SLOW) -> dict[str, Callable[[], Awaitable[object]]]:
     """Every way in which a user's text comes to the planner."""
-    statements, limits = Statements(world.registry, world.planner, shared), Limits()
+    statements, limits = StatementCache(world.registry, world.planner, shared), Limits()
     limits.planner = shared
     return {
-        "query": lambda: prepare(world, statements, Anybody(), Asked("ns", text)),
-        "subscribe": lambda: plan(world, limits, Anybody(), Subject("ns", text), "subscribe"),
-        "copy": lambda: plan(world, limits, Anybody(), Subject("ns", text), "copy"),
+        "query": lambda: prepare(world, statements, Anybody(), QueryRequest("ns", text)),
+        "subscribe": lambda: plan_subject(world, limits, Anybody(), Subject("ns", text), "subscribe"),
+        "copy": lambda: plan_subject(world, limits, Anybody(), Subject("ns", text), "copy"),
         "explain": lambda: explain(world, shared, "anne", "ns", text),
     }
 

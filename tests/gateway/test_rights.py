@@ -11,7 +11,7 @@ from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import owners
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.auth.access import Access, Forbidden
-from tidemark_operator.gateway.auth.rights import allow, refuse
+from tidemark_operator.gateway.auth.rights import check_rights, raise_refusal
 from tidemark_operator.kube.reviews import Action
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Diagnostic, Refused
@@ -39,11 +39,11 @@ def ask(caller: Caller, *reads: str) -> None:
 
 
 async def permit(known: Registry, caller: Caller, *reads: GlobalId) -> None:
-    await allow(caller, "ns", reads, owners(known.sources("ns"), known.dataflows("ns")))
+    await check_rights(caller, "ns", reads, owners(known.sources("ns"), known.dataflows("ns")))
 
 
 def refused(caller: Caller) -> None:
-    asyncio.run(refuse(caller, "ns", NO_SUCH))
+    asyncio.run(raise_refusal(caller, "ns", NO_SUCH))
 
 
 def test_rows_take_the_right_to_the_data_of_each_object() -> None:

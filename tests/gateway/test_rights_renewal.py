@@ -16,10 +16,10 @@ from tests.waiting import BOUND
 from tidemark_operator.errors import SubscribeRevoked
 from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_operator.gateway.auth import rights_renewal
-from tidemark_operator.gateway.auth.access import BELIEVED_SECONDS, Access, Doorkeeper
-from tidemark_operator.gateway.auth.rights_renewal import Reads, while_allowed
+from tidemark_operator.gateway.auth.access import TTL_SECONDS, Access, Authenticator
+from tidemark_operator.gateway.auth.rights_renewal import ReadSet, while_allowed
 from tidemark_operator.gateway.streams import subscribe
-from tidemark_operator.gateway.streams.subscribe import Teller
+from tidemark_operator.gateway.streams.subscribe import BatchSender
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_operator.planning.revision import Parent
@@ -27,7 +27,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 
 AS_OF, MAY_READ = 100, "get dataflows/data delays in namespace ns"
-READS = Reads("ns", [GlobalId("d/i")], {GlobalId("d/i"): Parent(DATAFLOWS.kind, "delays")})
+READS = ReadSet("ns", [GlobalId("d/i")], {GlobalId("d/i"): Parent(DATAFLOWS.kind, "delays")})
 
 
 class Cluster(ApiServer):
@@ -67,22 +67,22 @@ def play(
     token: str = "annes",
 ) -> Client:
     """A subscribe of anne's that was told up to 119, whose rights are asked for again and again."""
-    monkeypatch.setattr(rights_renewal, "ASKED_AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(rights_renewal, "RECHECK_SECONDS", 0.001)
+    monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 0.01)
     client = Client(takes)
 
     async def played() -> None:
-        cluster, seconds = Cluster(MAY_READ), iter(range(0, 10**9, 2 * int(BELIEVED_SECONDS)))
-        door = Doorkeeper("own", cast(Reviews, cluster), lambda: next(seconds))
+        cluster, seconds = Cluster(MAY_READ), iter(range(0, 10**9, 2 * int(TTL_SECONDS)))
+        door = Authenticator("own", cast(Reviews, cluster), lambda: next(seconds))
         subscription = Subscription(lambda: None, Backlog())
         subscription.put(batch(0, at(120)))
 
         async def admit() -> Access:
-            return await door.admit(f"Bearer {token}")
+            return await door.authenticate(f"Bearer {token}")
 
         async def served() -> None:
             async with while_allowed(subscription, admit, READS):
-                await Teller(client, subscription, AS_OF, False).tell()
+                await BatchSender(client, subscription, AS_OF, False).send()
 
         telling = asyncio.create_task(served())
         async with asyncio.timeout(BOUND):
@@ -103,7 +103,9 @@ async def asked_again(cluster: Cluster, token: str = "annes") -> None:
 
 @pytest.mark.parametrize("takes", [True, False])
 @pytest.mark.parametrize(
-    ("what", "says"), [("right", f"anne may not {MAY_READ}"), ("token", "unknown token")], ids=["right", "token"]
+    ("what", "says"),
+    [("right", f"anne may not {MAY_READ}"), ("token", "the token is unknown")],
+    ids=["right", "token"],
 )
 def test_a_right_that_is_taken_back_ends_it(what: str, says: str, takes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the client reads nothing, and where its token has expired; it is told from where it may go on."""
@@ -113,7 +115,9 @@ def test_a_right_that_is_taken_back_ends_it(what: str, says: str, takes: bool, m
             cluster.allowed = ("list dataflows in namespace ns", "list datasources in namespace ns")
         else:
             cluster.holds = False
-        with pytest.raises(SubscribeRevoked, match=rf"not allowed any more: {re.escape(says)}.*It was .*told") as ended:
+        with pytest.raises(
+            SubscribeRevoked, match=rf"the right to read it was withdrawn: {re.escape(says)}.*The client "
+        ) as ended:
             await telling
         assert ("--as-of 119" in str(ended.value)) == takes
         subscription.put(batch(120, at(130)))

@@ -20,11 +20,11 @@ from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.query import one_shot
 from tidemark_operator.gateway.query import query as queries
-from tidemark_operator.gateway.query.read_time import Span, When, choose_time
-from tidemark_operator.gateway.query.statement_cache import Statements
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.introspection.inline_rows import RESULT
-from tidemark_operator.introspection.relations import EVERY, Wanted, relations, rows
+from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations, rows
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlanQueryRequest
 from tidemark_protocol.plan.dataflow import BuildDesc, SourceImport
@@ -49,27 +49,27 @@ class Planner:
 
 def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may take the event loop a second, and it is looked at ten times in each: it stood still for all of that."""
-    instances, planner, looks, made = fleet(), cast(Any, Planner()), list[When](), list[GlobalId]()
+    instances, planner, looks, made = fleet(), cast(Any, Planner()), list[TimeRequest](), list[GlobalId]()
     lost(instances).online = True
     told_of_the_table(instances)
     world = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get, planner=planner)
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
 
-    def chosen(spans: Sequence[Span], when: When) -> Time:
+    def chosen(spans: Sequence[Span], when: TimeRequest) -> Time:
         looks.append(when)
         if len(looks) <= LOOKS_IN_VAIN:
             raise NothingComplete("yet")
         return choose_time(spans, when)
 
-    def counted(world: World, namespace: str, id: GlobalId, wanted: Wanted = EVERY) -> Constant | None:
+    def counted(world: World, namespace: str, id: GlobalId, wanted: ColumnFilter = NO_FILTER) -> Constant | None:
         made.append(id)
         return rows(world, namespace, id, wanted)
 
     monkeypatch.setattr(one_shot, "choose_time", chosen)
     monkeypatch.setattr(queries, "rows", counted)
-    statements = Statements(world.registry, planner, PlannerAdmission(planner_queue()))
-    asked = queries.Asked("ns", "SELECT ...", instance="default")
+    statements = StatementCache(world.registry, planner, PlannerAdmission(planner_queue()))
+    asked = queries.QueryRequest("ns", "SELECT ...", instance="default")
     prepared = asyncio.run(queries.prepare(cast(World, world), statements, Anybody(), asked))
     assert len(looks) > LOOKS_IN_VAIN
     assert made == []

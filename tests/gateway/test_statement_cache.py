@@ -13,7 +13,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.query import statement_cache
-from tidemark_operator.gateway.query.statement_cache import Statements
+from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.client import PlannerClient
@@ -39,14 +39,14 @@ class Planner:
         return REFUSED if "what" in request.sql else TIMEOUT if "slow" in request.sql else PEEK
 
 
-def ask(asked: Statements, *sql: str, place: str | None = "default") -> list[object]:
-    return [asyncio.run(asked.meaning("anne", "ns", text, place)) for text in sql]
+def ask(asked: StatementCache, *sql: str, place: str | None = "default") -> list[object]:
+    return [asyncio.run(asked.planned("anne", "ns", text, place)) for text in sql]
 
 
 def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
     """A new Dataflow of the namespace may hide, or make ambiguous, what was meant."""
     known, planner = registry(), Planner()
-    made = Statements(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
 
     assert ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 2") == [PEEK] * 4
     assert len(planner.asked) == 2
@@ -69,7 +69,7 @@ def test_the_planner_is_told_of_what_the_text_can_mean_alone(sql: str, names: se
     known, planner = registry(), Planner()
     for name in ("delays", "delays-2", "other"):
         add_dataflow(known, name, shards=("s.a",))
-    ask(Statements(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue())), sql)
+    ask(StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue())), sql)
 
     assert {r.parent for r in planner.asked[0].catalogue.relations} - {"s"} == names
 
@@ -77,7 +77,7 @@ def test_the_planner_is_told_of_what_the_text_can_mean_alone(sql: str, names: se
 def test_whose_a_relation_is_follows_what_there_is() -> None:
     """Rights are by owner: one that is new is known at once, one that is gone is nobody's."""
     known = registry()
-    made = Statements(known, cast(PlannerClient, Planner()), PlannerAdmission(planner_queue()))
+    made = StatementCache(known, cast(PlannerClient, Planner()), PlannerAdmission(planner_queue()))
     index = add_dataflow(known, "d", shards=("s.a",))
     assert {str(made.owners("ns", None)[id]) for id in (GlobalId("s.b"), index)} == {"DataSource s", "Dataflow d"}
 
@@ -88,7 +88,7 @@ def test_whose_a_relation_is_follows_what_there_is() -> None:
 def test_each_instance_has_meanings_of_its_own() -> None:
     """A plan may import the indexes of its own instance alone."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     ask(made, "SELECT 1")
     ask(made, "SELECT 1", place="other")
     assert len(planner.asked) == 2
@@ -97,7 +97,7 @@ def test_each_instance_has_meanings_of_its_own() -> None:
 def test_a_refusal_is_not_remembered() -> None:
     """What it was refused for may be mended in a way that no name shows."""
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     assert ask(made, "what", "what") == [REFUSED, REFUSED]
     assert len(planner.asked) == 2
 
@@ -106,7 +106,7 @@ def test_a_lookup_needs_no_planner() -> None:
     """The index of a Dataflow with one export, by the Dataflow's name."""
     known, planner = registry(), Planner()
     id = add_dataflow(known, "d", shards=("s.a",))
-    made = Statements(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     (found,) = ask(made, "SELECT * FROM d WHERE a = 7")
 
     assert isinstance(found, PlannedPeek)
@@ -116,22 +116,22 @@ def test_a_lookup_needs_no_planner() -> None:
 
 def test_lookups_push_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many keys are asked for."""
-    monkeypatch.setattr(statement_cache, "STATEMENTS", 2)
+    monkeypatch.setattr(statement_cache, "MAX_STATEMENTS", 2)
     known, planner = registry(), Planner()
     add_dataflow(known, "d", shards=("s.a",))
-    made = Statements(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     ask(made, "SELECT 1", *(f"SELECT * FROM d WHERE a = {key}" for key in range(5)), "SELECT 1")
     assert len(planner.asked) == 1
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that was asked longest ago is forgotten; very long ones are not remembered at all."""
-    monkeypatch.setattr(statement_cache, "STATEMENTS", 2)
+    monkeypatch.setattr(statement_cache, "MAX_STATEMENTS", 2)
     planner = Planner()
-    made = Statements(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3", "SELECT 1", "SELECT 2")
     assert [r.sql for r in planner.asked] == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 2"]
-    long = "SELECT " + "1" * statement_cache.LONGEST
+    long = "SELECT " + "1" * statement_cache.MAX_CHARACTERS
     ask(made, long, long)
     assert len(planner.asked) == 6
 
@@ -139,8 +139,8 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_statement_that_the_planner_fails_at_is_tried_ever_more_rarely() -> None:
     """Each try may cost a planner process, and others wait meanwhile. However long it is, and whatever changes."""
     now, known, planner = [0.0], registry(), Planner()
-    made = Statements(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue(), lambda: now[0]))
-    slow = "SELECT slow " + "1" * statement_cache.LONGEST
+    made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue(), lambda: now[0]))
+    slow = "SELECT slow " + "1" * statement_cache.MAX_CHARACTERS
     tries = []
     for now[0] in range(60):
         assert ask(made, slow, "SELECT 1") == [TIMEOUT, PEEK]
@@ -156,10 +156,10 @@ def test_who_asks_meanwhile_what_the_planner_then_fails_at_costs_no_other_proces
     """The same statement of two callers, at once: one of them waits for its turn."""
     planner = Planner()
     queue = FairQueue("statements", 1, "wait", waiting=8)
-    made = Statements(registry(), cast(PlannerClient, planner), PlannerAdmission(queue, lambda: 0.0))
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(queue, lambda: 0.0))
 
     async def both() -> list[object]:
-        return await asyncio.gather(*(made.meaning(who, "ns", "SELECT slow", "default") for who in ("anne", "bob")))
+        return await asyncio.gather(*(made.planned(who, "ns", "SELECT slow", "default") for who in ("anne", "bob")))
 
     assert asyncio.run(both()) == [TIMEOUT, TIMEOUT]
     assert len(planner.asked) == 1

@@ -60,7 +60,7 @@ def test_who_may_make_no_copies_is_refused_before_anything_is_planned() -> None:
 @pytest.mark.parametrize("up_to", [0, 10, 2**63 - 1])
 def test_an_end_before_the_beginning_is_refused(up_to: int) -> None:
     """And one that is no time."""
-    with pytest.raises(QueryRefused, match="end it later"):
+    with pytest.raises(QueryRefused, match="choose a later end"):
         _check(10, up_to)
     _check(10, 11)
     _check(10, None)

@@ -22,7 +22,7 @@ from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import InstanceConfig, RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS, Limits
-from tidemark_operator.gateway.query.read_time import Span, When, choose_time
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_operator.handlers.reconcile_context import World
@@ -171,7 +171,7 @@ def test_crash_who_waits_for_a_time_while_the_instance_goes_is_told(
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     looked = asyncio.Event()
 
-    def look(spans: Sequence[Span], when: When) -> Time:
+    def look(spans: Sequence[Span], when: TimeRequest) -> Time:
         looked.set()
         return choose_time(spans, when)
 

@@ -7,13 +7,13 @@ import pytest
 from tests.controller.worlds import at
 from tests.gateway.registries import add_dataflow, registry
 from tidemark_operator.errors import NothingComplete
-from tidemark_operator.gateway.query.read_time import Span, When, choose_time
-from tidemark_operator.gateway.query.strict_read import sources_of
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.strict_read import source_tables_of
 from tidemark_protocol.ids import GlobalId, Time
 
 
 def locations(reads: GlobalId, known: object) -> list[str]:
-    return sorted(s.location for s in sources_of(known, "ns", [reads]))  # type: ignore[arg-type]
+    return sorted(s.location for s in source_tables_of(known, "ns", [reads]))  # type: ignore[arg-type]
 
 
 def test_the_tables_behind_a_relation_are_found_through_views_and_indexes() -> None:
@@ -41,7 +41,7 @@ def test_a_strict_query_waits_until_all_that_was_ingested_is_complete() -> None:
     """Complete before 100 has everything up to 99; the freshest time is taken, not the least."""
     spans = [Span("d.d", at(10), at(100))]
 
-    assert choose_time(spans, When(least=Time(99))) == 99
-    assert choose_time(spans, When(least=Time(50))) == 99
+    assert choose_time(spans, TimeRequest(least=Time(99))) == 99
+    assert choose_time(spans, TimeRequest(least=Time(50))) == 99
     with pytest.raises(NothingComplete, match=r"d\.d is complete before 100 .* why d\.d"):
-        choose_time(spans, When(least=Time(100)))
+        choose_time(spans, TimeRequest(least=Time(100)))

@@ -12,7 +12,7 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeBehind
 from tidemark_operator.fleet.subscription import Backlog, Subscription
 from tidemark_operator.gateway.streams import subscribe
-from tidemark_operator.gateway.streams.subscribe import Teller
+from tidemark_operator.gateway.streams.subscribe import BatchSender
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import SubscribeBatch
@@ -43,7 +43,7 @@ def begin(client: Client, *news: SubscribeAdvanced) -> tuple[Subscription, async
     subscription = Subscription(lambda: None, Backlog(8))
     for each in news:
         subscription.put(each)
-    return subscription, asyncio.create_task(Teller(client, subscription, AS_OF, False).tell())
+    return subscription, asyncio.create_task(BatchSender(client, subscription, AS_OF, False).send())
 
 
 def overflow(subscription: Subscription) -> None:
@@ -54,10 +54,10 @@ def overflow(subscription: Subscription) -> None:
 @pytest.mark.parametrize(
     ("upper", "part", "says"),
     [
-        (at(120), 0, "up to 119: go on with --as-of 119 --no-snapshot"),
-        (at(120), 7, "up to 119: go on with --as-of 119 --no-snapshot"),
-        (at(101), 0, "up to 100: go on with --as-of 100 --no-snapshot"),
-        (at(100), 7, "not told all of the beginning"),
+        (at(120), 0, "up to 119: continue with --as-of 119 --no-snapshot"),
+        (at(120), 7, "up to 119: continue with --as-of 119 --no-snapshot"),
+        (at(101), 0, "up to 100: continue with --as-of 100 --no-snapshot"),
+        (at(100), 7, "does not have the whole snapshot"),
     ],
     ids=["between times", "within a time", "after the snapshot", "within the snapshot"],
 )
@@ -65,7 +65,7 @@ def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
     upper: Frontier, part: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All before it has been told, of times that were told whole; what it was offered last it never took."""
-    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 0.01)
 
     async def story() -> None:
         client = Client(takes=1)
@@ -82,7 +82,7 @@ def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
 
 def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that going on tells nothing twice."""
-    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 60.0)
 
     async def story() -> None:
         client = Client(takes=0)
@@ -98,7 +98,7 @@ def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch)
 
 def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """However quickly it takes the rest, of which there may be 62 MiB; what it has of it counts for nothing."""
-    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 60.0)
     monkeypatch.setattr(subscribe, "CHUNK_BYTES", 1)
 
     async def story() -> None:
@@ -108,7 +108,7 @@ def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytes
         overflow(subscription)
         for _ in range(10):
             client.lets.release()
-        with pytest.raises(SubscribeBehind, match="not told all of the beginning"):
+        with pytest.raises(SubscribeBehind, match="does not have the whole snapshot"):
             await telling
         assert client.uppers == [120, 120]
 
@@ -117,7 +117,7 @@ def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytes
 
 def test_who_takes_nothing_and_is_not_behind_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """For as long as it wants."""
-    monkeypatch.setattr(subscribe, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 0.0)
 
     async def story() -> None:
         client = Client(takes=0)

@@ -21,10 +21,10 @@ from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
-from tidemark_operator.gateway.query.query import running_on
-from tidemark_operator.gateway.query.read_time import Span, When, choose_time
-from tidemark_operator.gateway.query.readable_relations import find
-from tidemark_operator.gateway.query.strict_read import ingested
+from tidemark_operator.gateway.query.query import require_instance
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
+from tidemark_operator.gateway.query.readable_relations import find_relation
+from tidemark_operator.gateway.query.strict_read import latest_ingested
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.kube.leadership import Leadership
@@ -59,8 +59,8 @@ def instance(instances: Fleet) -> RunningInstance:
 def asks(world: World) -> dict[str, Callable[[], object]]:
     """Every way in which a query looks for somebody who answers."""
     return {
-        "a relation": lambda: find(world, "ns", READS, SOURCE),
-        "operators": lambda: running_on(world, "ns", "default"),
+        "a relation": lambda: find_relation(world, "ns", READS, SOURCE),
+        "operators": lambda: require_instance(world, "ns", "default"),
     }
 
 
@@ -114,13 +114,15 @@ def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: 
     """Any instance of the namespace can; one that is silent is waited for, and without any it is refused."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
     instances = fleet()
-    with pytest.raises(QueryRefused, match=r"nobody can say what has been ingested: .* has no replica"):
-        asyncio.run(ingested(world_of(instances), "ns", [READS]))
+    with pytest.raises(QueryRefused, match=r"strict query needs .* which no replica can report: .* has no replica"):
+        asyncio.run(latest_ingested(world_of(instances), "ns", [READS]))
     lost(instances)
-    with pytest.raises(NobodyAnswers, match="nobody can say what has been ingested"):
-        asyncio.run(ingested(world_of(instances), "ns", [READS]))
+    with pytest.raises(
+        NobodyAnswers, match="a strict query needs the source tables' frontiers, which no replica can report"
+    ):
+        asyncio.run(latest_ingested(world_of(instances), "ns", [READS]))
     with pytest.raises(QueryRefused, match="no ComputeInstance in namespace ns has the storage of /data/s"):
-        asyncio.run(ingested(world_of(Fleet(cast(Leadership, None))), "ns", [READS]))
+        asyncio.run(latest_ingested(world_of(Fleet(cast(Leadership, None))), "ns", [READS]))
 
 
 def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +135,7 @@ def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: py
     def look() -> int:
         if (why := next(answers)) is not None:
             raise why
-        return choose_time([Span("t", at(0), at(90))], When())
+        return choose_time([Span("t", at(0), at(90))], TimeRequest())
 
     assert asyncio.run(wait_policy.when_possible(look)) == 89
     assert next(answers, "no more") == "no more"

@@ -6,24 +6,24 @@ import pytest
 
 from tests.controller.worlds import EMPTY, at
 from tidemark_operator.errors import QueryRefused
-from tidemark_operator.gateway.explanations.why import Cause, Seen, SeenReplica, why
+from tidemark_operator.gateway.explanations.why import Cause, RelationSnapshot, ReplicaSnapshot, why
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.refresh import RefreshSchedule
 
 
-def table(name: str, upper: int, obstacle: str = "") -> Seen:
-    return Seen(name, "table", at(upper), obstacle=obstacle, runs="on replica r1")
+def table(name: str, upper: int, obstacle: str = "") -> RelationSnapshot:
+    return RelationSnapshot(name, "table", at(upper), obstacle=obstacle, runs="on replica r1")
 
 
-def replica(name: str, write: int, trouble: str = "", *, read: int = 0, hydrated: bool = True) -> SeenReplica:
-    return SeenReplica(name, at(read or write), at(write), at(write), hydrated, trouble)
+def replica(name: str, write: int, trouble: str = "", *, read: int = 0, hydrated: bool = True) -> ReplicaSnapshot:
+    return ReplicaSnapshot(name, at(read or write), at(write), at(write), hydrated, trouble)
 
 
-def view(name: str, write: int, inputs: tuple[str, ...], *replicas: SeenReplica) -> Seen:
-    return Seen(name, "index", at(write), inputs, replicas)
+def view(name: str, write: int, inputs: tuple[str, ...], *replicas: ReplicaSnapshot) -> RelationSnapshot:
+    return RelationSnapshot(name, "index", at(write), inputs, replicas)
 
 
-def reason(name: str, *seen: Seen) -> tuple[str, str]:
+def reason(name: str, *seen: RelationSnapshot) -> tuple[str, str]:
     """The last thing on the way: what it is, and what is said of it."""
     (cause,) = why(name, {s.name: s for s in seen})
     while held := [below for below in cause.because if below.holds]:
@@ -52,19 +52,19 @@ def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> No
         view("top.top", 100, ("s.t",), replica("r1", 50, "step failed: x"), replica("r2", 100)),
     )
     assert subject == "replica r2"
-    assert "has not taken in yet" in says
+    assert "has not read everything" in says
 
 
 @pytest.mark.parametrize(
     ("on", "said"),
     [
         (replica("r1", 100, "step failed: no space left"), "step failed: no space left"),
-        (replica("r1", 100, hydrated=False), "hydrates"),
-        (replica("r1", 100, read=200), "has taken in all"),
-        (SeenReplica("r1", at(200), at(200), at(100), True), "has computed more than is written"),
+        (replica("r1", 100, hydrated=False), "is hydrating"),
+        (replica("r1", 100, read=200), "has read everything"),
+        (ReplicaSnapshot("r1", at(200), at(200), at(100), True), "has computed more than it has written"),
     ],
 )
-def test_a_replica_says_what_it_is_at(on: SeenReplica, said: str) -> None:
+def test_a_replica_says_what_it_is_at(on: ReplicaSnapshot, said: str) -> None:
     """Its own words come first."""
     assert said in reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), on))[1]
 
@@ -90,7 +90,13 @@ HOURLY = RefreshSchedule(3_600_000, Time(600_000), (Time(5_000_000),))
             "has everything that s.t has; refreshes at given times, the next at 1970-01-01T00:00:05.000Z",
             "has nothing to do before the next refresh",
         ),
-        (HOURLY, 4_200_000, 600_001, "its inputs are further than it is; refreshes every 1h", "has not taken in yet"),
+        (
+            HOURLY,
+            4_200_000,
+            600_001,
+            "its inputs are further than it is; refreshes every 1h",
+            "has not read everything",
+        ),
     ],
     ids=["between two", "before the first", "while one that is due is computed"],
 )
@@ -99,8 +105,8 @@ def test_a_view_that_is_refreshed_says_when(
 ) -> None:
     """That its replica has not read on means nothing, unless the table is behind."""
     upper = write if "everything" in said else write + 300_000
-    on = SeenReplica("r1", at(read), at(read), at(write), True)
-    seen = Seen("v.v", "materializedView", at(write), ("s.t",), (on,), refresh=schedule)
+    on = ReplicaSnapshot("r1", at(read), at(read), at(write), True)
+    seen = RelationSnapshot("v.v", "materializedView", at(write), ("s.t",), (on,), refresh=schedule)
     (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", upper)})
 
     assert cause.says.startswith(said)
@@ -110,10 +116,10 @@ def test_a_view_that_is_refreshed_says_when(
 @pytest.mark.parametrize(
     ("write", "read", "until", "said", "replica_says"),
     [
-        (None, None, None, "its inputs are further than it is; refreshes every 1h", "hydrates"),
-        (4_499_000, 4_200_001, None, "the next at 1970-01-01T01:23:20.000Z", "is to write that nothing changes"),
-        (4_499_000, 4_200_001, 5_000_000, "and not again", "is to write that nothing changes"),
-        (4_499_000, 4_199_999, None, "the next at 1970-01-01T01:23:20.000Z", "has not taken in yet"),
+        (None, None, None, "its inputs are further than it is; refreshes every 1h", "is hydrating"),
+        (4_499_000, 4_200_001, None, "the next at 1970-01-01T01:23:20.000Z", "has not written yet"),
+        (4_499_000, 4_200_001, 5_000_000, "and not again", "has not written yet that nothing changes"),
+        (4_499_000, 4_199_999, None, "the next at 1970-01-01T01:23:20.000Z", "has not read everything"),
     ],
     ids=["nothing is written yet", "a tick behind", "it ends before the next", "one is due"],
 )
@@ -122,9 +128,9 @@ def test_a_refreshed_view_that_is_behind_says_why(
 ) -> None:
     """Its replica reads on at refreshes alone, and no time is told that is not known."""
     table_at, input_at = (None if time is None else at(time) for time in (write, read))
-    on = SeenReplica("r1", input_at, input_at, table_at, read is not None)
+    on = ReplicaSnapshot("r1", input_at, input_at, table_at, read is not None)
     end = None if until is None else Time(until)
-    seen = Seen("v.v", "materializedView", table_at, ("s.t",), (on,), refresh=HOURLY, until=end)
+    seen = RelationSnapshot("v.v", "materializedView", table_at, ("s.t",), (on,), refresh=HOURLY, until=end)
     (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", 4_500_000)})
 
     assert cause.says.endswith(said)
@@ -139,7 +145,7 @@ def test_what_does_not_run_at_all_says_its_condition() -> None:
     ]
     assert reason("v", *seen) == ("s.t", "Suspended: spec.suspend stops ingestion")
 
-    refused = Seen("v", "dataflow", None, obstacle="PlanRefused: line 1: no such function")
+    refused = RelationSnapshot("v", "dataflow", None, obstacle="PlanRefused: line 1: no such function")
     assert reason("v", refused) == ("v", "PlanRefused: line 1: no such function")
 
 
@@ -150,7 +156,7 @@ def test_a_view_without_replicas_says_so() -> None:
 
 def test_what_is_finished_is_held_back_by_nothing() -> None:
     """Nothing is marked."""
-    (cause,) = why("v", {"v.v": Seen("v.v", "index", EMPTY)})
+    (cause,) = why("v", {"v.v": RelationSnapshot("v.v", "index", EMPTY)})
     assert (cause.holds, cause.because) == (False, ())
 
 
@@ -173,5 +179,5 @@ def size(cause: Cause) -> int:
 
 def test_a_name_of_nothing_is_refused() -> None:
     """By name."""
-    with pytest.raises(QueryRefused, match="no Dataflow or DataSource nowhere"):
+    with pytest.raises(QueryRefused, match="no Dataflow, DataSource, export or table nowhere"):
         why("nowhere", {})

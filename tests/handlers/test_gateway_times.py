@@ -11,7 +11,7 @@ from tests.controller.worlds import EMPTY, at
 from tests.waiting import BOUND
 from tidemark_operator.errors import NothingComplete, QueryRefused, TimeNotReadable
 from tidemark_operator.gateway.admission import wait_policy
-from tidemark_operator.gateway.query.read_time import Span, When, choose_time
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_protocol.frontier import Frontier
 
 
@@ -32,13 +32,13 @@ def readable(since: int, write: Frontier) -> list[Span]:
 )
 def test_a_time_that_can_be_read(since: int, write: Frontier, as_of: int | None, time: int) -> None:
     """Between since and the write frontier."""
-    assert choose_time(readable(since, write), When(as_of, now=1000)) == time
+    assert choose_time(readable(since, write), TimeRequest(as_of, now=1000)) == time
 
 
 def test_what_reads_nothing_is_answered_as_of_now() -> None:
     """Or as of the time asked for."""
-    assert choose_time([], When(now=1000)) == 1000
-    assert choose_time([], When(5, now=1000)) == 5
+    assert choose_time([], TimeRequest(now=1000)) == 1000
+    assert choose_time([], TimeRequest(5, now=1000)) == 5
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
 ) -> None:
     """So that the user knows what to ask for instead."""
     with pytest.raises(NothingComplete if "has no" in said else TimeNotReadable, match=said):
-        choose_time(readable(40, write), When(as_of))
+        choose_time(readable(40, write), TimeRequest(as_of))
 
 
 @pytest.mark.parametrize(("as_of", "waits"), [(100, True), (10_001, False)])
 def test_who_is_patient_waits_for_a_time_that_has_passed(as_of: int, waits: bool) -> None:
     """A subscribe that is taken up where another ended: its table may be a little behind that. The future is not."""
     with pytest.raises(QueryRefused, match="is not complete at") as refused:
-        choose_time(readable(40, at(100)), When(as_of, patient=True, now=10_000))
+        choose_time(readable(40, at(100)), TimeRequest(as_of, patient=True, now=10_000))
     assert isinstance(refused.value, NothingComplete) == waits
 
 
@@ -84,20 +84,20 @@ def test_who_is_patient_waits_for_a_time_that_has_passed(as_of: int, waits: bool
 def test_a_number_that_is_no_time_is_refused(as_of: int, spans: list[Span]) -> None:
     """Nor the last there is: a dataflow for one time ends at the next, and no replica would take one that does not."""
     with pytest.raises(TimeNotReadable, match="milliseconds since 1970"):
-        choose_time(spans, When(as_of))
+        choose_time(spans, TimeRequest(as_of))
 
 
 def test_of_several_relations_the_latest_since_and_the_earliest_frontier_count() -> None:
     """A query over all of them reads them at one time."""
     spans = [Span("a", at(10), at(90)), Span("b", at(40), EMPTY), Span("c", at(0), at(70))]
 
-    assert choose_time(spans, When()) == 69
+    assert choose_time(spans, TimeRequest()) == 69
     with pytest.raises(QueryRefused, match="b cannot be read at 39 any more"):
-        choose_time(spans, When(39))
+        choose_time(spans, TimeRequest(39))
     with pytest.raises(QueryRefused, match="c is not complete at 70 yet"):
-        choose_time(spans, When(70))
+        choose_time(spans, TimeRequest(70))
     with pytest.raises(QueryRefused, match=r"c has no complete time yet: d can only be read from 80 .* on"):
-        choose_time([*spans, Span("d", at(80), at(90))], When())
+        choose_time([*spans, Span("d", at(80), at(90))], TimeRequest())
 
 
 def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: 
     def spans() -> Sequence[Span]:
         return [Span("index", at(80), at(200)), Span("table", at(0), next(heard))]
 
-    assert asyncio.run(wait_policy.when_possible(lambda: choose_time(spans(), When()))) == 89
+    assert asyncio.run(wait_policy.when_possible(lambda: choose_time(spans(), TimeRequest()))) == 89
     assert list(heard) == []
 
 
@@ -117,8 +117,10 @@ def test_a_query_waits_for_a_common_time_only_for_a_while(monkeypatch: pytest.Mo
     """A view that hydrates for an hour is not waited for; what is refused otherwise is not waited for either."""
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", 0.01)
     with pytest.raises(NothingComplete, match="still at it has no complete time yet"):
-        asyncio.run(wait_policy.when_possible(lambda: choose_time([Span("still at it", at(80), at(80))], When())))
+        asyncio.run(
+            wait_policy.when_possible(lambda: choose_time([Span("still at it", at(80), at(80))], TimeRequest()))
+        )
 
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))
     with pytest.raises(QueryRefused, match="is not complete at 100 yet"):
-        asyncio.run(wait_policy.when_possible(lambda: choose_time(readable(40, at(100)), When(100))))
+        asyncio.run(wait_policy.when_possible(lambda: choose_time(readable(40, at(100)), TimeRequest(100))))

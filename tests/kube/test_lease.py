@@ -16,8 +16,8 @@ from tests.waiting import BOUND
 from tidemark_operator.kube import leadership
 from tidemark_operator.kube.client import Body
 from tidemark_operator.kube.leadership import Leadership
-from tidemark_operator.kube.lease import PROCESS, Seen, now_seconds
-from tidemark_operator.kube.lease_holder_process import has_ended, here
+from tidemark_operator.kube.lease import PROCESS, LeaseObserver, now_seconds
+from tidemark_operator.kube.lease_holder_process import has_ended, this_process
 
 
 def lease(holder: str = "a", renewed: str = "1", term: int = 3, process: str = "") -> Body:
@@ -49,7 +49,7 @@ HISTORIES: dict[str, tuple[list[tuple[float, Body | None]], bool]] = {
 def test_a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_lasts(history: str) -> None:
     """At the last of the looks, each at its time."""
     now = 0.0
-    seen = Seen("me", lambda: now)
+    seen = LeaseObserver("me", lambda: now)
     looks, expected = HISTORIES[history]
 
     found = []
@@ -62,7 +62,7 @@ def test_a_lease_is_free_once_it_has_not_changed_for_as_long_as_it_lasts(history
 
 def test_a_lease_that_was_let_go_of_and_then_deleted_is_free_at_once() -> None:
     """Nobody writes any more; there is nothing to wait for."""
-    seen = Seen("me", lambda: 0.0)
+    seen = LeaseObserver("me", lambda: 0.0)
     looks = [lease(), lease(holder=""), None]
 
     assert [seen.is_free(body, has_ended=lambda _: False) for body in looks] == [False, True, True]
@@ -89,7 +89,7 @@ def test_the_clock_goes_on_while_the_machine_sleeps(monkeypatch: pytest.MonkeyPa
 
 def test_a_lease_is_free_at_once_when_the_process_that_holds_it_has_ended() -> None:
     """Which only who is on its machine can know."""
-    seen = Seen("me", lambda: 0.0)
+    seen = LeaseObserver("me", lambda: 0.0)
 
     assert not seen.is_free(lease(process="alive"), has_ended=lambda process: process == "dead")
     assert seen.is_free(lease(process="dead"), has_ended=lambda process: process == "dead")
@@ -98,12 +98,12 @@ def test_a_lease_is_free_at_once_when_the_process_that_holds_it_has_ended() -> N
 def test_a_process_that_runs_has_not_ended_and_one_that_ended_has() -> None:
     """Known by its pid and when it began."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    boot, space, pid, _ = here().split("/")
+    boot, space, pid, _ = this_process().split("/")
     began = _started(child.pid)
     there = f"{boot}/{space}/{child.pid}/{began}"
 
     assert int(pid) == os.getpid()
-    assert not has_ended(here())
+    assert not has_ended(this_process())
     assert not has_ended(there)
     assert has_ended(f"{boot}/{space}/{child.pid}/{began - 1}"), "its pid was another's"
     child.communicate(timeout=BOUND)
@@ -127,6 +127,6 @@ GARBLE: list[Callable[[str, str, str, str], str]] = [
 @pytest.mark.parametrize("garble", GARBLE)
 def test_of_another_machine_and_of_nonsense_nothing_is_known(garble: Callable[[str, str, str, str], str]) -> None:
     """Whoever cannot know waits until the Lease has run out."""
-    boot, space, pid, started = here().split("/")
+    boot, space, pid, started = this_process().split("/")
 
     assert not has_ended(garble(boot, space, pid, started))

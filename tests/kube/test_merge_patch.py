@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark_operator.kube.merge_patch import replacing
+from tidemark_operator.kube.merge_patch import merge_patch
 
 OBJECTS = st.dictionaries(
     st.sampled_from("abc"),
@@ -40,11 +40,11 @@ def merged(old: Any, patch: Any) -> Any:
 )
 def test_what_is_gone_is_named(old: Any, new: Any, patch: Any) -> None:
     """A frontier that becomes finished kept its time, and the API server refused the status for ever."""
-    assert replacing(old, new) == patch
+    assert merge_patch(old, new) == patch
     assert merged(old, patch) == new
 
 
 @given(OBJECTS, OBJECTS)
 def test_merging_gives_the_new(old: dict[str, Any], new: dict[str, Any]) -> None:
     """Whatever there was."""
-    assert merged(old, replacing(old, new)) == new
+    assert merged(old, merge_patch(old, new)) == new

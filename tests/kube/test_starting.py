@@ -31,7 +31,7 @@ def take_over(monkeypatch: pytest.MonkeyPatch, orchestrator: Stumbling) -> None:
         return orchestrator, None, None
 
     monkeypatch.setattr(main, "_orchestrator", made)
-    monkeypatch.setattr(startup_retry, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(startup_retry, "RETRY_SECONDS", 0)
     there = cast(Any, None)
     world = asyncio.run(main._world(there, there, there, there, "me"))
     assert cast(Any, world.orchestrator) is orchestrator
@@ -76,7 +76,7 @@ class Instances:
 
 
 def make_default(monkeypatch: pytest.MonkeyPatch, instances: Instances) -> None:
-    monkeypatch.setattr(startup_retry, "AGAIN_SECONDS", 0)
+    monkeypatch.setattr(startup_retry, "RETRY_SECONDS", 0)
     default = DefaultInstance.parse("ns/default", "/data")
     assert default is not None
     asyncio.run(default.ensure(cast(Any, instances)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.planner.catalogue import CATALOGUE
-from tidemark_operator.gateway.query.literal_lookup import Names, recognised
+from tidemark_operator.gateway.query.literal_lookup import RelationNames, recognise
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.peek import plan_peek
 from tidemark_protocol.ids import GlobalId
@@ -15,7 +15,7 @@ from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, Rel
 from tidemark_protocol.types import INT, Column
 
 pytestmark = pytest.mark.spark
-NAMES = Names.of(CATALOGUE)
+NAMES = RelationNames.of(CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_agree_a_recognised_lookup_is_the_planners_but_for_its_filter(catalyst: 
     planned = plan_peek(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
 
     assert planned.mfp.expressions == ()
-    found = recognised(sql, NAMES)
+    found = recognise(sql, NAMES)
     assert found is not None
     assert found == replace(planned, mfp=replace(planned.mfp, predicates=()))
 
@@ -44,14 +44,16 @@ def test_agree_every_word_of_spark_that_is_taken_for_a_column(catalyst: Catalyst
     vocabulary = catalyst.jvm.org.apache.spark.sql.catalyst.parser.SqlBaseLexer.VOCABULARY
     spelt = (vocabulary.getLiteralName(at) or "" for at in range(1, vocabulary.getMaxTokenType() + 1))
     words = sorted({w for s in spelt if (w := s.strip("'").lower()).replace("_", "").isalpha()})
-    taken = [w for w in words if recognised(f"SELECT {w} FROM d WHERE {w} = 7", Names.of(keyed(w))) is not None]
+    taken = [w for w in words if recognise(f"SELECT {w} FROM d WHERE {w} = 7", RelationNames.of(keyed(w))) is not None]
 
     assert len(taken) > 300
     for at in range(0, len(taken), 100):
         some = taken[at : at + 100]
         sql = f"SELECT {', '.join(some)} FROM d WHERE {' AND '.join(f'{w} = 7' for w in some)}"
         planned = plan_peek(catalyst, PlanQueryRequest(sql, keyed(*some), "q/"))
-        assert recognised(sql, Names.of(keyed(*some))) == replace(planned, mfp=replace(planned.mfp, predicates=()))
+        assert recognise(sql, RelationNames.of(keyed(*some))) == replace(
+            planned, mfp=replace(planned.mfp, predicates=())
+        )
 
 
 def keyed(*columns: str) -> Catalogue:

@@ -2,7 +2,7 @@
 
     delays.by-carrier (index) complete before 2026-01-31T12:00:01.000Z, 1.2s behind: has everything that ... has
     * flights.arrivals (table) complete before 2026-01-31T12:00:01.000Z, 1.2s behind: DataSource flights: on replica r1
-      replica r1 complete before 2026-01-31T12:00:01.000Z, 1.2s behind: has taken in all that its inputs have
+      replica r1 complete before 2026-01-31T12:00:01.000Z, 1.2s behind: has read everything that its inputs have
 
 A star marks the causes that lead to the reason.
 """

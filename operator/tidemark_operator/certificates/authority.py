@@ -21,7 +21,7 @@ from tidemark_operator.certificates.issue import KeyPair, validity
 from tidemark_operator.errors import CertificateRefused
 
 FORMAT = b"1"
-Bag = Mapping[str, bytes]
+Files = Mapping[str, bytes]
 
 
 class Step(Enum):
@@ -69,7 +69,7 @@ def advance(authority: Authority, now_ms: int, spread: bool, make: Callable[[int
     return None
 
 
-def to_bag(authority: Authority) -> Bag:
+def to_files(authority: Authority) -> Files:
     """As it is kept."""
     bag = {
         "format": FORMAT,
@@ -85,7 +85,7 @@ def to_bag(authority: Authority) -> Bag:
     return bag
 
 
-def from_bag(bag: Bag) -> Authority:
+def from_files(bag: Files) -> Authority:
     """Raises CertificateRefused: what is kept is not replaced by a guess, as all trust the one that was."""
     if bag.get("format") != FORMAT:
         raise CertificateRefused("the authority that is kept has another format than this version reads")

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from tidemark_operator.certificates import authority as authorities
 from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Authority, Step
-from tidemark_operator.certificates.certificate_state import Leaf
+from tidemark_operator.certificates.certificate_state import HolderFiles
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.certificates.names import AUTHORITY
-from tidemark_operator.certificates.store import Kept, Place, Store, Taken
+from tidemark_operator.certificates.store import SecretLocation, Store, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused, OperatorError
 from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import GATEWAY, OPERATOR, Identity
@@ -34,7 +34,7 @@ SPREAD_MS = 60 * 60 * 1000
 VERIFY_MS = 10 * 60 * 1000
 """What is kept is read again so often, though nothing is due: somebody may have deleted it."""
 TRIES = 5
-_AUTHORITY = Place(AUTHORITY, mounted=False)
+_AUTHORITY = SecretLocation(AUTHORITY, mounted=False)
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,26 @@ class _Written:
     """The authority as it is kept."""
 
     authority: Authority
-    kept: Kept
+    kept: StoredFiles
 
 
 @dataclass
 class _Holder:
     """`leaf` None: it does not have what it should yet."""
 
-    place: Place
+    place: SecretLocation
     identity: Identity
-    leaf: Leaf | None = None
+    leaf: HolderFiles | None = None
     verified_ms: int = 0
 
 
-class Keeper:
+class CertificateRotation:
     """`start` first; `look` every minute (`run` does); `hold` whenever a holder is about to start."""
 
     def __init__(self, store: Store, clock: Callable[[], int] | None = None) -> None:
         self._store, self._clock = store, clock or _now_ms
         self._written: _Written | None = None
-        self._own: dict[Identity, Leaf] = {}
+        self._own: dict[Identity, HolderFiles] = {}
         self._holders: dict[tuple[str, str], _Holder] = {}
         self._changed_ms = 0
 
@@ -90,17 +90,17 @@ class Keeper:
         for _ in range(TRIES):
             kept = await self._store.load(_AUTHORITY)
             if kept is not None:
-                self._written = _Written(authorities.from_bag(kept.bag), kept)
+                self._written = _Written(authorities.from_files(kept.bag), kept)
                 return
             try:
                 made = authorities.first(self._clock(), new_authority)
-                await self._store.create(_AUTHORITY, authorities.to_bag(made))
+                await self._store.create(_AUTHORITY, authorities.to_files(made))
                 LOG.info("a new authority for certificates was made")
-            except Taken:
+            except WriteConflict:
                 continue
         raise OperatorError("the authority for certificates cannot be made: others make it and remove it again")
 
-    async def hold(self, place: Place, identity: Identity) -> None:
+    async def hold(self, place: SecretLocation, identity: Identity) -> None:
         """From now on the holder has a certificate there; on return it has one that is right. Raises OperatorError, and
         CertificateRefused where what is there is somebody else's."""
         holder = self._holders.get(place.key)
@@ -142,7 +142,7 @@ class Keeper:
             await self.start()
             self._changed_ms = max(changed, self._clock())
         elif kept.version != self._known.kept.version:
-            self._written = _Written(authorities.from_bag(kept.bag), kept)
+            self._written = _Written(authorities.from_files(kept.bag), kept)
             self._changed_ms = self._clock()
 
     @property
@@ -159,8 +159,8 @@ class Keeper:
         if following is None:
             return
         try:
-            await self._store.replace(_AUTHORITY, authorities.to_bag(following), kept)
-        except Taken:
+            await self._store.replace(_AUTHORITY, authorities.to_files(following), kept)
+        except WriteConflict:
             LOG.info("another operator went on with the authority for certificates")
         else:
             LOG.info("the authority for certificates: %s", following.step.value)
@@ -183,19 +183,19 @@ class Keeper:
                 # it is none of ours, so nobody waits for it
                 self._holders.pop(holder.place.key, None)
                 raise
-            leaf = leaves.from_bag(kept.bag) if kept else None
+            leaf = leaves.from_files(kept.bag) if kept else None
             better = leaves.renewed(leaf, holder.identity, self._known.authority, self._clock())
             if better is None:
                 holder.leaf, holder.verified_ms = leaf, self._clock()
                 return
             try:
                 if kept is None:
-                    await self._store.create(holder.place, leaves.to_bag(better))
+                    await self._store.create(holder.place, leaves.to_files(better))
                 else:
-                    await self._store.replace(holder.place, leaves.to_bag(better), kept)
+                    await self._store.replace(holder.place, leaves.to_files(better), kept)
                 self._changed_ms = self._clock()
                 LOG.info("%s has a new certificate, or new authorities", holder.identity)
-            except Taken:
+            except WriteConflict:
                 continue
         raise OperatorError(f"the certificate of {holder.identity} is changed by others again and again")
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_operator.certificates.authority import Authority
-from tidemark_operator.certificates.issue import KeyPair, belongs, holder, is_signed_by, issue, validity
+from tidemark_operator.certificates.issue import KeyPair, is_signed_by, issue, key_matches, subject_uri, validity
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.folder import AUTHORITIES, CERTIFICATE, KEY, Material
 from tidemark_protocol.tls.identities import Identity
 
 
 @dataclass(frozen=True)
-class Leaf:
+class HolderFiles:
     pair: KeyPair
     authorities: bytes
 
@@ -22,36 +22,36 @@ class Leaf:
         return Material(self.pair.certificate, self.pair.key, self.authorities)
 
 
-def to_bag(leaf: Leaf) -> Mapping[str, bytes]:
+def to_files(leaf: HolderFiles) -> Mapping[str, bytes]:
     """The three files that a holder mounts."""
     return {CERTIFICATE: leaf.pair.certificate, KEY: leaf.pair.key, AUTHORITIES: leaf.authorities}
 
 
-def from_bag(bag: Mapping[str, bytes]) -> Leaf | None:
+def from_files(bag: Mapping[str, bytes]) -> HolderFiles | None:
     """None: it is not whole."""
     try:
-        return Leaf(KeyPair(bag[CERTIFICATE], bag[KEY]), bag[AUTHORITIES])
+        return HolderFiles(KeyPair(bag[CERTIFICATE], bag[KEY]), bag[AUTHORITIES])
     except KeyError:
         return None
 
 
 def renewed(
-    leaf: Leaf | None, identity: Identity, authority: Authority, now_ms: int, hosts: Sequence[str] = ()
-) -> Leaf | None:
+    leaf: HolderFiles | None, identity: Identity, authority: Authority, now_ms: int, hosts: Sequence[str] = ()
+) -> HolderFiles | None:
     """What its holder should have instead; None: what it has is right. Who it trusts may change by itself. `hosts` are
     put into a new one, and are always the same."""
     if leaf is None or not _serves(leaf.pair, identity, authority, now_ms):
-        return Leaf(issue(authority.signer, identity, now_ms, hosts), authority.bundle)
-    return None if leaf.authorities == authority.bundle else Leaf(leaf.pair, authority.bundle)
+        return HolderFiles(issue(authority.signer, identity, now_ms, hosts), authority.bundle)
+    return None if leaf.authorities == authority.bundle else HolderFiles(leaf.pair, authority.bundle)
 
 
 def _serves(pair: KeyPair, identity: Identity, authority: Authority, now_ms: int) -> bool:
     try:
         return (
-            holder(pair.certificate) == identity.uri
+            subject_uri(pair.certificate) == identity.uri
             and validity(pair.certificate).is_fresh(now_ms)
             and is_signed_by(pair.certificate, authority.signer.certificate)
-            and belongs(pair)
+            and key_matches(pair)
         )
     except CertificateRefused:
         return False

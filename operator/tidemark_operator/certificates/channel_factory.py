@@ -22,7 +22,7 @@ Options = Sequence[tuple[str, Any]]
 Own = Callable[[], Material]
 
 
-class Dialer(Protocol):
+class ChannelFactory(Protocol):
     """How one peer is reached. Equal ones reach it alike."""
 
     def material(self) -> Material | None:
@@ -35,7 +35,7 @@ class Dialer(Protocol):
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainChannels:
     def material(self) -> Material | None:
         return None
 
@@ -47,7 +47,7 @@ class Plain:
 
 
 @dataclass(frozen=True)
-class Mutual:
+class TlsChannels:
     """`own`: the operator's certificate as it is now, and whom it trusts."""
 
     peer: Identity
@@ -67,4 +67,4 @@ class Mutual:
         return await diagnose(address, self.peer, self.own().authorities)
 
 
-PLAIN = Plain()
+PLAIN_CHANNELS = PlainChannels()

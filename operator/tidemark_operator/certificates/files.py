@@ -18,12 +18,12 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
+from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.folder import LINK
 
 
-def path_of(folder: Path, place: Place) -> Path:
+def path_of(folder: Path, place: SecretLocation) -> Path:
     """What a process is told as --tls-dir."""
     return folder / ".".join(filter(None, place.key))
 
@@ -34,44 +34,44 @@ class FileStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def path(self, place: Place) -> Path:
+    def path(self, place: SecretLocation) -> Path:
         return path_of(self._folder, place)
 
-    async def load(self, place: Place) -> Kept | None:
+    async def load(self, place: SecretLocation) -> StoredFiles | None:
         return await asyncio.to_thread(self._load, place)
 
-    async def create(self, place: Place, bag: Bag) -> None:
+    async def create(self, place: SecretLocation, bag: Files) -> None:
         await asyncio.to_thread(self._write, place, bag, None)
 
-    async def replace(self, place: Place, bag: Bag, kept: Kept) -> None:
+    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         await asyncio.to_thread(self._write, place, bag, kept.version)
 
-    def retain(self, namespaced: Collection[Place]) -> None:
+    def retain(self, namespaced: Collection[SecretLocation]) -> None:
         """Of those in namespaces, removes all others."""
         keep = {self.path(place) for place in namespaced}
         for path in self._folder.glob("*.*"):
             if path.is_dir() and path not in keep:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _load(self, place: Place) -> Kept | None:
+    def _load(self, place: SecretLocation) -> StoredFiles | None:
         link = self.path(place) / LINK
         try:
             version = os.readlink(link)
             there = link.parent / version
-            return Kept({file.name: file.read_bytes() for file in sorted(there.iterdir())}, version)
+            return StoredFiles({file.name: file.read_bytes() for file in sorted(there.iterdir())}, version)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CertificateRefused(f"{error.filename or link} cannot be read: {error.strerror}") from None
 
-    def _write(self, place: Place, bag: Bag, expected: str | None) -> None:
+    def _write(self, place: SecretLocation, bag: Files, expected: str | None) -> None:
         path = self.path(place)
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _locked(path):
                 there = self._load(place)
                 if (there.version if there else None) != expected:
-                    raise Taken(f"somebody else has written {path}")
+                    raise WriteConflict(f"somebody else has written {path}")
                 _turn(path, bag)
         except OSError as error:
             raise CertificateRefused(f"{error.filename or path} cannot be written: {error.strerror}") from None

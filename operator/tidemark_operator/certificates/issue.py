@@ -74,7 +74,7 @@ def validity(certificate: bytes) -> Validity:
     return Validity(_ms(found.not_valid_before_utc), _ms(found.not_valid_after_utc))
 
 
-def holder(certificate: bytes) -> str:
+def subject_uri(certificate: bytes) -> str:
     """The URI that it says; raises CertificateRefused."""
     try:
         names = _certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -92,7 +92,7 @@ def is_signed_by(certificate: bytes, authority: bytes) -> bool:
     return True
 
 
-def belongs(pair: KeyPair) -> bool:
+def key_matches(pair: KeyPair) -> bool:
     """Whether the key is the certificate's; raises CertificateRefused where one is none."""
     own = _certificate(pair.certificate).public_key()
     return isinstance(own, ec.EllipticCurvePublicKey) and own == _private(pair.key).public_key()

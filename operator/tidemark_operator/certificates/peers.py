@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
+from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.resources.manifest.meta import Meta
 from tidemark_protocol.tls.folder import Material
@@ -16,7 +16,7 @@ from tidemark_protocol.tls.identities import Identity
 class Peers(Protocol):
     """Those that the operator calls: replicas, and the planner."""
 
-    def dialer(self, peer: Identity) -> Dialer:
+    def dialer(self, peer: Identity) -> ChannelFactory:
         """How it is reached."""
 
     def serving(self, hosts: Sequence[str]) -> Material:
@@ -38,11 +38,11 @@ class Peers(Protocol):
         """Renews what is due, until cancelled."""
 
 
-class Trusted:
+class SocketPeers:
     """Peers behind unix sockets that nobody else can reach: they show nothing."""
 
-    def dialer(self, peer: Identity) -> Dialer:
-        return PLAIN
+    def dialer(self, peer: Identity) -> ChannelFactory:
+        return PLAIN_CHANNELS
 
     def serving(self, hosts: Sequence[str]) -> Material:
         raise OperatorError("the gateway has no certificate: give --gateway-tls, or --mutual-tls")

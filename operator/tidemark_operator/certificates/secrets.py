@@ -14,7 +14,7 @@ import binascii
 from typing import Any
 
 from tidemark_operator.certificates.names import MANAGED_LABEL, SECRET_TYPE
-from tidemark_operator.certificates.store import Bag, Kept, Place, Taken
+from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Body, Conflict, Kube
 from tidemark_operator.kube.leadership import LEASE
@@ -29,28 +29,28 @@ class SecretStore:
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube, self._namespace = kube, namespace
 
-    async def load(self, place: Place) -> Kept | None:
+    async def load(self, place: SecretLocation) -> StoredFiles | None:
         body = await self._kube.get_secret(self._where(place), place.name)
         return None if body is None else parse_secret(place, body)
 
-    async def create(self, place: Place, bag: Bag) -> None:
+    async def create(self, place: SecretLocation, bag: Files) -> None:
         try:
             await self._kube.create_secret(self._where(place), build_secret(place, bag, await self._owner(place)))
         except Conflict as error:
-            raise Taken(str(error)) from None
+            raise WriteConflict(str(error)) from None
 
-    async def replace(self, place: Place, bag: Bag, kept: Kept) -> None:
+    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         body = build_secret(place, bag, await self._owner(place), kept.version)
         try:
             await self._kube.replace_secret(self._where(place), place.name, body)
         except Conflict as error:
-            raise Taken(str(error)) from None
+            raise WriteConflict(str(error)) from None
         except ApiError as error:
             if error.status != 404:
                 raise
-            raise Taken(str(error)) from None
+            raise WriteConflict(str(error)) from None
 
-    async def _owner(self, place: Place) -> Body | None:
+    async def _owner(self, place: SecretLocation) -> Body | None:
         """Whom it goes with, as it is now."""
         if place.owner is not None:
             return Owner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()
@@ -60,11 +60,11 @@ class SecretStore:
         uid = lease["metadata"]["uid"]
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "name": LEASE, "uid": uid}
 
-    def _where(self, place: Place) -> str:
+    def _where(self, place: SecretLocation) -> str:
         return place.namespace or self._namespace
 
 
-def build_secret(place: Place, bag: Bag, owner: Body | None, version: str = "") -> Body:
+def build_secret(place: SecretLocation, bag: Files, owner: Body | None, version: str = "") -> Body:
     """`version`: of what it takes the place of."""
     metadata: dict[str, Any] = {"name": place.name, "labels": {MANAGED_LABEL: "leaf" if place.mounted else "authority"}}
     if owner is not None:
@@ -80,7 +80,7 @@ def build_secret(place: Place, bag: Bag, owner: Body | None, version: str = "") 
     }
 
 
-def parse_secret(place: Place, body: Body) -> Kept:
+def parse_secret(place: SecretLocation, body: Body) -> StoredFiles:
     """Raises CertificateRefused for one that is not ours."""
     metadata = body["metadata"]
     expected = SECRET_TYPE if place.mounted else OPAQUE
@@ -94,4 +94,4 @@ def parse_secret(place: Place, body: Body) -> Kept:
         bag = {name: base64.b64decode(value, validate=True) for name, value in (body.get("data") or {}).items()}
     except binascii.Error:
         bag = {}
-    return Kept(bag, metadata["resourceVersion"])
+    return StoredFiles(bag, metadata["resourceVersion"])

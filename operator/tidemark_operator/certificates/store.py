@@ -9,11 +9,11 @@ from typing import Protocol
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.resources.manifest.meta import Meta
 
-Bag = Mapping[str, bytes]
+Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Place:
+class SecretLocation:
     """`namespace` empty: the operator's own. `owner`: the ComputeReplica that it belongs to, and goes with. `mounted`:
     it is a certificate that a pod has as files."""
 
@@ -28,25 +28,25 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredFiles:
     """`version`: of this very content, for who replaces it."""
 
-    bag: Bag
+    bag: Files
     version: str
 
 
-class Taken(OperatorError):
+class WriteConflict(OperatorError):
     """Somebody else wrote there since it was looked at."""
 
 
 class Store(Protocol):
     """Each raises OperatorError where it cannot tell, and CertificateRefused where the place is somebody else's."""
 
-    async def load(self, place: Place) -> Kept | None:
+    async def load(self, place: SecretLocation) -> StoredFiles | None:
         """None: there is nothing."""
 
-    async def create(self, place: Place, bag: Bag) -> None:
+    async def create(self, place: SecretLocation, bag: Files) -> None:
         """Raises Taken if something is there."""
 
-    async def replace(self, place: Place, bag: Bag, kept: Kept) -> None:
+    async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         """Raises Taken if `kept` is not what is there."""

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from tidemark_operator.certificates.certificate_rotation import Keeper
-from tidemark_operator.certificates.channel_factory import Dialer, Mutual
+from tidemark_operator.certificates.certificate_rotation import CertificateRotation
+from tidemark_operator.certificates.channel_factory import ChannelFactory, TlsChannels
 from tidemark_operator.certificates.names import PLANNER as PLANNERS
 from tidemark_operator.certificates.names import replica_secret
-from tidemark_operator.certificates.store import Place, Store
+from tidemark_operator.certificates.store import SecretLocation, Store
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube.startup_retry import asked_again
+from tidemark_operator.kube.startup_retry import retry_at_startup
 from tidemark_operator.resources.manifest.meta import Meta
 from tidemark_protocol.tls.folder import Material
 from tidemark_protocol.tls.identities import PLANNER, Identity, replica_identity
 
-Forget = Callable[[Collection[Place]], None]
+Forget = Callable[[Collection[SecretLocation]], None]
 
 
-class Proven:
+class TlsPeers:
     """`forget`: told which places of replicas are still needed, where nothing else removes the others."""
 
-    def __init__(self, keeper: Keeper, forget: Forget = lambda _: None) -> None:
+    def __init__(self, keeper: CertificateRotation, forget: Forget = lambda _: None) -> None:
         self._keeper, self._forget = keeper, forget
         self._prepared: set[str] = set()
         self._refused: dict[str, str] = {}
         self._retained: set[str] | None = None
 
     @classmethod
-    async def start(cls, store: Store, forget: Forget = lambda _: None) -> Proven:
+    async def start(cls, store: Store, forget: Forget = lambda _: None) -> TlsPeers:
         """There is an authority, and the planner has a certificate of it. Raises OperatorError; an API server that only
         stumbles is asked again for a while."""
-        return cls(await asked_again("certificates", lambda: _started(store)), forget)
+        return cls(await retry_at_startup("certificates", lambda: _started(store)), forget)
 
-    def dialer(self, peer: Identity) -> Dialer:
-        return Mutual(peer, self._keeper.material)
+    def dialer(self, peer: Identity) -> ChannelFactory:
+        return TlsChannels(peer, self._keeper.material)
 
     def serving(self, hosts: Sequence[str]) -> Material:
         return self._keeper.serving(hosts)
 
     async def prepare(self, replica: Meta) -> None:
         try:
-            await self._keeper.hold(place_of(replica), identity_of(replica))
+            await self._keeper.hold(location_of(replica), identity_of(replica))
         except CertificateRefused as refused:
             self._refused[replica.uid] = str(refused)
             raise
@@ -57,7 +57,7 @@ class Proven:
     def retain(self, replicas: Collection[Meta]) -> None:
         uids = {str(replica.uid) for replica in replicas}
         if uids != self._retained:
-            places = [place_of(replica) for replica in replicas]
+            places = [location_of(replica) for replica in replicas]
             self._prepared &= uids
             self._refused = {uid: why for uid, why in self._refused.items() if uid in uids}
             self._keeper.retain({place.key for place in places})
@@ -68,15 +68,15 @@ class Proven:
         await self._keeper.run()
 
 
-async def _started(store: Store) -> Keeper:
-    keeper = Keeper(store)
+async def _started(store: Store) -> CertificateRotation:
+    keeper = CertificateRotation(store)
     await keeper.start()
-    await keeper.hold(Place(PLANNERS), PLANNER)
+    await keeper.hold(SecretLocation(PLANNERS), PLANNER)
     return keeper
 
 
-def place_of(replica: Meta) -> Place:
-    return Place(replica_secret(replica.name), replica.namespace, replica)
+def location_of(replica: Meta) -> SecretLocation:
+    return SecretLocation(replica_secret(replica.name), replica.namespace, replica)
 
 
 def identity_of(replica: Meta) -> Identity:

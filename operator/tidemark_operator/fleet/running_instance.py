@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
+from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.controller_events import Notice, ShardAppeared
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -114,7 +114,7 @@ class RunningInstance(InstanceFacade):
             self.core.configure(UpdateConfiguration(most, changed))
             self.flush()
 
-    def attach(self, replica: ReplicaId, address: str, dialer: Dialer = PLAIN) -> None:
+    def attach(self, replica: ReplicaId, address: str, dialer: ChannelFactory = PLAIN_CHANNELS) -> None:
         """Keep a connection to the replica at this address."""
         state = self.replicas.get(replica)
         if state is not None and state.connection.reaches(address, dialer) and not state.task.done():

@@ -1,10 +1,17 @@
 """The gateway: what people and tools ask the operator, over gRPC.
 
-server       every call                                       listening, service: where, and how it is found
-access       who calls, and what that one may                 rights, certificates, lasting
-queries      a statement to a peek, or to operators           statements, lookups, asking, turns; one_shot, readables
-moments      as of which time                                 strict: of all that was ingested
-transient    subscribes and copies
-admission    how much is held, and how many run               patience, taking: who waits, and for how long
-frontiers    what the operator knows by itself                why, seen, explain
+folder          module                                     what it does
+server          server, grpc_status                        the calls, and the gRPC status of each error
+                listener, endpoint_slice                   the address, its certificate, and how clients find it
+auth            access, client_certificates                who calls, and whether the API server allows what is asked
+                rights, rights_renewal                     the rights that a statement needs, at its start and later
+admission       fair_queue, limits                         what is bounded, and the queue that shares it
+                planner_admission, wait_policy             the way to the planner; how long a statement is tried again
+query           statement_cache, literal_lookup            SQL text to plan
+                query, one_shot                            plan to peek, or to a dataflow of the query's own
+                readable_relations, replica_target         which relation, and which replica, answers
+                read_time, strict_read                     the time (as_of) of the answer
+streams         stream_dataflow, subscribe, copy           dataflows with a sink for one client
+                answer_stream                              an answer to its client, in chunks
+explanations    explain, why, why_snapshot                 plans, and what holds a frontier back
 """

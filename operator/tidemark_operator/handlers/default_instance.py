@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
-from tidemark_operator.kube.startup_retry import asked_again
+from tidemark_operator.kube.startup_retry import retry_at_startup
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class DefaultInstance:
         """Creates the instance if it does not exist. Raises OperatorError if the API server refuses it."""
         named = f"--default-instance {self.namespace}/{self.name}"
         try:
-            await asked_again(named, lambda: self._make(kube))
+            await retry_at_startup(named, lambda: self._make(kube))
         except ApiError as error:
             raise OperatorError(f"{named} cannot be created: {error}") from None
 

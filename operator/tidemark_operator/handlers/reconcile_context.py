@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidemark_operator.catalogue.registry import Registry
-from tidemark_operator.certificates.peers import Peers, Trusted
+from tidemark_operator.certificates.peers import Peers, SocketPeers
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.kube.cache import Cache, Key
@@ -34,7 +34,7 @@ class World:
     revisions: Revisions
     events: Events
     leadership: Leadership
-    peers: Peers = field(default_factory=Trusted)
+    peers: Peers = field(default_factory=SocketPeers)
     secret_troubles: dict[tuple[str, str], SecretTrouble] = field(default_factory=dict)
     """Secrets that instances name and that cannot be used, by namespace and name."""
 

@@ -1,6 +1,6 @@
-"""What the operator knows of its dataflows, as relations that queries may name: `tidemark_introspection.frontiers`.
+"""Introspection: what the operator knows at this moment, as SQL relations and as a reply to clients.
 
-relations    their names and columns; the rows of each at this moment
-inline       a planned query over them, with the rows in the plan instead of a table
-lags         how far behind the clock each export was, second by second, as histograms
+frontiers      the frontiers of every table and export, for `kubectl tidemark frontiers`
+relations      the relations of `tidemark_introspection`: columns and rows
+inline_rows    rows of these relations, put into a planned query
 """

@@ -1,4 +1,4 @@
-"""Live frontiers of every table and export, as the controller knows them at this moment."""
+"""The frontiers of every table and export, as the controller knows them now."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply
 
 
 def frontiers(world: World, namespace: str, all_namespaces: bool) -> FrontiersReply:
+    """The reply for one namespace, or for all; times are milliseconds since 1970."""
+    """The reply for one namespace, or for all; times are milliseconds since 1970."""
+    """The reply for one namespace, or for all; times are milliseconds since 1970."""
     keys = [key for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in world.cache.all(resource)]
     namespaces = sorted({key.namespace for key in keys}) if all_namespaces else [namespace]
     collections = [c for place in namespaces for c in _namespace(world, place)]

@@ -1,10 +1,10 @@
-"""A planned query over relations that are no shards: their rows go into the plan.
+"""Replaces imports of introspection relations by their rows, as constants in the plan.
 
     Import tidemark_introspection.frontiers        ──►   Constant (one row per relation of the namespace)
     Get tidemark_introspection.frontiers ...             Get tidemark_introspection.frontiers ...
 
-So whatever SQL may be asked of tables may be asked of them, also beside tables; and a replica computes it. Rows that
-the filter leaves out (WHERE dataflow = 'revenue') are not made.
+All SQL therefore works on these relations, also together with tables, and a replica computes it. Rows that an equality
+of the filter excludes (WHERE dataflow = 'revenue') are not produced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidemark_operator.introspection.relations import Wanted
+from tidemark_operator.introspection.relations import ColumnFilter
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlannedOneShot, PlannedPeek
 from tidemark_protocol.plan.dataflow import BuildDesc, SourceImport
@@ -22,18 +22,21 @@ from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import STRING, Column
 
 RESULT = GlobalId("query/result")
-Rows = Callable[[GlobalId, Wanted], Constant | None]
+RowSource = Callable[[GlobalId, ColumnFilter], Constant | None]
 
 
-def inlined(planned: PlannedPeek | PlannedOneShot, rows: Rows) -> PlannedPeek | PlannedOneShot:
-    """`rows`: what is in a relation, None for one that is a table or an export. What reads none stays as it is."""
+def inline_rows(planned: PlannedPeek | PlannedOneShot, rows: RowSource) -> PlannedPeek | PlannedOneShot:
+    """The plan with rows in place of introspection relations; a plan that reads none is unchanged.
+
+    `rows`: the rows of a relation that a filter admits; None for a table or an export. Raises what `rows` raises.
+    """
     if isinstance(planned, PlannedOneShot):
         return replace(planned, planned=_with_rows(planned.planned, rows))
-    constant = rows(planned.relation, _wanted(planned.mfp))
+    constant = rows(planned.relation, _equalities(planned.mfp))
     return planned if constant is None else _one_shot(planned, constant)
 
 
-def _with_rows(planned: Planned, rows: Rows) -> Planned:
+def _with_rows(planned: Planned, rows: RowSource) -> Planned:
     found = {source.id: rows(source.id, {}) for source in planned.source_imports}
     built = [BuildDesc(s.id, _imported(s, c)) for s in planned.source_imports if (c := found[s.id]) is not None]
     return replace(
@@ -48,8 +51,8 @@ def _imported(source: SourceImport, constant: Constant) -> Plan:
     return Mfp(constant, MapFilterProject(constant.schema, projection=source.columns))
 
 
-def _wanted(mfp: MapFilterProject) -> Wanted:
-    """What the filter says that columns are equal to; of two texts for one column, which no row has, either."""
+def _equalities(mfp: MapFilterProject) -> ColumnFilter:
+    """The texts that the filter requires of columns; of two texts for one column, which no row has, one."""
     equal = (p.arguments for p in mfp.predicates if isinstance(p, Call) and p.function == "=")
     sides = (pair for two in equal for pair in (two, two[::-1]))
     return {
@@ -61,7 +64,7 @@ def _wanted(mfp: MapFilterProject) -> Wanted:
 
 
 def _one_shot(peek: PlannedPeek, constant: Constant) -> PlannedOneShot:
-    """What would have read rows that are there makes them first."""
+    """A dataflow that produces the rows, in place of a peek of stored ones."""
     held = tuple(Column(f"c{at}", c.type, c.nullable) for at, c in enumerate(peek.columns))
     export = PlannedExport("result", "index", RESULT, held, tuple(range(len(held))))
     objects = (BuildDesc(RESULT, Mfp(constant, peek.mfp)),)

@@ -1,21 +1,21 @@
 """The relations of `tidemark_introspection`: their columns, and their rows at this moment.
 
-    frontiers           every table and export: how far it is, and how far behind the clock
-    replica_frontiers   every export on every replica
-    dataflows           every installed dataflow: where it begins, whether it is scheduled and hydrated
-    peeks               what was asked and is not answered yet
-    errors              what replicas say is wrong
-    statuses            all else that replicas say: hydration, sizes of arrangements, steps
-    arrangements        what each dataflow keeps on each replica: how many, records, batches, bytes
-    steps               what its steps took there, since it was rendered
-    operators           what each of its operators keeps and took there, and how far it is while it hydrates
-    imports             what each dataflow reads, how far that is, and how far the dataflow has read it
-    wallclock_lag       seconds that each export spent so far behind the clock
+    frontiers           every table and export: its frontiers, and its lag behind the clock
+    replica_frontiers   the same for every export on every replica
+    dataflows           every installed dataflow: its as_of, whether it is scheduled and hydrated
+    peeks               peeks without an answer yet
+    errors              errors that replicas report
+    statuses            every other status of replicas: hydration, sizes of arrangements, steps
+    arrangements        per dataflow and replica: arrangements, records, batches, bytes
+    steps               per dataflow and replica: steps and their durations since it was rendered
+    operators           per operator: records, bytes and time, and its progress while the dataflow hydrates
+    imports             per dataflow: its inputs, their write frontiers, and how far the dataflow has read
+    wallclock_lag       a histogram per export: seconds at each lag behind the clock
 
 Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
 
-Rows go into a plan, and no replica takes one of any size: past MOST_BYTES a query is refused, unless its filter says of
-which rows it speaks (`wanted`). Those that it leaves out are not made.
+Rows become part of a plan, whose size is bounded: a query is refused when its rows take more than MAX_BYTES. Rows that
+its equality filter excludes are not produced and not counted.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType,
 SCHEMA = "tidemark_introspection"
 Value = str | int | bool | None
 Row = tuple[Value, ...]
-Wanted = Mapping[int, str]
-"""Texts that columns have in the rows that are wanted, by their places."""
-EVERY: Wanted = MappingProxyType({})
-MOST_BYTES = 4 * 1024 * 1024
-"""In a plan: some thousands of rows, which take the event loop a second. Several such relations fit one."""
+ColumnFilter = Mapping[int, str]
+"""The text that a column must have, by the column's position; rows with another text are not produced."""
+NO_FILTER: ColumnFilter = MappingProxyType({})
+MAX_BYTES = 4 * 1024 * 1024
+"""Of one relation's rows in a plan: thousands of rows, a second of the event loop. Several relations fit a plan."""
 _LITERAL_BYTES = 48
 _BY_LETTER: dict[str, SqlType] = {"s": STRING, "n": BIGINT, "b": BOOLEAN}
 
@@ -111,28 +111,29 @@ def _statuses(world: World, namespace: str) -> Iterator[Row]:
 
 
 def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Iterator[Row]]:
-    """Of a Status that consists of numbers, a row for each dataflow on each replica."""
+    """Rows of a Status with numeric fields, one per dataflow and replica."""
 
     def read(world: World, namespace: str) -> Iterator[Row]:
         for _, name, collection in _collections(world, namespace):
             for replica, on in collection.computing:
-                if said := on.statuses.get(kind):
-                    yield name.partition(".")[0], replica, *(int(said.get(field, "0")) for field in fields)
+                if status := on.statuses.get(kind):
+                    yield name.partition(".")[0], replica, *(int(status.get(field, "0")) for field in fields)
 
     return read
 
 
 def _operators(world: World, namespace: str) -> Iterator[Row]:
-    """While it hydrates, how far each is, which is told of every export; from then on what each keeps and has cost."""
-    told: set[tuple[str, str, str]] = set()
+    """While a dataflow hydrates, the progress of its operators (once per dataflow); afterwards their sizes and
+    costs."""
+    listed: set[tuple[str, str, str]] = set()
     for running, name, collection in _collections(world, namespace):
         dataflow = name.partition(".")[0]
         for replica, on in collection.computing:
             if (hydrating := on.hydrating) is not None:
                 there = (running.name, collection.owner, replica)
-                if there in told:
+                if there in listed:
                     continue
-                told.add(there)
+                listed.add(there)
                 for place, (operator, percent) in enumerate(hydrating.operators, 1):
                     yield dataflow, replica, place, operator, None, None, None, None, None, percent, percent == 100
                 continue
@@ -158,7 +159,7 @@ def _imports(world: World, namespace: str) -> Iterator[Row]:
 def _read_by(
     world: World, namespace: str, running: RunningInstance, description: DataflowDescription
 ) -> Iterator[tuple[GlobalId, str, Frontier | None]]:
-    """What a dataflow imports, and how far that is."""
+    """The imports of a dataflow: id, kind, write frontier."""
     for source in description.source_imports:
         known = world.fleet.book(namespace).frontiers(source.shard.shard_id)
         yield source.id, "table", known.upper if known else None
@@ -180,7 +181,7 @@ def _wallclock_lag(world: World, namespace: str) -> Iterator[Row]:
 
 
 def _collections(world: World, namespace: str) -> Iterator[tuple[RunningInstance, str, Collection]]:
-    """All exports that are installed, by the names that SQL has for them."""
+    """All installed exports with their instances and SQL names."""
     named = {}
     for state in world.registry.dataflows(namespace):
         for export in state.active.revision.exports if state.active else ():
@@ -234,7 +235,7 @@ _RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[World, str], Iterator[
 
 
 def relations() -> tuple[Relation, ...]:
-    """For the catalogue. The shards are nowhere: rows are put into plans before those are sent."""
+    """The relations for the catalogue. Their shards do not exist: rows replace the imports before a plan is sent."""
     found = []
     for name, (columns, _) in _RELATIONS.items():
         id = f"{SCHEMA}.{name}"
@@ -243,31 +244,35 @@ def relations() -> tuple[Relation, ...]:
 
 
 def is_introspection(id: GlobalId) -> bool:
-    """Whether it is one of these: no table or export has an id with this in front."""
+    """Whether the id is of an introspection relation: no table or export has this prefix."""
     return id.startswith(f"{SCHEMA}.")
 
 
-def rows(world: World, namespace: str, id: GlobalId, wanted: Wanted = EVERY) -> Constant | None:
-    """What is in the relation now, of the rows that are wanted; None for one that is none of these. Raises
-    QueryRefused where that is more than a plan may hold."""
+def rows(world: World, namespace: str, id: GlobalId, column_filter: ColumnFilter = NO_FILTER) -> Constant | None:
+    """The relation's rows now, those that the filter admits; None for an id of another relation.
+
+    Raises:
+        QueryRefused: the rows take more than MAX_BYTES.
+    """
     if not is_introspection(id):
         return None
     columns, read = _RELATIONS[id.removeprefix(f"{SCHEMA}.")]
     made, size = [], 0
     for row in read(world, namespace):
-        if any(row[at] != text for at, text in wanted.items()):
+        if any(row[at] != text for at, text in column_filter.items()):
             continue
         size += sum(_LITERAL_BYTES + len(str(value)) for value in row)
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             raise QueryRefused(
-                f"{id} has more rows here than a query may read: say which, as in WHERE {columns[0].name} = '...'"
+                f"{id} has more rows than one query may read ({MAX_BYTES} bytes): filter, as in WHERE "
+                f"{columns[0].name} = '...'"
             )
         made.append(ConstantRow(tuple(_literal(v, c.type) for v, c in zip(row, columns, strict=True))))
     return Constant(tuple(made), _schema(columns))
 
 
-def no_rows(id: GlobalId, wanted: Wanted = EVERY) -> Constant | None:
-    """As `rows`, but empty: when a plan can be computed does not depend on them, and they may take a second."""
+def empty_rows(id: GlobalId, column_filter: ColumnFilter = NO_FILTER) -> Constant | None:
+    """As `rows`, without rows: enough to decide when a plan can be computed, since rows may take a second."""
     return Constant((), _schema(_RELATIONS[id.removeprefix(f"{SCHEMA}.")][0])) if is_introspection(id) else None
 
 

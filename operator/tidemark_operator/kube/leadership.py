@@ -21,8 +21,8 @@ from datetime import UTC, datetime
 
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.kube.client import LEASES, ApiError, Body, Conflict, Kube
-from tidemark_operator.kube.lease import PROCESS, Seen, holder_of, now_seconds, spec_of, term_of
-from tidemark_operator.kube.lease_holder_process import has_ended, here
+from tidemark_operator.kube.lease import PROCESS, LeaseObserver, holder_of, now_seconds, spec_of, term_of
+from tidemark_operator.kube.lease_holder_process import has_ended, this_process
 
 LOG = logging.getLogger(__name__)
 LEASE = "tidemark-operator"
@@ -54,7 +54,7 @@ class Leadership:
 
     async def stand_by(self) -> int:
         """Until this process leads: its term. An API server that is away is asked again."""
-        seen = Seen(self._identity, self._clock)
+        seen = LeaseObserver(self._identity, self._clock)
         while True:
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
@@ -163,7 +163,7 @@ class Leadership:
             "renewTime": now,
             "leaseDurationSeconds": LEASE_SECONDS,
         }
-        annotations = {**(old["metadata"].get("annotations") or {}), PROCESS: here()}
+        annotations = {**(old["metadata"].get("annotations") or {}), PROCESS: this_process()}
         body = {**old, "metadata": {**old["metadata"], "annotations": annotations}, "spec": spec}
         if self._lease is None:
             self._lease = await self._kube.create(LEASES, self._namespace, body)

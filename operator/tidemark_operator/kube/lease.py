@@ -39,7 +39,7 @@ def holder_of(lease: Body | None) -> str:
     return str(spec_of(lease).get("holderIdentity") or "")
 
 
-class Seen:
+class LeaseObserver:
     """What was seen last, and since when it has been so. What is held by `identity` was taken by a request whose answer
     was lost."""
 

@@ -16,7 +16,7 @@ from tidemark_operator.process_liveness import ProcessId, identify, is_running
 
 
 @cache
-def here() -> str:
+def this_process() -> str:
     """This process."""
     process = identify(os.getpid())
     assert process is not None, "a process that asks runs"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 
-def replacing(old: Any, new: Any) -> Any:
+def merge_patch(old: Any, new: Any) -> Any:
     """What makes `new` of `old` when it is merged into it; an object is named with what it has no more."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
-    return {name: None for name in old if name not in new} | {n: replacing(old.get(n), v) for n, v in new.items()}
+    return {name: None for name in old if name not in new} | {n: merge_patch(old.get(n), v) for n, v in new.items()}

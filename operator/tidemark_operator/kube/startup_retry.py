@@ -10,13 +10,13 @@ from typing import TypeVar
 from tidemark_operator.kube.client import ApiError
 
 LOG = logging.getLogger(__name__)
-AGAIN_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 TRIES = 30
 """Then the process ends, and whoever supervises it starts it anew."""
 T = TypeVar("T")
 
 
-async def asked_again(what: str, ask: Callable[[], Awaitable[T]]) -> T:
+async def retry_at_startup(what: str, ask: Callable[[], Awaitable[T]]) -> T:
     """The answer; raises the ApiError of the last try, and at once one that will not pass."""
     for _ in range(TRIES - 1):
         try:
@@ -25,5 +25,5 @@ async def asked_again(what: str, ask: Callable[[], Awaitable[T]]) -> T:
             if not error.passes:
                 raise
             LOG.warning("asking again for %s: %s", what, error)
-        await asyncio.sleep(AGAIN_SECONDS)
+        await asyncio.sleep(RETRY_SECONDS)
     return await ask()

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
+from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.errors import PlannerUnavailable
 from tidemark_protocol.errors import MalformedPlan, ProtocolError
 from tidemark_protocol.messages.planning import (
@@ -82,7 +82,11 @@ class PlannerClient:
     not answer."""
 
     def __init__(
-        self, address: str, kill: Callable[[], None], explain: Callable[[], str] = str, dialer: Dialer = PLAIN
+        self,
+        address: str,
+        kill: Callable[[], None],
+        explain: Callable[[], str] = str,
+        dialer: ChannelFactory = PLAIN_CHANNELS,
     ) -> None:
         self._address, self._dialer = address, dialer
         self._kill, self._explain = kill, explain

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import grpc
 
-from tidemark_operator.certificates.channel_factory import PLAIN, Dialer
+from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.controller.replicas.rpc_counters import RpcCounters
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_protocol.errors import ProtocolError
@@ -82,14 +82,14 @@ class ReplicaConnection:
     """Keeps one replica connected: `run` it as a task, and cancel it to close the connection. It ends by itself
     where another operator leads."""
 
-    def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: Dialer = PLAIN) -> None:
+    def __init__(self, replica: ReplicaId, address: str, host: Host, dialer: ChannelFactory = PLAIN_CHANNELS) -> None:
         self.replica, self.address, self.dialer = replica, address, dialer
         self._host = host
         self._stub: compute_pb2_grpc.ComputeStub | None = None
         self._dialed_at = 0.0
         self.probe_now = asyncio.Event()
 
-    def reaches(self, address: str, dialer: Dialer) -> bool:
+    def reaches(self, address: str, dialer: ChannelFactory) -> bool:
         """Whether the connection goes to this address, with this dialer."""
         return (self.address, self.dialer) == (address, dialer)
 

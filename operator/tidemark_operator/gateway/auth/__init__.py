@@ -1,1 +1,1 @@
-"""Who calls, and what the caller may do."""
+"""Authentication of callers, and the rights that each call needs."""

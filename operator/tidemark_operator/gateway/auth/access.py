@@ -1,16 +1,15 @@
-"""Who may ask what: seeing how objects are is one right, seeing the rows in them another.
+"""Authentication and rights. Listing objects is one right, reading their rows is another.
 
     authorization: Bearer TOKEN
-        the operator's own token            its user, who may read the file it is in, may see everything
+        the operator's own token            every right: only the operator's user can read the token's file
         a token for our audience            TokenReview ──► a user of the cluster
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
                                                                     for copies, create dataflows/copies besides
     no authorization, but a client certificate of the cluster
-                                            its subject is the user, of whom is asked as of any other
+                                            its subject is the user, whose rights are reviewed as above
 
-What the API server said is believed for ten seconds, and a bounded number of such answers is kept; of tokens that
-nobody knows, too, and apart from the others, so that they push out nobody. At most REVIEWS questions about tokens are
-on their way at a time.
+Answers of the API server are cached for TTL_SECONDS, at most MAX_ANSWERS of a kind. Unknown tokens have a cache of
+their own, so they never evict known users. At most MAX_REVIEWS token reviews run at a time.
 """
 
 from __future__ import annotations
@@ -31,42 +30,48 @@ from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Res
 from tidemark_operator.kube.reviews import Action, Reviews, User
 from tidemark_operator.planning.revision import Parent
 
-BELIEVED_SECONDS, ANSWERS, REVIEWS = 10.0, 4096, 8
-LONGEST_TOKEN = 16 * 1024
+TTL_SECONDS, MAX_ANSWERS, MAX_REVIEWS = 10.0, 4096, 8
+MAX_TOKEN_CHARACTERS = 16 * 1024
 _RESOURCES = {r.kind: r for r in (DATA_SOURCES, DATAFLOWS)}
 V = TypeVar("V")
 
 
 class Unauthenticated(OperatorError):
-    """Nobody knows the token, or the certificate is none that tells of anybody now."""
+    """The token is unknown, or the client certificate is invalid or not valid now."""
 
 
 class Forbidden(OperatorError):
-    """The user may not do this."""
+    """The user lacks a right; the message names it."""
 
 
-class Unreviewed(OperatorError):
-    """The API server cannot be asked now."""
+class ReviewUnavailable(OperatorError):
+    """The API server does not answer, so the caller or its rights cannot be checked now."""
 
 
 class Access(ABC):
-    """What one caller may do. `caller`: who that is, for others to be told apart."""
+    """The rights of one caller. `caller`: its name, the key of its share in every queue."""
 
     caller: str
 
     @abstractmethod
     async def check(self, *actions: Action) -> None:
-        """Raises Forbidden, naming the first that is not allowed, and Unreviewed."""
+        """Check that every action is allowed.
 
-    async def see_objects(self, namespace: str) -> None:
-        """How Dataflows and DataSources are, not what is in them."""
+        Raises:
+            Forbidden: an action is not allowed; the message names the first one.
+            ReviewUnavailable: the API server does not answer.
+        """
+
+    async def check_objects(self, namespace: str) -> None:
+        """Check the right to list Dataflows and DataSources: their state, not their rows. Raises as `check`."""
         await self.check(*(Action("list", r.group, r.plural, namespace) for r in _RESOURCES.values()))
 
-    async def see_rows(self, namespace: str, of: Iterable[Parent]) -> None:
+    async def check_rows(self, namespace: str, of: Iterable[Parent]) -> None:
+        """Check the right to read the rows of these objects. Raises as `check`."""
         await self.check(*(_rows(_RESOURCES[parent.kind], namespace, parent.name) for parent in of))
 
-    async def make_copies(self, namespace: str) -> None:
-        """Files in the namespace's folder for copies, as many as wanted, which nobody takes away."""
+    async def check_copies(self, namespace: str) -> None:
+        """Check the right to write copies: files that nothing removes. Raises as `check`."""
         await self.check(Action("create", DATAFLOWS.group, DATAFLOWS.plural, namespace, subresource="copies"))
 
 
@@ -74,17 +79,19 @@ def _rows(resource: Resource, namespace: str, name: str) -> Action:
     return Action("get", resource.group, resource.plural, namespace, name, "data")
 
 
-class Everything(Access):
-    """The operator's own user."""
+class FullAccess(Access):
+    """The operator's own user has every right."""
 
     caller = "the operator's user"
 
     async def check(self, *actions: Action) -> None:
-        """Whatever it is."""
+        """Nothing is refused."""
 
 
-class OfUser(Access):
-    def __init__(self, user: User, reviews: Reviews, answers: Recent[bool]) -> None:
+class UserAccess(Access):
+    """The rights of a cluster's user, as SubjectAccessReviews give them."""
+
+    def __init__(self, user: User, reviews: Reviews, answers: RecentAnswers[bool]) -> None:
         self._user, self._reviews, self._answers = user, reviews, answers
         self.caller = user.name
 
@@ -96,14 +103,16 @@ class OfUser(Access):
                 try:
                     allowed = await self._reviews.may(self._user, action)
                 except ApiError as error:
-                    raise Unreviewed(f"what {self._user.name} may do cannot be found out now: {error}") from None
+                    raise ReviewUnavailable(
+                        f"the API server cannot review the rights of {self._user.name} now: {error}"
+                    ) from None
                 self._answers.put(key, allowed)
             if not allowed:
                 raise Forbidden(f"{self._user.name} may not {action}")
 
 
-class Doorkeeper:
-    """Tells callers by their tokens, or by the certificates that TLS has verified."""
+class Authenticator:
+    """Authenticates callers by their tokens, or by client certificates that TLS has verified."""
 
     def __init__(
         self,
@@ -113,62 +122,69 @@ class Doorkeeper:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._own, self._reviews, self._now = f"Bearer {own_token}".encode(), reviews, now
-        self._users: Recent[User] = Recent(clock)
-        self._strangers: Recent[bool] = Recent(clock)
-        self._turn = asyncio.Semaphore(REVIEWS)
-        self._answers: Recent[bool] = Recent(clock)
+        self._users: RecentAnswers[User] = RecentAnswers(clock)
+        self._unknown_tokens: RecentAnswers[bool] = RecentAnswers(clock)
+        self._review_slots = asyncio.Semaphore(MAX_REVIEWS)
+        self._answers: RecentAnswers[bool] = RecentAnswers(clock)
 
-    async def admit(self, authorization: str) -> Access:
-        """Raises Unauthenticated, Unreviewed."""
+    async def authenticate(self, authorization: str) -> Access:
+        """The rights of the holder of a token. `authorization`: the header's value.
+
+        Raises:
+            Unauthenticated: the token is unknown, or for another audience.
+            ReviewUnavailable: the API server does not answer.
+        """
         if hmac.compare_digest(authorization.encode(), self._own):
-            return Everything()
+            return FullAccess()
         scheme, _, token = authorization.partition(" ")
-        if self._reviews is None or scheme != "Bearer" or not 0 < len(token) <= LONGEST_TOKEN:
-            raise Unauthenticated("unknown token")
-        return OfUser(await self._user(token, self._reviews), self._reviews, self._answers)
+        if self._reviews is None or scheme != "Bearer" or not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
+            raise Unauthenticated("the call has no known token: send `authorization: Bearer TOKEN`")
+        return UserAccess(await self._user(token, self._reviews), self._reviews, self._answers)
 
-    def admit_holder(self, certificate: bytes) -> Access:
-        """Of one that the cluster's authority signed. Raises Unauthenticated."""
+    def authenticate_certificate(self, certificate: bytes) -> Access:
+        """The rights of the subject of a certificate (PEM) that TLS has verified. Raises Unauthenticated."""
         try:
-            holder = client_certificates.read(certificate)
-        except client_certificates.NotACertificate as error:
+            holder = client_certificates.parse(certificate)
+        except client_certificates.InvalidClientCertificate as error:
             raise Unauthenticated(str(error)) from None
-        if not holder.begins <= self._now() <= holder.ends:
+        if not holder.not_before <= self._now() <= holder.not_after:
             raise Unauthenticated(
-                f"the certificate of {holder.user.name} is valid from {holder.begins} to {holder.ends}"
+                f"the client certificate of {holder.user.name} is valid from {holder.not_before} to "
+                f"{holder.not_after}, "
+                "not now: use another one"
             )
         if self._reviews is None:
-            raise Unauthenticated("unknown certificate")
-        return OfUser(holder.user, self._reviews, self._answers)
+            raise Unauthenticated("this gateway takes no client certificates: use a token")
+        return UserAccess(holder.user, self._reviews, self._answers)
 
     async def _user(self, token: str, reviews: Reviews) -> User:
         key = hashlib.sha256(token.encode()).digest()
         user = self._users.get(key)
-        if user is None and not self._strangers.get(key):
-            async with self._turn:
-                user = await self._find_out(key, token, reviews)
+        if user is None and not self._unknown_tokens.get(key):
+            async with self._review_slots:
+                user = await self._review_token(key, token, reviews)
         if user is None:
-            raise Unauthenticated("unknown token, or not one for the audience tidemark-gateway")
+            raise Unauthenticated("the token is unknown, or not for the audience tidemark-gateway")
         return user
 
-    async def _find_out(self, key: bytes, token: str, reviews: Reviews) -> User | None:
-        """Unless another call has, while this one waited for its turn."""
+    async def _review_token(self, key: bytes, token: str, reviews: Reviews) -> User | None:
+        """Review the token, unless another call did so while this one waited. None: it is unknown."""
         known = self._users.get(key)
-        if known is not None or self._strangers.get(key):
+        if known is not None or self._unknown_tokens.get(key):
             return known
         try:
             user = await reviews.user(token)
         except ApiError as error:
-            raise Unreviewed(f"whose token it is cannot be found out now: {error}") from None
+            raise ReviewUnavailable(f"the API server cannot review the token now: {error}") from None
         if user is None:
-            self._strangers.put(key, True)
+            self._unknown_tokens.put(key, True)
         else:
             self._users.put(key, user)
         return user
 
 
-class Recent(Generic[V]):
-    """Answers that are not older than BELIEVED_SECONDS, the newest ANSWERS of them."""
+class RecentAnswers(Generic[V]):
+    """A cache of the newest MAX_ANSWERS answers, each for TTL_SECONDS. `clock`: monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -176,10 +192,10 @@ class Recent(Generic[V]):
 
     def get(self, key: Hashable) -> V | None:
         found = self._answers.get(key)
-        return None if found is None or self._clock() - found[0] > BELIEVED_SECONDS else found[1]
+        return None if found is None or self._clock() - found[0] > TTL_SECONDS else found[1]
 
     def put(self, key: Hashable, value: V) -> None:
         self._answers[key] = (self._clock(), value)
         self._answers.move_to_end(key)
-        if len(self._answers) > ANSWERS:
+        if len(self._answers) > MAX_ANSWERS:
             self._answers.popitem(last=False)

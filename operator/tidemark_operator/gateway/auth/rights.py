@@ -1,11 +1,12 @@
-"""What a caller must be allowed to, for a statement, and what one is told who is not.
+"""The rights that a statement needs, and the errors of callers that lack them.
 
-    reads a, b         get on the data of each object            what is read must still be there
-    reads a relation of what the operator knows, or nothing      list: it shows objects, or makes replicas work
-    refused            the refusal names what there is           list
+    the statement reads                      the right
+    tables and exports                       get on the data of each object, which must still exist
+    tidemark_introspection, or nothing       list: the rows show objects, or cost replicas work
+    (the planner refused it)                 list: the refusal names existing objects
 
-Who may not list objects is told the same of what is not there as of what may not be read, so that nobody finds out by
-guessing what there is.
+A caller without the right to list gets one error both for an object that does not exist and for one whose rows it may
+not read, so that names cannot be guessed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,16 @@ from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Refused
 
 
-async def allow(access: Access, namespace: str, reads: Sequence[GlobalId], found: Mapping[GlobalId, Parent]) -> None:
-    """`found`: whose each relation is. Raises Forbidden, and QueryRefused where something is nobody's any more: whose
-    right it takes is unknown then."""
+async def check_rights(
+    access: Access, namespace: str, reads: Sequence[GlobalId], found: Mapping[GlobalId, Parent]
+) -> None:
+    """Check the rights for a statement that reads `reads`. `found`: the object of each relation.
+
+    Raises:
+        Forbidden: the caller lacks a right.
+        Changed: a relation belongs to no object any more, so the right that it needs is unknown.
+        ReviewUnavailable: the API server does not answer.
+    """
     tables = [id for id in reads if not is_introspection(id)]
     gone = any(id not in found for id in tables)
     if gone or not tables or len(tables) < len(reads):
@@ -32,23 +40,23 @@ async def allow(access: Access, namespace: str, reads: Sequence[GlobalId], found
     if gone:
         raise Changed()
     try:
-        await access.see_rows(namespace, sorted({found[id] for id in tables}, key=str))
+        await access.check_rows(namespace, sorted({found[id] for id in tables}, key=str))
     except Forbidden:
         await _see_objects(access, namespace)
         raise
 
 
-async def refuse(access: Access, namespace: str, refused: Refused) -> NoReturn:
-    """Raises QueryRefused to whoever may know, and Forbidden."""
+async def raise_refusal(access: Access, namespace: str, refused: Refused) -> NoReturn:
+    """Raise the planner's refusal as QueryRefused, or Forbidden where the caller may not list objects."""
     await _see_objects(access, namespace)
     raise QueryRefused("; ".join(describe(d) for d in refused.diagnostics))
 
 
 async def _see_objects(access: Access, namespace: str) -> None:
     try:
-        await access.see_objects(namespace)
+        await access.check_objects(namespace)
     except Forbidden as error:
         raise Forbidden(
-            f"{error}, and may not read all that the statement names, or it is not there: reading rows takes get on "
-            "dataflows/data or datasources/data"
+            f"{error}. The statement also names something that does not exist or that you may not read: reading rows "
+            "needs the verb get on dataflows/data or datasources/data"
         ) from None

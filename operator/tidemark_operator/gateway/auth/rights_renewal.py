@@ -1,9 +1,9 @@
-"""Rights for as long as something lasts: of a subscribe they are asked for again every minute.
+"""The rights of a running subscribe are checked again every minute.
 
-    the token, or certificate ──► still somebody's? ──► may that one still read all of it? ──► it goes on
-                                   no                    no                                    it ends: SubscribeRevoked
+    token or certificate ──► still valid? ──► may its user still read every relation? ──► the subscribe goes on
+                             no               no                                          SubscribeRevoked
 
-While the API server cannot be asked, what it said last holds: an outage of it ends no subscribes.
+While the API server does not answer, its last answer holds: an outage of the API server ends no subscribes.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dataclasses import dataclass
 
 from tidemark_operator.errors import OperatorError, SubscribeRevoked
 from tidemark_operator.fleet.subscription import Subscription
-from tidemark_operator.gateway.auth.access import Access, Unreviewed
-from tidemark_operator.gateway.auth.rights import allow
+from tidemark_operator.gateway.auth.access import Access, ReviewUnavailable
+from tidemark_operator.gateway.auth.rights import check_rights
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.ids import GlobalId
 
 LOG = logging.getLogger(__name__)
-ASKED_AGAIN_SECONDS = 60.0
-Admit = Callable[[], Awaitable[Access]]
-"""Whoever calls, by what was shown with the call; raises Unauthenticated, Unreviewed."""
+RECHECK_SECONDS = 60.0
+Authenticate = Callable[[], Awaitable[Access]]
+"""Authenticates the call again; raises Unauthenticated, ReviewUnavailable."""
 
 
 @dataclass(frozen=True)
-class Reads:
-    """What it reads, and whose that was when it began: an edit of what is read ends it in another way."""
+class ReadSet:
+    """The relations that a subscribe reads, and their objects when it began (an edit of one ends it in another way)."""
 
     namespace: str
     ids: Sequence[GlobalId]
@@ -37,8 +37,8 @@ class Reads:
 
 
 @asynccontextmanager
-async def while_allowed(subscription: Subscription, admit: Admit, reads: Reads) -> AsyncIterator[None]:
-    """Ends the subscription once it is not allowed any more."""
+async def while_allowed(subscription: Subscription, admit: Authenticate, reads: ReadSet) -> AsyncIterator[None]:
+    """End the subscription with SubscribeRevoked once its caller lacks a right."""
     asking = asyncio.create_task(_ask_again(subscription, admit, reads), name="rights of a subscribe")
     try:
         yield
@@ -46,14 +46,14 @@ async def while_allowed(subscription: Subscription, admit: Admit, reads: Reads) 
         asking.cancel()
 
 
-async def _ask_again(subscription: Subscription, admit: Admit, reads: Reads) -> None:
+async def _ask_again(subscription: Subscription, admit: Authenticate, reads: ReadSet) -> None:
     while subscription.failure is None:
-        await asyncio.sleep(ASKED_AGAIN_SECONDS)
+        await asyncio.sleep(RECHECK_SECONDS)
         try:
-            await allow(await admit(), reads.namespace, reads.ids, reads.owners)
-        except Unreviewed as error:
-            LOG.warning("a subscribe goes on as it was allowed to: %s", error)
+            await check_rights(await admit(), reads.namespace, reads.ids, reads.owners)
+        except ReviewUnavailable as error:
+            LOG.warning("the rights of a subscribe cannot be checked, so it goes on: %s", error)
         except OperatorError as error:
-            subscription.end(SubscribeRevoked(f"it is not allowed any more: {error}"))
-        except Exception:  # nobody waits for this task: what ended it would leave the subscribe to itself
-            LOG.exception("a subscribe goes on as it was allowed to")
+            subscription.end(SubscribeRevoked(f"the right to read it was withdrawn: {error}"))
+        except Exception:  # nothing awaits this task: its end would leave the subscribe unchecked
+            LOG.exception("the rights of a subscribe cannot be checked, so it goes on")

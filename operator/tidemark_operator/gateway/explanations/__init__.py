@@ -1,1 +1,1 @@
-"""Explanations: plans, and what holds a frontier back."""
+"""Explanations: plans, and the input, replica or condition that holds a frontier back."""

@@ -1,4 +1,4 @@
-"""What a Dataflow computes, or a SELECT would: the plan that replicas run, as a tree."""
+"""The plan of a Dataflow, or of a SELECT, as a tree of operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refu
 
 
 async def explain(world: World, admission: PlannerAdmission, caller: str, namespace: str, subject: str) -> str:
-    """`subject`: a Dataflow's name, or SQL. Raises QueryRefused, PlannerUnavailable."""
+    """The plan as text. `subject`: a Dataflow's name, or SQL.
+
+    Raises:
+        QueryRefused: there is no such Dataflow or no plan of it, or the planner refuses the SQL.
+        TooMany, PlannerUnavailable: the planner has too many statements, or does not answer.
+    """
     check_length(subject)
     if len(subject.split()) > 1:
         return await _of_sql(world, admission, caller, namespace, subject)
@@ -27,8 +32,7 @@ async def explain(world: World, admission: PlannerAdmission, caller: str, namesp
 
 
 async def _of_sql(world: World, admission: PlannerAdmission, caller: str, namespace: str, sql: str) -> str:
-    """The plan of a view of this text, were it applied now; where there are several instances, one that shares none of
-    their indexes."""
+    """The plan of a view with this text. Where the namespace has several instances, the plan imports no indexes."""
     dataflows = world.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None

@@ -1,4 +1,4 @@
-"""What is known of every relation of a namespace at this moment, for `why`."""
+"""A snapshot of every relation of a namespace, for `why`."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.gateway.explanations.why import Seen, SeenReplica
+from tidemark_operator.gateway.explanations.why import RelationSnapshot, ReplicaSnapshot
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_protocol.plan.dataflow import MaterializedViewSink
 
-# conditions in the order in which each needs those before it
+# conditions in order: each needs those before it
 _OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
 _OF_SOURCES = ("InstanceFound", "SchemaKnown", "Ingesting")
 
 
-def seen(world: World, namespace: str) -> dict[str, Seen]:
-    """By the name that SQL has for it."""
+def snapshot(world: World, namespace: str) -> dict[str, RelationSnapshot]:
+    """The relations by their SQL names."""
     relations = [r for s in world.registry.sources(namespace) for r in _tables(world, s)]
     relations += [r for d in world.registry.dataflows(namespace) for r in _exports(world, d)]
     return {relation.name: relation for relation in relations}
 
 
-def _tables(world: World, state: SourceState) -> Iterator[Seen]:
-    """A source without tables yet is seen as such."""
+def _tables(world: World, state: SourceState) -> Iterator[RelationSnapshot]:
+    """The tables of a DataSource; one entry for a DataSource without tables."""
     obstacle, runs = _conditions(world, state.key, _OF_SOURCES)
     runs = f"DataSource {state.key.name}: {runs}" if runs else ""
     tables = state.pinned.tables if state.pinned else ()
     if not tables:
-        yield Seen(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
+        yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
     for ingested in tables:
         known = world.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
         name = f"{state.key.name}.{ingested.table.name}"
-        yield Seen(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
+        yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
 
 
-def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
-    """A Dataflow without exports yet is seen as such."""
+def _exports(world: World, state: DataflowState) -> Iterator[RelationSnapshot]:
+    """The exports of a Dataflow; one entry for a Dataflow without a plan."""
     obstacle, _ = _conditions(world, state.key, _OF_DATAFLOWS)
     running, active = world.running(state.key.namespace, state.instance), state.active
     if active is None:
-        yield Seen(state.key.name, "dataflow", None, obstacle=obstacle or "it has not been planned yet")
+        yield RelationSnapshot(state.key.name, "dataflow", None, obstacle=obstacle or "it has not been planned yet")
         return
     description = active.revision.description
     names = import_names(world.registry, state.key.namespace, description)
@@ -56,7 +56,7 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
     for export in active.revision.exports:
         id = active.revision.export_id(export.name)
         collection = running.collection(id) if running and id else None
-        yield Seen(
+        yield RelationSnapshot(
             f"{state.key.name}.{export.name}",
             export.kind,
             collection.write if collection else None,
@@ -68,13 +68,13 @@ def _exports(world: World, state: DataflowState) -> Iterator[Seen]:
         )
 
 
-def _replicas(collection: Collection) -> Iterator[SeenReplica]:
+def _replicas(collection: Collection) -> Iterator[ReplicaSnapshot]:
     for name, on in sorted(collection.replicas.items()):
-        yield SeenReplica(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)))
+        yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)))
 
 
 def _conditions(world: World, key: Key, types: tuple[str, ...]) -> tuple[str, str]:
-    """What keeps the object from running, and if nothing does, what its last condition says."""
+    """The first condition that is not True, and if all are, the message of the last one."""
     body = world.cache.get(key)
     status = status_of(world, key, body, now_ms()) if body else None
     found = {c["type"]: c for c in (status or {}).get("conditions", [])}

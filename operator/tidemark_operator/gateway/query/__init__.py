@@ -1,1 +1,1 @@
-"""A statement to its answer."""
+"""From a statement's text to its answer."""

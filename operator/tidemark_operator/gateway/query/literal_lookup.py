@@ -4,10 +4,10 @@
 
     statement := SELECT (* | column, ...) FROM [a.]b WHERE column = literal [AND ...] [LIMIT n] [;]
 
-The columns of the filter are those of the index's key, each once; literals are integers for int and bigint columns, and
-plain strings for string columns. Names are written as the catalogue has them, so that results are named as the planner
-would name them. Whatever is written in any other way goes to the planner, which answers alike: this is a short cut for
-one shape, never another meaning.
+The filter compares each column of the index's key once. Literals are integers for int and bigint columns, and plain
+strings for string columns. Names must be written as in the catalogue, so that the columns of the result have the names
+that the planner would give them. Every other text goes to the planner: this is a shortcut for one shape of statement,
+and its plan is the planner's (tests/planner/test_lookups_agree.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import INTEGRAL_WIDTH, Column, ColumnType, SqlType
 
-LONGEST = 4096
-LIMIT_MOST = 2**31 - 1
+MAX_CHARACTERS = 4096
+MAX_LIMIT = 2**31 - 1
 _TOKEN = re.compile(
     r"""[ \t\r\n]*(?:(?P<word>[A-Za-z_][A-Za-z0-9_]*)|`(?P<quoted>[^`]+)`|(?P<number>-?[0-9]{1,19})(?![\w.])
     |'(?P<text>[^'\\$]*)'|(?P<mark>[*,.=;]))""",
     re.VERBOSE,
 )
-# words that SQL takes for something else where a column may stand
+# words that have another meaning than a column in SQL
 _NOT_NAMES = frozenset(
     """all and any array as between by case cast current_date current_path current_time current_timestamp current_user
     date distinct else end except exists false from group having in intersect interval is join like limit localtime
@@ -40,25 +40,25 @@ Tokens = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Names:
-    """The relations that a name can only mean, by its parts in lower case."""
+class RelationNames:
+    """The relations that a name means without ambiguity, by the name's parts in lower case."""
 
     relations: Mapping[tuple[str, ...], Relation]
 
     @staticmethod
-    def of(catalogue: Catalogue) -> Names:
+    def of(catalogue: Catalogue) -> RelationNames:
         meanings: dict[tuple[str, ...], list[Relation]] = {}
         for relation in catalogue.relations:
             parent = relation.parent.lower()
             meanings.setdefault((parent, relation.name.lower()), []).append(relation)
             if relation.short:
                 meanings.setdefault((parent,), []).append(relation)
-        return Names({name: found[0] for name, found in meanings.items() if len(found) == 1})
+        return RelationNames({name: found[0] for name, found in meanings.items() if len(found) == 1})
 
 
-def recognised(sql: str, names: Names) -> PlannedPeek | None:
-    """The peek that the planner would answer with, but for a filter that the lookup makes needless; None for any
-    statement that is not surely a lookup."""
+def recognise(sql: str, names: RelationNames) -> PlannedPeek | None:
+    """The planner's peek for a literal lookup, without the filter that the lookup makes redundant; None for every other
+    statement."""
     tokens = _tokens(sql)
     if tokens is None:
         return None
@@ -70,10 +70,10 @@ def recognised(sql: str, names: Names) -> PlannedPeek | None:
 
 
 class _OtherStatement(Exception):
-    """Not a lookup: the planner's business."""
+    """The statement is not a literal lookup; the planner plans it."""
 
 
-def _lookup(read: _Reader, names: Names) -> PlannedPeek:
+def _lookup(read: _Reader, names: RelationNames) -> PlannedPeek:
     read.keyword("select")
     shown = None if read.accepts("*") else read.columns()
     read.keyword("from")
@@ -94,7 +94,7 @@ def _lookup(read: _Reader, names: Names) -> PlannedPeek:
 
 
 def _key(read: _Reader, relation: Relation, positions: Mapping[str, int]) -> tuple[Literal, ...]:
-    """The values of the index key: each of its columns compared once, and no other."""
+    """The values of the index's key columns; raises _OtherStatement unless each is compared once, and no other is."""
     wanted = relation.index_key or ()
     values: dict[int, Literal] = {}
     while True:
@@ -111,7 +111,7 @@ def _key(read: _Reader, relation: Relation, positions: Mapping[str, int]) -> tup
 
 
 def _literal(read: _Reader, column: Column) -> Literal:
-    """The value as the planner writes it; a number that does not fit the column widens the comparison: not here."""
+    """The value in the planner's form. A number that does not fit the column would widen the comparison: refused."""
     kind, value = read.next()
     if kind == "number" and column.type.name in ("int", "bigint") and _fits(int(value), column.type):
         return Literal(str(int(value)), column.type)
@@ -122,7 +122,7 @@ def _literal(read: _Reader, column: Column) -> Literal:
 
 def _fits(value: int, of: SqlType) -> bool:
     bound = 1 << (INTEGRAL_WIDTH[of.name] - 1)
-    return -bound < value < bound  # the least of all is written as the negative of a number that does not fit
+    return -bound < value < bound  # SQL reads the least value as the negative of a number that does not fit
 
 
 def _at(positions: Mapping[str, int], name: str) -> int:
@@ -132,8 +132,8 @@ def _at(positions: Mapping[str, int], name: str) -> int:
 
 
 def _tokens(sql: str) -> Tokens | None:
-    """Words and marks; None where there is anything else, such as a comment."""
-    if len(sql) > LONGEST:
+    """Words, literals and punctuation; None for a text with anything else, such as a comment."""
+    if len(sql) > MAX_CHARACTERS:
         return None
     found, at, text = Tokens(), 0, sql.rstrip(" \t\r\n")
     while at < len(text):
@@ -146,7 +146,7 @@ def _tokens(sql: str) -> Tokens | None:
 
 
 class _Reader:
-    """The tokens, one after the other; raises _OtherStatement where another one stands."""
+    """Reads the tokens in order; every method raises _OtherStatement for an unexpected token."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens, self._at = tokens, 0
@@ -158,7 +158,7 @@ class _Reader:
         return self._tokens[self._at - 1]
 
     def accepts(self, text: str) -> bool:
-        """Whether this keyword or mark comes next; then it is read."""
+        """Whether this keyword or punctuation comes next; it is consumed then."""
         if self._at < len(self._tokens):
             kind, value = self._tokens[self._at]
             if kind in ("word", "mark") and value.lower() == text:
@@ -192,7 +192,7 @@ class _Reader:
         if not self.accepts("limit"):
             return None
         kind, value = self.next()
-        if kind != "number" or not 0 <= int(value) <= LIMIT_MOST:
+        if kind != "number" or not 0 <= int(value) <= MAX_LIMIT:
             raise _OtherStatement
         return int(value)
 

@@ -1,8 +1,8 @@
 """A query that needs operators: a dataflow of its own, as of one time, for one peek.
 
-    plan ──► create(as_of, until = as_of + 1) ──► peek its index ──► drop        the same when the asker goes away
+    plan ──► create(as_of, until = as_of + 1) ──► peek its index ──► drop        dropped too when the client goes away
 
-Nothing of it is stored: an operator that ends takes its queries with it, and replicas drop what no operator names.
+The dataflow is not stored: it ends with the operator, and replicas drop dataflows that no operator names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.errors import Changed, QueryRefused
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.gateway.query.read_time import Span, When, choose_time
+from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.planning.assemble import Named, at, describe
 from tidemark_protocol.errors import MalformedPlan
@@ -30,33 +30,41 @@ from tidemark_protocol.plan.map_filter_project import MapFilterProject
 from tidemark_protocol.types import ColumnType
 
 
-def named() -> Named:
-    """A name that no other query has."""
+def new_name() -> Named:
+    """A unique name for the query's dataflow."""
     name = f"query-{uuid.uuid4()}"
     return Named(name, name)
 
 
 def prepare(
-    registry: Registry, running: RunningInstance, name: Named, planned: PlannedOneShot, when: When
+    registry: Registry, running: RunningInstance, name: Named, planned: PlannedOneShot, when: TimeRequest
 ) -> tuple[Dataflow, Peek]:
-    """What to create, and what to ask of it; raises QueryRefused where its inputs cannot be read at such a time."""
+    """The dataflow to create, and the peek of its index.
+
+    Raises:
+        QueryRefused: the plan is malformed, or its inputs cannot be read at the requested time.
+        NothingComplete: its inputs have no common time yet.
+    """
     try:
         described, _ = describe(name, planned.planned, {})
-    except MalformedPlan as error:  # a peek lies deeper where it is a dataflow (introspection/inline_rows.py)
-        raise QueryRefused(f"this cannot be computed: {error}") from None
-    spans = spans_of(registry, running, described)
+    except MalformedPlan as error:  # inlined rows deepen the plan (introspection/inline_rows.py)
+        raise QueryRefused(f"the query cannot be computed: {error}") from None
+    spans = input_spans(registry, running, described)
     time = choose_time(spans, when)
     description = replace(at(described, time), until=Time(time + 1))
     return Dataflow(name.name, description, lag_ms=0), _peek(description, planned, time)
 
 
-def must_fit(description: DataflowDescription) -> None:
-    """Raises QueryRefused where a replica would not take it in, but end its connection. The planner sees to that, but
-    for rows that are put into the plan after it (introspection/inline_rows.py)."""
+def check_plan_size(description: DataflowDescription) -> None:
+    """Raise QueryRefused for a plan that exceeds MAX_PLAN_BYTES, for which a replica would end its connection.
+
+    The planner checks this bound, but rows are put into the plan after it (introspection/inline_rows.py).
+    """
     if (size := len(description.encoded)) > MAX_PLAN_BYTES:
         raise QueryRefused(
-            f"this reads more of tidemark_introspection than a query may: its plan has {size} bytes, and at most "
-            f"{MAX_PLAN_BYTES} may be sent. Ask for fewer rows"
+            f"the query reads more of tidemark_introspection than one query may: its plan has {size} bytes, "
+            "the limit is "
+            f"{MAX_PLAN_BYTES}. Filter by name, or read fewer relations"
         )
 
 
@@ -67,18 +75,22 @@ def _peek(description: DataflowDescription, planned: PlannedOneShot, time: Time)
     return Peek(str(uuid.uuid4()), IndexTarget(index.id), time, every, planned.finishing, columns)
 
 
-def spans_of(registry: Registry, running: RunningInstance, description: DataflowDescription) -> list[Span]:
-    """How far each input is; raises QueryRefused for one that nobody knows."""
+def input_spans(registry: Registry, running: RunningInstance, description: DataflowDescription) -> list[Span]:
+    """The readable times of each input.
+
+    Raises:
+        QueryRefused: no replica has reported an input's frontiers, or an index is quarantined.
+        Changed: an imported index is not installed any more.
+    """
     return list(_spans(running, import_names(registry, running.namespace, description), description))
 
 
 def _spans(running: RunningInstance, names: dict[GlobalId, str], description: DataflowDescription) -> Iterator[Span]:
-    """How far each input is; raises QueryRefused for one that nobody knows."""
     for source in description.source_imports:
         name = names.get(source.id, source.shard.location)
         known = running.shards.register(source.shard.shard_id, source.shard.location)
         if known.readable is None:
-            raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
+            raise QueryRefused(f"{name} cannot be read yet: no replica has reported its frontiers")
         yield Span(name, known.readable.since, known.readable.upper)
     for imported in description.index_imports:
         name = names.get(imported.id, imported.id)

@@ -1,10 +1,10 @@
-"""At which time a query is answered, if at any.
+"""The time (as_of) at which a query is answered. Times are milliseconds since 1970.
 
-since <= as_of < write frontier        default: write frontier - 1, the freshest complete time
-                                       strict: the same, once it is at or beyond all that was ingested when asked
+    since <= as_of < write frontier        default: write frontier - 1, the freshest complete time
+                                           strict: the same, once everything ingested when the query was asked is below
 
-Of several relations the latest since and the earliest write frontier count. What is finished is read at the time of
-asking, for which its temporal filters have made the contents too; so is what reads nothing.
+Among several relations the latest since and the earliest write frontier count. A finished relation is read at the time
+of asking, up to which its temporal filters have produced its rows; so is a query that reads no relation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark_protocol.ids import MAX_TIME, Time
 
 @dataclass(frozen=True)
 class Span:
-    """The times at which a relation can be read: from `since` on, before `write`."""
+    """The times at which a relation can be read: at or after `since`, before `write`."""
 
     name: str
     since: Frontier
@@ -29,9 +29,12 @@ class Span:
 
 
 @dataclass(frozen=True)
-class When:
-    """What the asker wants: that time, or the freshest that is not before `least`. `patient`: a time that has passed
-    may become complete yet. `now`: when that was."""
+class TimeRequest:
+    """The requested time: `as_of`, or the freshest one at or after `least`.
+
+    `patient`: a time before `now` that is not complete yet raises NothingComplete, so that it is waited for. `now`:
+    when the query was asked.
+    """
 
     as_of: int | None = None
     least: Time | None = None
@@ -39,12 +42,20 @@ class When:
     now: int = field(default_factory=now_ms)
 
 
-def choose_time(spans: Sequence[Span], when: When) -> Time:
-    """The time to read all of them at; raises TimeNotReadable, saying which times can be read, and NothingComplete
-    where none can."""
+def choose_time(spans: Sequence[Span], when: TimeRequest) -> Time:
+    """The time to read all relations at.
+
+    Raises:
+        TimeNotReadable: `as_of` cannot be read; the message gives the times that can.
+        NothingComplete: no time can be read yet.
+    """
     as_of = when.as_of
-    if as_of is not None and not 0 <= as_of < MAX_TIME:  # what is made for one time ends at the next, which is one too
-        raise TimeNotReadable(f"nothing can be read at {as_of}: times are milliseconds since 1970, below {MAX_TIME}")
+    if (
+        as_of is not None and not 0 <= as_of < MAX_TIME
+    ):  # a dataflow for one time ends at the next one, which must be a time
+        raise TimeNotReadable(
+            f"--as-of {as_of} is not a time: times are milliseconds since 1970, from 0 on and below {MAX_TIME}"
+        )
     if not spans:
         return Time(when.now if as_of is None else as_of)
     first, last = max(spans, key=lambda s: s.since), min(spans, key=lambda s: s.write)
@@ -54,8 +65,9 @@ def choose_time(spans: Sequence[Span], when: When) -> Time:
         raise NothingComplete(f"{last.name} has no complete time yet: {why} {moment(since)} on")
     if when.least is not None and write.less_equal(when.least):
         raise NothingComplete(
-            f"{last.name} is complete before {moment(write)}, not yet up to {moment(Frontier.at(when.least))}, which "
-            f"had been ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
+            f"{last.name} is complete before {moment(write)}, and data up to {moment(Frontier.at(when.least))} "
+            "had been "
+            f"ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
         )
     if as_of is None:
         as_of = max(since.encode(), when.now) if write.is_empty else max(0, write.encode() - 1)

@@ -1,6 +1,6 @@
-"""Everything that queries may name, and how to read it: a table of a source or an export of a Dataflow.
+"""The relations that queries can read: tables of DataSources and exports of Dataflows.
 
-name ──► id ──► index of an instance, or shard          since, write frontier, who answers
+id and object ──► an instance's index, or a shard ──► its since, its write frontier, the instance that answers
 """
 
 from __future__ import annotations
@@ -26,39 +26,44 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 
 
 @dataclass(frozen=True)
-class Readable(Span):
-    """A relation that can be read: what a peek names, and who answers."""
+class ReadableRelation(Span):
+    """A relation that can be read: the target of its peek, and the instance that answers."""
 
     target: IndexTarget | ShardTarget
     instance: RunningInstance
 
 
-Look = Callable[[], Readable | None]
+Look = Callable[[], ReadableRelation | None]
 
 
-def find(world: World, namespace: str, id: GlobalId, owner: Parent | None) -> Readable:
-    """The relation of that id, which is its owner's; raises QueryRefused where it cannot be read, and NobodyAnswers
-    where it cannot be now."""
+def find_relation(world: World, namespace: str, id: GlobalId, owner: Parent | None) -> ReadableRelation:
+    """The relation `id` of the object `owner`.
+
+    Raises:
+        QueryRefused: it cannot be read: nothing is known of it, or it is quarantined.
+        NobodyAnswers: no replica of its instance answers now.
+        Changed: it does not exist any more.
+    """
     if owner is None:
         raise Changed()
     for found, look, name in _readables(world, namespace, owner):
         if found == id:
-            return _seen(look, _instance(world, namespace, owner), name)
+            return _require_readable(look, _instance(world, namespace, owner), name)
     raise Changed()
 
 
-def _seen(look: Look, running: RunningInstance | None, name: str) -> Readable:
-    """Nothing has been said of what nobody could say anything of: who is to answer comes first."""
+def _require_readable(look: Look, running: RunningInstance | None, name: str) -> ReadableRelation:
+    """Checks the replicas first: without them nothing can be known of the relation."""
     if running is not None:
         require_online(running, f"{name} cannot be read now")
     readable = look()
     if readable is None:
-        raise QueryRefused(f"{name} cannot be read yet: no replica has reported how far it is")
+        raise QueryRefused(f"{name} cannot be read yet: no replica has reported its frontiers")
     return readable
 
 
 def _instance(world: World, namespace: str, owner: Parent) -> RunningInstance | None:
-    """Where the object runs."""
+    """The instance of the object."""
     state: DataflowState | SourceState | None
     if owner.kind == DATAFLOWS.kind:
         state = world.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
@@ -68,7 +73,7 @@ def _instance(world: World, namespace: str, owner: Parent) -> RunningInstance | 
 
 
 def _readables(world: World, namespace: str, owner: Parent) -> Iterator[tuple[GlobalId, Look, str]]:
-    """Everything of the object that queries may name: its id, how to read it, its name."""
+    """The relations of the object: id, how to read it, name."""
     if owner.kind == DATAFLOWS.kind:
         dataflow = world.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
         yield from _exports(world, namespace, dataflow) if dataflow else ()
@@ -98,17 +103,17 @@ def _exports(world: World, namespace: str, state: DataflowState) -> Iterator[tup
 
 def _shard(
     world: World, namespace: str, running: RunningInstance | None, name: str, id: GlobalId, shard: ShardMetadata
-) -> Readable | None:
+) -> ReadableRelation | None:
     known = world.fleet.book(namespace).get(shard.shard_id)
     if running is None or known is None or known.readable is None:
         return None
-    return Readable(name, known.readable.since, known.readable.upper, ShardTarget(id, shard), running)
+    return ReadableRelation(name, known.readable.since, known.readable.upper, ShardTarget(id, shard), running)
 
 
-def _index(running: RunningInstance | None, name: str, id: GlobalId) -> Readable | None:
+def _index(running: RunningInstance | None, name: str, id: GlobalId) -> ReadableRelation | None:
     collection = running.collection(id) if running else None
     if running is not None and (why := why_in_vain(running, id)):
         raise QueryRefused(f"{name} cannot be read: {why}")
     if running is None or collection is None or collection.write is None or collection.dropped:
         return None
-    return Readable(name, collection.since, collection.write, IndexTarget(id), running)
+    return ReadableRelation(name, collection.since, collection.write, IndexTarget(id), running)

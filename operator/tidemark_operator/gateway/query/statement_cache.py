@@ -1,11 +1,11 @@
-"""What statements mean, each found out once for as long as the names in it mean the same.
+"""Plans of statements, kept by text for as long as the namespace's relations do not change.
 
-    statement ──► a literal lookup?            a peek                     (literal_lookup.py)
-              ──► planned before?              what was planned then
-              ──► the planner                  remembered, the least recently asked forgotten
-              (admission/planner_admission.py)
+    statement ──► planned before?      the same plan
+              ──► a literal lookup?    a peek                                     (literal_lookup.py)
+              ──► the planner          its plan is kept, the least recently used one is dropped
+                                                                                  (admission/planner_admission.py)
 
-A namespace's statements are forgotten together when anything that they may name changes: a source's tables, or the
+A namespace's plans are dropped together when a relation that they can name changes: the tables of a DataSource, or the
 active revision of a Dataflow.
 """
 
@@ -19,47 +19,53 @@ from functools import partial
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import catalogue, named_in, owners
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
-from tidemark_operator.gateway.query.literal_lookup import Names, recognised
+from tidemark_operator.gateway.query.literal_lookup import RelationNames, recognise
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 
-NAMESPACES, STATEMENTS, LONGEST = 64, 512, 16 * 1024
+MAX_NAMESPACES, MAX_STATEMENTS, MAX_CHARACTERS = 64, 512, 16 * 1024
 ID_PREFIX = "query/"
-Meaning = PlannedPeek | PlannedOneShot
+PlannedStatement = PlannedPeek | PlannedOneShot
 
 
 @dataclass
 class _Known:
-    """The names of one namespace, seen from one instance; `state` is what they were made of."""
+    """The relations of one namespace for one instance. `state`: what they were built from."""
 
     state: object
     catalogue: Catalogue
-    names: Names
+    names: RelationNames
     owners: Mapping[GlobalId, Parent]
-    statements: OrderedDict[str, Meaning] = field(default_factory=OrderedDict)
+    statements: OrderedDict[str, PlannedStatement] = field(default_factory=OrderedDict)
 
 
-class Statements:
-    """One per gateway; bounded in namespaces, statements and their length."""
+class StatementCache:
+    """One per gateway; bounded in namespaces, statements and their length (characters)."""
 
     def __init__(self, registry: Registry, planner: PlannerClient, admission: PlannerAdmission) -> None:
         self._registry, self._planner, self._admission = registry, planner, admission
         self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
 
-    async def meaning(self, caller: str, namespace: str, sql: str, place: str | None) -> Meaning | Refused:
-        """`place`: the instance whose indexes may be imported. Raises QueryRefused, PlannerUnavailable, TooMany."""
+    async def planned(self, caller: str, namespace: str, sql: str, place: str | None) -> PlannedStatement | Refused:
+        """The plan of a statement, or the planner's refusal. `place`: the instance whose indexes it may import.
+
+        Raises:
+            QueryRefused: the text is too long.
+            TooMany: too many statements wait for the planner.
+            PlannerUnavailable: the planner does not answer.
+        """
         check_length(sql)
         known = self._names(namespace, place)
         found = known.statements.get(sql)
-        if found is None and (lookup := recognised(sql, known.names)) is not None:
-            return lookup  # each with a key of its own: to remember them would push out what took long to plan
+        if found is None and (lookup := recognise(sql, known.names)) is not None:
+            return lookup  # not kept: lookups differ in their literals, and would evict plans that took long
         if found is None:
             request = PlanQueryRequest(sql, named_in(sql, known.catalogue), ID_PREFIX)
             ask = partial(self._planner.plan_query, request)
-            planned: Meaning | Refused = await self._admission.plan(caller, namespace, sql, ask)
+            planned: PlannedStatement | Refused = await self._admission.plan(caller, namespace, sql, ask)
             if isinstance(planned, Refused):
                 return planned
             found = planned
@@ -67,7 +73,7 @@ class Statements:
         return found
 
     def owners(self, namespace: str, place: str | None) -> Mapping[GlobalId, Parent]:
-        """Whose each relation is now: known for as long as nothing changes, since every lookup asks."""
+        """The object of each relation; kept while nothing changes, because every lookup needs it."""
         return self._names(namespace, place).owners
 
     def _names(self, namespace: str, place: str | None) -> _Known:
@@ -77,17 +83,19 @@ class Statements:
         if known is None or known.state != state:
             objects = catalogue(sources, dataflows, instance=place)
             names = Catalogue((*objects.relations, *relations()))
-            known = self._known[namespace, place] = _Known(state, names, Names.of(names), owners(sources, dataflows))
+            known = self._known[namespace, place] = _Known(
+                state, names, RelationNames.of(names), owners(sources, dataflows)
+            )
         self._known.move_to_end((namespace, place))
-        if len(self._known) > NAMESPACES:
+        if len(self._known) > MAX_NAMESPACES:
             self._known.popitem(last=False)
         return known
 
 
-def _remember(statements: OrderedDict[str, Meaning], sql: str, meaning: Meaning) -> None:
-    if len(sql) > LONGEST:
+def _remember(statements: OrderedDict[str, PlannedStatement], sql: str, meaning: PlannedStatement) -> None:
+    if len(sql) > MAX_CHARACTERS:
         return
     statements[sql] = meaning
     statements.move_to_end(sql)
-    if len(statements) > STATEMENTS:
+    if len(statements) > MAX_STATEMENTS:
         statements.popitem(last=False)

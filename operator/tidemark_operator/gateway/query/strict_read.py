@@ -1,8 +1,8 @@
-"""Everything that had been ingested when a query was asked: the time that its answer must not be before.
+"""Strict reads: the latest time that was ingested when a query was asked, below which its answer must not be.
 
-    relation ──► the Dataflows behind it ──► the source tables behind those ──► how far they are, looked at now
+    relation ──► the Dataflows behind it ──► their source tables ──► the uppers of these, which a replica reads now
 
-The operator's own knowledge of shards is a moment old, so a replica looks at them again.
+The operator's own knowledge of shards is a moment old, so a replica reads them again.
 """
 
 from __future__ import annotations
@@ -26,17 +26,21 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 STRICT_SECONDS = 60.0
 
 
-async def ingested(
+async def latest_ingested(
     world: World, namespace: str, reads: Iterable[GlobalId], wait_slot: WaitSlot = nullcontext
 ) -> Time | None:
-    """The latest complete time of all source tables behind what is read; None where nothing was ingested. Raises
-    QueryRefused where a table cannot be looked at."""
-    tables = sources_of(world.registry, namespace, reads)
+    """The latest complete time (ms) of the source tables behind `reads`; None where nothing was ingested.
+
+    Raises:
+        QueryRefused: a table cannot be read, or no instance has its storage.
+        NobodyAnswers: the replicas that could read a table do not answer.
+    """
+    tables = source_tables_of(world.registry, namespace, reads)
     if not tables:
         return None
     uppers: list[Frontier] = []
     while tables:
-        instance = await when_possible(partial(_who_answers, world, namespace, tables[0]), slot=wait_slot)
+        instance = await when_possible(partial(_answering_instance, world, namespace, tables[0]), slot=wait_slot)
         storage = instance.config.storage_location
         uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
         tables = [table for table in tables if not is_below(storage, table.location)]
@@ -44,26 +48,34 @@ async def ingested(
 
 
 async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> list[Frontier]:
-    """How far those that hold something are."""
+    """The uppers of the tables that hold rows and are not finished."""
     try:
         _, described = await instance.describe((shard.shard_id, shard.location) for shard in tables)
     except Waiting as waiting:
-        raise QueryRefused(f"nobody can say what has been ingested: {waiting}") from None
+        raise QueryRefused(
+            f"a strict query needs the source tables' frontiers, which no replica can report: {waiting}"
+        ) from None
     instance.record_shards(described.shards)
     uppers = []
     for shard in described.shards:
         if shard.error is not None:
-            raise QueryRefused(f"table {shard.id} cannot be read now, so what it holds is unknown: {shard.error}")
+            raise QueryRefused(
+                f"a strict query needs the frontier of table {shard.id}, which cannot be read now: {shard.error}"
+            )
         uppers += [shard.upper] if shard.upper > Frontier.minimum() and not shard.upper.is_empty else []
     return uppers
 
 
-def _who_answers(world: World, namespace: str, table: ShardMetadata) -> RunningInstance:
-    """Shards are shared by a namespace, so replicas of any instance whose storage it is in can say; raises
-    NobodyAnswers, QueryRefused."""
+def _answering_instance(world: World, namespace: str, table: ShardMetadata) -> RunningInstance:
+    """An instance whose storage has the table, with a connected replica if there is one.
+
+    Raises:
+        QueryRefused: no instance of the namespace has that storage, or none of those has replicas.
+        NobodyAnswers: their replicas do not answer now.
+    """
     reaching = [i for i in world.fleet.of(namespace) if is_below(i.config.storage_location, table.location)]
     running = sorted(reaching, key=lambda i: (not i.online, not i.replicas))
-    what = "nobody can say what has been ingested"
+    what = "a strict query needs the source tables' frontiers, which no replica can report"
     if not running:
         where = f"no ComputeInstance in namespace {namespace} has the storage of {table.location}"
         raise QueryRefused(f"{what}: {where}")
@@ -71,8 +83,8 @@ def _who_answers(world: World, namespace: str, table: ShardMetadata) -> RunningI
     return running[0]
 
 
-def sources_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) -> list[ShardMetadata]:
-    """The shards of source tables that the relations are computed from, however indirectly."""
+def source_tables_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) -> list[ShardMetadata]:
+    """The shards of the source tables from which the relations are computed, also through other Dataflows."""
     tables = {t.shard.shard_id: t for s in registry.sources(namespace) if s.pinned for t in s.pinned.tables}
     ids = {t.id: id for id, t in tables.items()}
     makers = _makers(registry.dataflows(namespace))
@@ -93,7 +105,7 @@ def sources_of(registry: Registry, namespace: str, reads: Iterable[GlobalId]) ->
 
 
 def _makers(dataflows: Iterable[DataflowState]) -> dict[GlobalId, DataflowState]:
-    """Who computes what: indexes by their id, views by that of their shard."""
+    """The Dataflow of each relation: indexes by their id, views by their shard's."""
     made: dict[GlobalId, DataflowState] = {}
     for state in dataflows:
         if state.active is not None:

@@ -1,1 +1,1 @@
-"""The gateway's gRPC server: listener, calls, status codes."""
+"""The gateway's gRPC server: its address and certificate, its calls, its status codes."""

@@ -1,11 +1,11 @@
-"""The way to who leads: the one EndpointSlice of a Service that selects nothing.
+"""The leader's gateway in the cluster: the one EndpointSlice of a Service without a selector.
 
-    leads          ─► endpoints: this pod; annotation ca.crt: who signed the gateway's certificate
-    is told to end ─► endpoints: none, before it lets go of the Lease
-    is killed      ─► as it was, until the next one leads and writes its own
+    the operator leads      ─► endpoints: its pod; annotation ca.crt: the authority of the gateway's certificate
+    it is told to end       ─► endpoints: none, before it releases the Lease
+    it is killed            ─► unchanged, until the next leader writes its own
 
-Who stands by has no gateway, so a Service that selected all operators would lead to nobody half of the time. The object
-itself is the chart's: who leads may change this one, and can make no other.
+A standby operator has no gateway, so a Service that selected all operators would route half of the calls to nothing.
+The chart creates the EndpointSlice; the leader may change this one and create no other.
 """
 
 from __future__ import annotations
@@ -29,66 +29,75 @@ PATIENCE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Service:
-    """Its name, which its EndpointSlice has too, and this operator's pod: what the Service leads to."""
+class GatewayService:
+    """The name of the Service and its EndpointSlice, and this operator's pod and its IP address: the endpoint."""
 
     name: str
     pod: str
     address: str
 
     def hosts(self, namespace: str) -> tuple[str, ...]:
-        """What the cluster's DNS calls it."""
+        """The names of the Service in the cluster's DNS."""
         below = f"{self.name}.{namespace}"
         return (f"{below}.svc", self.name, below, f"{below}.svc.cluster.local")
 
 
-class Announced:
-    """Of who leads. `authorities`: whom clients are to trust."""
+class EndpointPublisher:
+    """Publishes the leader's endpoint. `authorities`: the certificates (PEM) that clients must trust; None: no TLS."""
 
-    def __init__(self, kube: Kube, namespace: str, service: Service, authorities: Callable[[], bytes | None]) -> None:
+    def __init__(
+        self, kube: Kube, namespace: str, service: GatewayService, authorities: Callable[[], bytes | None]
+    ) -> None:
         self._kube, self._namespace, self._service, self._authorities = kube, namespace, service, authorities
 
     async def run(self) -> None:
-        """Sees to it that the Service leads here, until cancelled. Why it does not is said once, and again when that
-        changes; it is tried ever more rarely."""
-        said, again = "", AGAIN_SECONDS
+        """Keep the endpoint published, until cancelled. Logs each new reason of a failure once, and retries with pauses
+        of AGAIN_SECONDS to LOOK_SECONDS."""
+        logged, again = "", AGAIN_SECONDS
         while True:
             try:
-                await self.announce()
-                said, pause, again = "", LOOK_SECONDS, AGAIN_SECONDS
+                await self.publish()
+                logged, pause, again = "", LOOK_SECONDS, AGAIN_SECONDS
             except OperatorError as error:
-                if str(error) != said:
-                    LOG.warning("Service %s/%s does not lead here yet: %s", self._namespace, self._service.name, error)
-                said, pause, again = str(error), again, min(LOOK_SECONDS, 2 * again)
+                if str(error) != logged:
+                    LOG.warning(
+                        "Service %s/%s does not route to this operator yet: %s",
+                        self._namespace,
+                        self._service.name,
+                        error,
+                    )
+                logged, pause, again = str(error), again, min(LOOK_SECONDS, 2 * again)
             await asyncio.sleep(pause)
 
-    async def announce(self) -> None:
-        """Raises OperatorError."""
+    async def publish(self) -> None:
+        """Write the endpoint if it is not there. Raises OperatorError."""
         there = await self._slice()
         authorities = (self._authorities() or b"").decode()
-        wanted = announced(there, [endpoint(self._service, self._namespace)], authorities)
+        wanted = with_endpoints(there, [endpoint(self._service, self._namespace)], authorities)
         if wanted != there:
             await self._kube.replace(SLICES, self._namespace, self._service.name, wanted)
-            LOG.info("Service %s/%s leads to this operator", self._namespace, self._service.name)
+            LOG.info("Service %s/%s routes to this operator", self._namespace, self._service.name)
 
     async def withdraw(self) -> None:
-        """Nobody is led here any more. Tried once: the next one writes its own."""
+        """Remove this operator's endpoint. One try of PATIENCE_SECONDS: the next leader writes its own endpoint."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 there = await self._slice()
                 if there.get("endpoints") == [endpoint(self._service, self._namespace)]:
                     await self._kube.replace(SLICES, self._namespace, self._service.name, {**there, "endpoints": []})
         except (OperatorError, TimeoutError) as error:
-            LOG.info("Service %s/%s still leads here: %s", self._namespace, self._service.name, error)
+            LOG.info("Service %s/%s still routes to this operator: %s", self._namespace, self._service.name, error)
 
     async def _slice(self) -> Body:
         found = await self._kube.get(SLICES, self._namespace, self._service.name)
         if found is None:
-            raise ApiError(404, f"there is no EndpointSlice {self._service.name}: helm upgrade makes it anew")
+            raise ApiError(
+                404, f"EndpointSlice {self._namespace}/{self._service.name} does not exist: helm upgrade creates it"
+            )
         return found
 
 
-def endpoint(service: Service, namespace: str) -> dict[str, Any]:
+def endpoint(service: GatewayService, namespace: str) -> dict[str, Any]:
     return {
         "addresses": [service.address],
         "conditions": {"ready": True, "serving": True, "terminating": False},
@@ -96,8 +105,8 @@ def endpoint(service: Service, namespace: str) -> dict[str, Any]:
     }
 
 
-def announced(there: Body, endpoints: list[dict[str, Any]], authorities: str) -> Body:
-    """The EndpointSlice as it should be: what else is in it is the chart's."""
+def with_endpoints(there: Body, endpoints: list[dict[str, Any]], authorities: str) -> Body:
+    """The EndpointSlice with these endpoints and authorities; the rest of it is the chart's."""
     metadata = there["metadata"]
     annotations = {**(metadata.get("annotations") or {}), AUTHORITY: authorities}
     return {**there, "metadata": {**metadata, "annotations": annotations}, "endpoints": endpoints}

@@ -1,4 +1,4 @@
-"""What callers are told when they are not answered: a gRPC status by what went wrong."""
+"""The gRPC status of each error that a call can end with; its details are the error's text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidemark_operator.errors import (
     TookTooLong,
     TooMany,
 )
-from tidemark_operator.gateway.auth.access import Forbidden, Unauthenticated, Unreviewed
+from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
 
 _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (TimeNotReadable, grpc.StatusCode.OUT_OF_RANGE, ""),
@@ -37,18 +37,18 @@ _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
-    (Unreviewed, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
+    (ReviewUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
     (PlannerUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
 )
 
 
 @asynccontextmanager
-async def refusals(context: Any) -> AsyncIterator[None]:
-    """Ends the call with the status and the text of what is raised in it."""
+async def grpc_errors(context: Any) -> AsyncIterator[None]:
+    """End the call with the status and text of an OperatorError raised in the block."""
     try:
         yield
     except OperatorError as error:
-        error.__traceback__ = None  # it holds what was to be sent, and a client that reads nothing may stay for long
+        error.__traceback__ = None  # its frames hold the answer, and a client that reads nothing may stay for long
         for kind, status, advice in _STATUS:
             if isinstance(error, kind):
                 await context.abort(status, f"{error}{advice}")

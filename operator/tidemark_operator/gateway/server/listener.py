@@ -1,15 +1,15 @@
-"""Where the gateway listens: on loopback, or anywhere with a certificate; and where client certificates open it.
+"""The gateway's addresses and certificates: loopback without TLS, or any address with it.
 
---gateway-tls DIR              tls.crt, tls.key and ca.crt, as a Secret of type kubernetes.io/tls has them
---gateway-service NAME         else, a certificate of the operator's own authority for that Service
---gateway-client-ca cluster    whom the cluster's own authority signed may show that instead of a token
---gateway-client-ca FILE       whom this one signed
+--gateway-tls DIR              tls.crt, tls.key and ca.crt, as in a Secret of type kubernetes.io/tls
+--gateway-service NAME         otherwise a certificate of the operator's own authority for that Service
+--gateway-client-ca cluster    clients may show a certificate of the cluster's authority instead of a token
+--gateway-client-ca FILE       clients may show a certificate of this authority instead of a token
 
-    address               TLS, the client shows nothing      every call has a token
-    certificateAddress    TLS, the client shows its own      what it is not signed for does not get as far as a call
+    address               TLS without client certificates      every call has a token
+    certificateAddress    TLS with client certificates         the handshake refuses other authorities' certificates
 
-gRPC for Python asks for client certificates always or never, so there are two ports. Files are read anew with each
-connection: who renews them need not tell us.
+gRPC for Python requests client certificates always or never, so there are two ports. Files are read for each new
+connection, so a renewed certificate needs no restart.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
-class Tls:
-    """A folder with a certificate, its key, and the authority that clients are to trust."""
+class TlsFolder:
+    """A folder with a certificate, its key, and the authority that clients must trust."""
 
     folder: Path
 
     def material(self, _: Peers) -> Material:
-        """What is there now; raises OperatorError."""
+        """The files' present content. Raises OperatorError where one cannot be read."""
         return Material(self._read("tls.crt"), self._read("tls.key"), self._read("ca.crt"))
 
     def _read(self, name: str) -> bytes:
@@ -53,8 +53,8 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Issued:
-    """A certificate of the operator's own authority, for these names; its key is in memory alone."""
+class IssuedCertificate:
+    """A certificate of the operator's own authority for these DNS names; its key exists in memory only."""
 
     hosts: tuple[str, ...]
 
@@ -64,7 +64,8 @@ class Issued:
 
 
 def _credentials(material: Callable[[], Material], clients: Callable[[], bytes] | None = None) -> Any:
-    """Asked for with each connection. `clients`: who must have signed what clients show. Raises OperatorError."""
+    """Server credentials, read for each connection. `clients`: the authorities (PEM) of client certificates; None: no
+    client certificates. Raises OperatorError."""
 
     def configuration() -> Any:
         own = material()
@@ -74,33 +75,33 @@ def _credentials(material: Callable[[], Material], clients: Callable[[], bytes] 
         try:
             return configuration()
         except OperatorError as error:
-            LOG.error("the gateway goes on with the certificates that it had: %s", error)
+            LOG.error("the gateway keeps its previous certificate, the new one cannot be read: %s", error)
             return None
 
     return grpc.dynamic_ssl_server_credentials(configuration(), renewed, clients is not None)
 
 
 @dataclass(frozen=True)
-class Clients:
-    """Whose client certificates open the gateway: those that `authority` signed, None: the cluster's own."""
+class ClientAuthority:
+    """The authority of client certificates (a PEM file; None: the cluster's), and the port for them."""
 
     authority: Path | None
     port: int = 0
 
     @staticmethod
-    def named(text: str, port: int) -> Clients:
-        return Clients(None if text == CLUSTER else Path(text).absolute(), port)
+    def named(text: str, port: int) -> ClientAuthority:
+        return ClientAuthority(None if text == CLUSTER else Path(text).absolute(), port)
 
     async def trusted(self, kube: Kube) -> Callable[[], bytes]:
-        """The authority's certificates, read anew where they are in a file. Raises OperatorError, ApiError."""
+        """A function that reads the authority's certificates (PEM). Raises OperatorError, ApiError."""
         if self.authority is None:
             published = await kube.client_authority()
             if not published:
                 raise OperatorError(
-                    "--gateway-client-ca cluster: the API server takes no client certificates (ConfigMap "
-                    "kube-system/extension-apiserver-authentication has no client-ca-file)"
+                    "--gateway-client-ca cluster: the API server accepts no client certificates (ConfigMap "
+                    "kube-system/extension-apiserver-authentication has no client-ca-file). Use a file, or tokens"
                 )
-            known = _checked(published.encode(), "what the API server publishes")
+            known = _checked(published.encode(), "the authority that the API server publishes")
             return lambda: known
         file = self.authority
         _file(file)
@@ -118,42 +119,48 @@ def _checked(pem: bytes, where: str) -> bytes:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=pem.decode("ascii"))
     except (ssl.SSLError, ValueError):
-        raise OperatorError(f"--gateway-client-ca: {where} has no certificate of an authority, as PEM") from None
+        raise OperatorError(f"--gateway-client-ca: {where} is not the certificate of an authority in PEM") from None
     return pem
 
 
 @dataclass(frozen=True)
-class Listening:
-    """`port` 0: any free one. Tokens must not be read on their way, so beyond loopback `tls` is needed."""
+class ListenerConfig:
+    """Where and how the gateway listens. `port` 0: any free port. Beyond loopback `tls` is required: calls carry
+    tokens.
+
+    Raises:
+        OperatorError: on creation, where TLS is missing.
+    """
 
     host: str = LOOPBACK
     port: int = 0
-    tls: Tls | Issued | None = None
-    clients: Clients | None = None
+    tls: TlsFolder | IssuedCertificate | None = None
+    clients: ClientAuthority | None = None
 
     def __post_init__(self) -> None:
         if self.tls is None and not _is_loopback(self.host):
             raise OperatorError(
-                f"the gateway would take tokens on {self.host} in clear text: give --gateway-tls, or a --gateway-host "
+                f"the gateway would receive tokens on {self.host} in clear text: give --gateway-tls, or a "
+                "--gateway-host "
                 f"on loopback such as {LOOPBACK}"
             )
         if self.tls is None and self.clients is not None:
-            raise OperatorError("--gateway-client-ca needs --gateway-tls: certificates are shown over TLS alone")
+            raise OperatorError("--gateway-client-ca needs --gateway-tls: clients show certificates over TLS only")
 
     def __str__(self) -> str:
         return self._at(self.port)
 
     def authorities(self, peers: Peers) -> bytes | None:
-        """Whom clients are to trust, as PEM; None: it listens without a certificate. Raises OperatorError."""
+        """The authorities (PEM) that clients must trust; None: no TLS. Raises OperatorError."""
         return self.tls.material(peers).authorities if self.tls else None
 
     def add_to(self, server: Any, peers: Peers) -> str:
-        """The address it listens on; raises OperatorError where that is taken."""
+        """Bind the port for calls with tokens; return its address. Raises OperatorError where it is taken."""
         tls = self.tls
         return self._add(server, self.port, _credentials(lambda: tls.material(peers)) if tls else None)
 
     async def add_clients_to(self, server: Any, kube: Kube, peers: Peers) -> str | None:
-        """The address for those who show a certificate, if there is one; raises OperatorError."""
+        """Bind the port for client certificates, if there is to be one; return its address. Raises OperatorError."""
         tls = self.tls
         if tls is None or self.clients is None:
             return None
@@ -166,7 +173,9 @@ class Listening:
                 return self._at(server.add_insecure_port(self._at(port)))
             return self._at(server.add_secure_port(self._at(port), credentials))
         except RuntimeError:
-            raise OperatorError(f"the gateway cannot listen on {self._at(port)}: choose another port") from None
+            raise OperatorError(
+                f"the gateway cannot listen on {self._at(port)}: free the port, or choose another one"
+            ) from None
 
     def _at(self, port: int) -> str:
         return f"[{self.host}]:{port}" if ":" in self.host else f"{self.host}:{port}"
@@ -175,5 +184,5 @@ class Listening:
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name may mean anything
+    except ValueError:  # a name may resolve to any address
         return False

@@ -1,10 +1,10 @@
-"""The gateway's server: every call by a caller who may, answers in chunks as the client takes them.
+"""The gateway's gRPC server: authenticates each call, and streams answers in chunks as the client takes them.
 
-    STATE/gateway.token    random, of mode 0600, new with each operator: for its own user, who may ask everything
-    STATE/gateway.crt      who signed its certificate, if that is of the operator's own authority
-    gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds it (listener.py)
+    STATE/gateway.token    a random token, mode 0600, new with each operator: gives its reader every right
+    STATE/gateway.crt      the authority of the gateway's certificate, where that is the operator's own
+    gateway.json           {"address": "127.0.0.1:40123", "tokenFile": "..."}: how a client finds the gateway
 
-A call that the client cancels is cancelled on the replicas. What is held of answers is bounded, and how many calls run
+A call that the client cancels is cancelled on the replicas. Calls and the memory of answers are bounded
 (admission/limits.py).
 """
 
@@ -28,15 +28,15 @@ from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
 from tidemark_operator.gateway.admission.wait_policy import WaitSlot, hold_when_possible, time_limit
-from tidemark_operator.gateway.auth.access import Access, Doorkeeper
+from tidemark_operator.gateway.auth.access import Access, Authenticator
 from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.explanations.why import Cause, why
-from tidemark_operator.gateway.explanations.why_snapshot import seen
-from tidemark_operator.gateway.query.query import Asked, Prepared, Query, prepare
-from tidemark_operator.gateway.query.statement_cache import Statements
-from tidemark_operator.gateway.server.grpc_status import refusals
-from tidemark_operator.gateway.server.listener import Listening, Tls
-from tidemark_operator.gateway.streams.answer_stream import give
+from tidemark_operator.gateway.explanations.why_snapshot import snapshot
+from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, prepare
+from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.server.grpc_status import grpc_errors
+from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
+from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_operator.handlers.reconcile_context import World
@@ -54,42 +54,46 @@ KEEPALIVE = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
-"""A client that vanished without a word is found, and what runs for it ends."""
+"""The call of a client that vanished ends after half a minute."""
 STOP_SECONDS = 1.0
 
 
 class Gateway(gateway_pb2_grpc.GatewayServicer):
-    """`file`: where clients look; beside it, nothing else is written but the token in the state folder."""
+    """`state`: the folder of the token; `file`: gateway.json, where clients look. It writes no other files."""
 
-    def __init__(self, world: World, state: Path, listening: Listening, file: Path) -> None:
+    def __init__(self, world: World, state: Path, listening: ListenerConfig, file: Path) -> None:
         self._world, self._state, self._listening, self._file = world, state, listening, file
         self._token = secrets.token_urlsafe(32)
-        self._door = Doorkeeper(self._token, Reviews(world.kube))
+        self._door = Authenticator(self._token, Reviews(world.kube))
         self._limits = Limits()
-        self._statements = Statements(world.registry, world.planner, self._limits.planner)
+        self._statements = StatementCache(world.registry, world.planner, self._limits.planner)
         self._subscribes = Subscribes(world, self._limits)
         self._copies = Copies(world, self._limits)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> None:
-        """Listens, then says so. Raises OperatorError where a port is taken, or an authority cannot be read."""
+        """Listen, then write the token and gateway.json.
+
+        Raises:
+            OperatorError: a port is taken, or a certificate or authority cannot be read.
+        """
         kube, peers = self._world.kube, self._world.peers
         address = self._listening.add_to(self._server, peers)
         for_certificates = await self._listening.add_clients_to(self._server, kube, peers)
         await self._server.start()
         token = self._state / "gateway.token"
         write_private(token, self._token + "\n")
-        authority = self._told_authority()
+        authority = self._authority_file()
         certificates = {"certificateAddress": for_certificates} if for_certificates else {}
         found = {"address": address, "tokenFile": str(token), **authority, **certificates}
         write_private(self._file, json.dumps(found) + "\n")
         LOG.info("gateway on %s%s", address, f", with client certificates on {for_certificates}" * bool(certificates))
 
-    def _told_authority(self) -> dict[str, str]:
-        """For clients on this machine; those elsewhere find it at the Service."""
+    def _authority_file(self) -> dict[str, str]:
+        """`caFile` for clients on this machine; others find the authority in the Service's EndpointSlice."""
         tls, file = self._listening.tls, self._state / "gateway.crt"
-        if isinstance(tls, Tls):
+        if isinstance(tls, TlsFolder):
             return {"caFile": str(tls.folder / "ca.crt")}
         if (issued := self._listening.authorities(self._world.peers)) is None:
             return {}
@@ -100,19 +104,19 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         await self._server.stop(STOP_SECONDS)
 
     async def Query(self, request: Any, context: Any) -> None:
-        """The header, then the Arrow stream in chunks."""
+        """Send the header, then the Arrow stream in chunks."""
         async with self._admitted(context) as access:
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
-            asked = Asked(request.namespace, request.sql, *isolation)
+            asked = QueryRequest(request.namespace, request.sql, *isolation)
             slot = partial(self._limits.waits.hold, access.caller)
             prepared = await prepare(self._world, self._statements, access, asked, slot)
             error = await self._answer(prepared, access.caller, slot, context)
         if error is not None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
 
-    async def _answer(self, prepared: Prepared, caller: str, slot: WaitSlot, context: Any) -> str | None:
-        """The error, where there is one instead of rows."""
+    async def _answer(self, prepared: PreparedQuery, caller: str, slot: WaitSlot, context: Any) -> str | None:
+        """Send the answer; return the replica's error where it has one instead of rows."""
         memory = self._limits.one_shots if prepared.one_shot else self._limits.peeks
         async with hold_when_possible(memory, STASH_ABOVE_BYTES, caller, prepared.now, slot) as (query, held):
             async with time_limit(wait_policy.QUERY_SECONDS):
@@ -122,13 +126,13 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             if isinstance(result, PeekRows):
                 held.shrink(len(result.data))
             try:
-                await give(context, _messages(query, result), held)
+                await send_answer(context, _messages(query, result), held)
             finally:
-                query.let_go()
+                query.release()
         return None
 
     async def Subscribe(self, request: Any, context: Any) -> None:
-        """The header, then batches, as the client takes them."""
+        """Send the header, then batches as the client takes them."""
         async with self._admitted(context) as access:
             await self._subscribes.serve(access, lambda: self._admit(context), request, context)
 
@@ -138,25 +142,25 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
 
     async def Frontiers(self, request: Any, context: Any) -> Any:
         async with self._admitted(context) as access:
-            await access.see_objects("" if request.all_namespaces else request.namespace)
+            await access.check_objects("" if request.all_namespaces else request.namespace)
             return frontiers(self._world, request.namespace, request.all_namespaces)
 
     async def Explain(self, request: Any, context: Any) -> Any:
         async with self._admitted(context) as access:
-            await access.see_objects(request.namespace)
+            await access.check_objects(request.namespace)
             asked = (access.caller, request.namespace, request.subject)
             return gateway_pb2.ExplainReply(text=await explain(self._world, self._limits.planner, *asked))
 
     async def Why(self, request: Any, context: Any) -> Any:
         async with self._admitted(context) as access:
-            await access.see_objects(request.namespace)
-            causes = why(request.name, seen(self._world, request.namespace))
+            await access.check_objects(request.namespace)
+            causes = why(request.name, snapshot(self._world, request.namespace))
             return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
 
     @asynccontextmanager
     async def _admitted(self, context: Any) -> AsyncIterator[Access]:
-        """A call of a caller who is let in; what is raised in it ends it."""
-        async with refusals(context):
+        """Authenticate the caller and hold one of its calls; an error in the block ends the call with its status."""
+        async with grpc_errors(context):
             access = await self._admit(context)
             async with self._limits.calls.hold(access.caller):
                 yield access
@@ -164,8 +168,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def _admit(self, context: Any) -> Access:
         shown = dict(context.invocation_metadata()).get("authorization")
         if shown is None and (certificate := context.auth_context().get("x509_pem_cert")):
-            return self._door.admit_holder(certificate[0])
-        return await self._door.admit(shown or "")
+            return self._door.authenticate_certificate(certificate[0])
+        return await self._door.authenticate(shown or "")
 
 
 def _cause(cause: Cause) -> Any:
@@ -200,7 +204,7 @@ def _header(query: Query) -> Any:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Whole or not at all, for this user alone."""
+    """Replace the file atomically, with mode 0600."""
     new = path.with_name(f".{path.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)

@@ -1,7 +1,8 @@
-"""An answer to its client, in chunks, as that takes it.
+"""Sends an answer to its client in chunks, as the client takes them.
 
-chunk ──taken──► chunk ──not taken──► others wait for room?   no: it has all the time it wants (somebody reads)
-                                                              yes: the call ends, and its room is theirs
+a chunk is not taken for CHUNK_SECONDS ──► does another query wait for the memory?
+                                           no: the call goes on (somebody reads, page by page)
+                                           yes: the call ends with NotTaken, which frees its memory
 """
 
 from __future__ import annotations
@@ -13,19 +14,24 @@ from typing import Any
 from tidemark_operator.errors import NotTaken
 from tidemark_operator.gateway.admission.fair_queue import Hold
 
-PATIENCE_SECONDS = 10.0
+CHUNK_SECONDS = 10.0
 
 
-async def give(context: Any, messages: AsyncIterable[Any], held: Hold) -> None:
-    """To the end; raises NotTaken where the client takes nothing for a while, and what it holds is wanted."""
+async def send_answer(context: Any, messages: AsyncIterable[Any], held: Hold) -> None:
+    """Send every message.
+
+    Raises:
+        NotTaken: the client took nothing for CHUNK_SECONDS, and another query waits for memory that `held` has.
+    """
     async for message in messages:
         write = asyncio.ensure_future(context.write(message))
         try:
-            while not (await asyncio.wait({write}, timeout=PATIENCE_SECONDS))[0]:
+            while not (await asyncio.wait({write}, timeout=CHUNK_SECONDS))[0]:
                 if held.is_wanted:
                     raise NotTaken(
-                        f"the answer was not taken for {PATIENCE_SECONDS:.0f} s while others waited for room: ask "
-                        "again and read it at once, or limit it"
+                        f"the client read nothing of the answer for {CHUNK_SECONDS:.0f} s while other queries "
+                        "waited for "
+                        "memory: ask again and read at once, or use LIMIT"
                     )
             write.result()
         finally:

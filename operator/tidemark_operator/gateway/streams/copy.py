@@ -1,7 +1,7 @@
-"""Copies: what a subject holds at one time, as files below the instance's storage.
+"""Copies: the rows of a subject at one time, as files below the instance's storage.
 
-may the caller make any? ──► plan ──► may it read that?
-     ──► dataflow with until = as_of + 1 on all replicas ──► the first that has put the files in their place answers
+right to copy ──► plan ──► right to read
+    ──► dataflow with until = as_of + 1 on all replicas ──► the first replica that has moved its files answers
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.wait_policy import time_limit
 from tidemark_operator.gateway.auth.access import Access
-from tidemark_operator.gateway.streams.stream_dataflow import Ready, Subject, dataflow, plan
+from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_protocol.copy_location import FORMATS, copies_folder, copy_location
 from tidemark_protocol.ids import Time
@@ -32,7 +32,13 @@ class Copies:
         self._world, self._limits = world, limits
 
     async def serve(self, access: Access, request: Any) -> Any:
-        """Once it is done; raises QueryRefused, and what planning raises."""
+        """Write the copy; return its reply.
+
+        Raises:
+            QueryRefused: the copy failed, or cannot be made as asked.
+            TookTooLong: it took longer than COPY_SECONDS.
+            TooMany, Forbidden, PlannerUnavailable: as `plan_subject`.
+        """
         self._limits.copies.check(access.caller)
         ready, made, location = await self._begin(access, request)
         async with self._limits.copies.hold(access.caller), time_limit(wait_policy.COPY_SECONDS):
@@ -41,14 +47,14 @@ class Copies:
             raise QueryRefused(result.message)
         return gateway_pb2.CopyReply(as_of=made.description.as_of, row_count=result.row_count, location=location)
 
-    async def _begin(self, access: Access, request: Any) -> tuple[Ready, Dataflow, str]:
-        await access.make_copies(request.namespace)
+    async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow, str]:
+        await access.check_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, self._limits, access, subject, "copy")
+        ready = await plan_subject(self._world, self._limits, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
-        made = await dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
+        made = await build_dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
         until = Time(made.description.as_of + 1)
         return ready, replace(made, description=replace(made.description, until=until)), location
 
@@ -62,7 +68,7 @@ class Copies:
 
 def _check_format(format: str, columns: tuple[Column, ...]) -> None:
     if format not in FORMATS:
-        raise QueryRefused(f"{format!r:.40} is no format of a copy: choose one of {', '.join(FORMATS)}")
+        raise QueryRefused(f"{format!r:.40} is not a format for copies: choose one of {', '.join(FORMATS)}")
     for column in columns:
         if format == "csv" and (column.type.is_array or column.type.is_struct or column.type.name == "binary"):
-            raise QueryRefused(f"CSV has no form for {column.name}, of type {column.type}: copy it as parquet")
+            raise QueryRefused(f"CSV cannot hold column {column.name} of type {column.type}: copy it as parquet")

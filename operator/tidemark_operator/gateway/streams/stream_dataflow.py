@@ -1,8 +1,8 @@
-"""Subscribes and copies: a subject, planned as a view, with a sink that is there for one client.
+"""The dataflow of a subscribe or copy: a subject, planned as a view, with a sink for one client.
 
-    NAME | SQL ──► planner ──► description: the plan, and one sink ──► as_of, like a query's ──► created ──► dropped
+    NAME | SQL ──► planner ──► description: the plan and one sink ──► as_of, as for a query ──► created ──► dropped
 
-Nothing of it is stored: an operator that ends takes them with it, and replicas drop what no operator names.
+The dataflow is not stored: it ends with the operator, and replicas drop dataflows that no operator names.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.planner_admission import check_length
 from tidemark_operator.gateway.admission.wait_policy import when_possible
 from tidemark_operator.gateway.auth.access import Access
-from tidemark_operator.gateway.auth.rights import allow, refuse
-from tidemark_operator.gateway.query.one_shot import spans_of
-from tidemark_operator.gateway.query.query import only_instance, running_on
-from tidemark_operator.gateway.query.read_time import When, choose_time
+from tidemark_operator.gateway.auth.rights import check_rights, raise_refusal
+from tidemark_operator.gateway.query.one_shot import input_spans
+from tidemark_operator.gateway.query.query import only_instance, require_instance
+from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.revision import Parent
@@ -38,7 +38,8 @@ RESULT = "result"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is asked for: SQL, or the name of a table or export; `instance`: where it runs, empty: the only one."""
+    """The request: `text` is SQL, or the name of a table or export. `instance`: where it runs; empty: the only one.
+    `as_of`: ms since 1970; None: the freshest time."""
 
     namespace: str
     text: str
@@ -47,8 +48,8 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A subject that can be run: `columns` of its rows, `name` of the dataflow, and `owners` of what it reads."""
+class PlannedSubject:
+    """A subject that can run. `name`: of its dataflow; `owners`: the object of each relation that it reads."""
 
     name: Named
     planned: Planned
@@ -60,8 +61,14 @@ class Ready:
         return self.planned.exports[0].columns
 
 
-async def plan(world: World, limits: Limits, access: Access, subject: Subject, what: str) -> Ready:
-    """Raises QueryRefused, PlannerUnavailable, Forbidden. `what` it is for, in the dataflow's name."""
+async def plan_subject(world: World, limits: Limits, access: Access, subject: Subject, what: str) -> PlannedSubject:
+    """Plan a subject, check the caller's rights, and wait for a replica. `what`: a prefix of the dataflow's name.
+
+    Raises:
+        QueryRefused: the subject cannot be read as asked; its subclasses say why.
+        Forbidden: the caller lacks a right.
+        PlannerUnavailable, ReviewUnavailable: the planner or the API server does not answer.
+    """
     check_length(subject.text)
     namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
     unique = f"{what}-{uuid.uuid4()}"
@@ -75,31 +82,35 @@ async def plan(world: World, limits: Limits, access: Access, subject: Subject, w
     ask = partial(world.planner.plan, request, patient=True)
     planned = await limits.planner.plan(access.caller, namespace, sql, ask)
     if isinstance(planned, Refused):
-        await refuse(access, namespace, planned)
+        await raise_refusal(access, namespace, planned)
     there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
-    await allow(access, namespace, planned.references, there)
+    await check_rights(access, namespace, planned.references, there)
     slot = partial(limits.waits.hold, access.caller)
-    running = await when_possible(lambda: running_on(world, namespace, place), slot=slot)
+    running = await when_possible(lambda: require_instance(world, namespace, place), slot=slot)
     read = {id: there[id] for id in planned.references if id in there}
-    return Ready(name, planned, running, read)
+    return PlannedSubject(name, planned, running, read)
 
 
-async def dataflow(world: World, ready: Ready, sink: ClientSink, as_of: int | None) -> Dataflow:
-    """The dataflow, as of a time at which its inputs can be read; raises QueryRefused. To be created at once: what is
-    held while nobody reads it yet is held by nobody."""
-    description, when = _described(ready, sink), When(as_of, patient=True)
+async def build_dataflow(world: World, ready: PlannedSubject, sink: ClientSink, as_of: int | None) -> Dataflow:
+    """The dataflow, as of a time at which its inputs can be read. Create it without an await in between: until then no
+    read hold protects that time.
+
+    Raises:
+        QueryRefused: its inputs cannot be read, or the instance was deleted meanwhile.
+    """
+    description, when = _described(ready, sink), TimeRequest(as_of, patient=True)
     time = await when_possible(lambda: _time(world, ready.instance, description, when))
     return Dataflow(ready.name.name, replace(description, as_of=time), LAG_MS)
 
 
 def sql_of(text: str) -> str:
-    """SQL as it is; of a name, all of its rows."""
+    """The text itself where it is SQL; for a name, SQL that selects all rows."""
     if len(text.split()) != 1:
         return text
     return f"SELECT * FROM {'.'.join(f'`{part}`' for part in text.replace('`', '').split('.'))}"
 
 
-def _described(ready: Ready, sink: ClientSink) -> DataflowDescription:
+def _described(ready: PlannedSubject, sink: ClientSink) -> DataflowDescription:
     planned = ready.planned
     return DataflowDescription(
         name=ready.name.name,
@@ -113,7 +124,7 @@ def _described(ready: Ready, sink: ClientSink) -> DataflowDescription:
     )
 
 
-def _time(world: World, running: RunningInstance, description: DataflowDescription, when: When) -> Time:
-    if world.running(running.namespace, running.name) is not running:  # nobody would ever say anything of it
+def _time(world: World, running: RunningInstance, description: DataflowDescription, when: TimeRequest) -> Time:
+    if world.running(running.namespace, running.name) is not running:  # no replica would report anything of it
         raise QueryRefused(f"ComputeInstance {running.name} was deleted, or its storage is another: ask again")
-    return choose_time(spans_of(world.registry, running, description), when)
+    return choose_time(input_spans(world.registry, running, description), when)

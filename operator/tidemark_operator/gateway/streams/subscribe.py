@@ -1,9 +1,9 @@
-"""Subscribes: what a subject holds, then how it changes, to one client, for as long as it listens.
+"""Subscribes: the rows of a subject, then their changes, sent to one client until it goes.
 
     plan ──► dataflow on all replicas ──► merged batches ──► Subscription (bounded) ──► the client, as it takes them
 
-A client that goes away, or is too slow, ends it on the replicas. One that was too slow is told from where it can go on.
-A subscribe may run for days: whether its client may read what it reads is asked again every minute
+The dataflow ends when the client goes away or is too slow. A client that was too slow is told the time from which it
+can continue. A subscribe may run for days, so its client's rights are checked again every minute
 (auth/rights_renewal.py).
 """
 
@@ -20,10 +20,10 @@ from tidemark_operator.errors import QueryRefused, SubscribeBehind, SubscribeRev
 from tidemark_operator.fleet.subscription import Subscription
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
-from tidemark_operator.gateway.auth.rights_renewal import Admit, Reads, while_allowed
-from tidemark_operator.gateway.query.replica_target import named
-from tidemark_operator.gateway.streams.answer_stream import PATIENCE_SECONDS
-from tidemark_operator.gateway.streams.stream_dataflow import Ready, Subject, dataflow, plan
+from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet, while_allowed
+from tidemark_operator.gateway.query.replica_target import resolve_replica
+from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
+from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
@@ -39,60 +39,64 @@ class Subscribes:
     def __init__(self, world: World, limits: Limits) -> None:
         self._world, self._limits = world, limits
 
-    async def serve(self, access: Access, admit: Admit, request: Any, context: Any) -> None:
-        """Until the last batch, or until the client goes; raises QueryRefused, SubscribeEnded, and what planning
-        raises. `admit`: whoever calls, as it is known at that moment."""
+    async def serve(self, access: Access, admit: Authenticate, request: Any, context: Any) -> None:
+        """Send batches until the last one, or until the client goes. `admit`: authenticates the call again.
+
+        Raises:
+            SubscribeEnded: it ended before its last batch; subclasses and the text say why.
+            QueryRefused, TooMany, Forbidden, PlannerUnavailable: as `plan_subject`.
+        """
         self._limits.subscribes.check(access.caller)
         ready, made = await self._begin(access, request)
         running = ready.instance.clients.subscribe(made)
         async with self._limits.subscribes.hold(access.caller), running as subscription:
-            reads = Reads(request.namespace, ready.planned.references, ready.owners)
+            reads = ReadSet(request.namespace, ready.planned.references, ready.owners)
             async with while_allowed(subscription, admit, reads):
                 await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-                await Teller(context, subscription, made.description.as_of, request.progress).tell()
+                await BatchSender(context, subscription, made.description.as_of, request.progress).send()
 
-    async def _begin(self, access: Access, request: Any) -> tuple[Ready, Dataflow]:
+    async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan(self._world, self._limits, access, subject, "subscribe")
+        ready = await plan_subject(self._world, self._limits, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
-        made = await dataflow(self._world, ready, sink, as_of)
+        made = await build_dataflow(self._world, ready, sink, as_of)
         _check(made.description.as_of, up_to)
         until = replace(made.description, until=sink.up_to)
         return ready, replace(made, description=until, target=_target(ready, request.replica))
 
 
-class Teller:
-    """One subscribe's batches, to its client. `told`: times before it the client has been told whole."""
+class BatchSender:
+    """Sends the batches of one subscribe. `sent`: the client has every update before this frontier."""
 
     def __init__(self, context: Any, subscription: Subscription, as_of: int, progress: bool) -> None:
         self._context, self._subscription, self._as_of, self._progress = context, subscription, as_of, progress
-        self.told = Frontier.minimum()
+        self.sent = Frontier.minimum()
 
-    async def tell(self) -> None:
-        """Until the last batch; raises SubscribeEnded."""
+    async def send(self) -> None:
+        """Send until the last batch; raises SubscribeEnded, with the time to continue from."""
         try:
-            while not self.told.is_empty:
+            while not self.sent.is_empty:
                 news = await self._subscription.next()
                 for batch in _messages(news) if news.batch.updates or self._progress else ():
                     await self._write(gateway_pb2.SubscribeReply(batch=batch))
-                self.told = news.batch.upper
+                self.sent = news.batch.upper
             return
         except (SubscribeBehind, SubscribeRevoked) as ended:
-            early = type(ended)(f"{ended}. {self._advice()}")
-        raise early  # apart from the other, whose traceback holds what was to be sent
+            with_advice = type(ended)(f"{ended}. {self._advice()}")
+        raise with_advice  # a new error: the traceback of the first holds the batch
 
     async def _write(self, message: Any) -> None:
-        """A client that takes nothing has all the time it wants, until it is given up, as one is too that may not read
-        this any more: then it is told nothing more, not even the rest of a batch."""
+        """Wait until the client takes the message, however long. Once the subscription has failed (too slow, or its
+        rights are withdrawn), nothing more is sent, not even the rest of a batch."""
         if self._subscription.given_up.is_set() and self._subscription.failure is not None:
             raise self._subscription.failure
         write = asyncio.ensure_future(self._context.write(message))
         given_up = asyncio.ensure_future(self._subscription.given_up.wait())
         try:
             await asyncio.wait({write, given_up}, return_when=asyncio.FIRST_COMPLETED)
-            taken = (await asyncio.wait({write}, timeout=PATIENCE_SECONDS))[0]
+            taken = (await asyncio.wait({write}, timeout=CHUNK_SECONDS))[0]
             if not taken and self._subscription.failure is not None:
                 raise self._subscription.failure
             write.result()
@@ -101,36 +105,40 @@ class Teller:
             given_up.cancel()
 
     def _advice(self) -> str:
-        if self.told.less_equal(self._as_of):
+        if self.sent.less_equal(self._as_of):
             return (
-                "It was not told all of the beginning: subscribe to less (a filter, fewer columns), or to what follows"
+                "The client does not have the whole snapshot: subscribe to less (a filter, fewer columns), or use "
+                "--no-snapshot"
             )
-        last = self.told.encode() - 1
-        return f"It was told everything up to {last}: go on with --as-of {last} --no-snapshot while that can be read"
+        last = self.sent.encode() - 1
+        return (
+            f"The client has everything up to {last}: continue with --as-of {last} --no-snapshot while that can be read"
+        )
 
 
 def _check(as_of: int, up_to: int | None) -> None:
     if up_to is not None and not as_of < up_to <= MAX_TIME:
-        raise QueryRefused(f"it would end before {up_to}, and begins with what there is at {as_of}: end it later")
+        raise QueryRefused(f"--up-to {up_to} is not after the subscribe's first time {as_of}: choose a later end")
 
 
-def _target(ready: Ready, replica: str) -> ReplicaId | None:
-    target = named(ready.instance, replica) if replica else None
+def _target(ready: PlannedSubject, replica: str) -> ReplicaId | None:
+    target = resolve_replica(ready.instance, replica) if replica else None
     if target is not None and target not in ready.instance.online:
         there = ", ".join(ready.instance.online)
         raise QueryRefused(
-            f"replica {replica} of ComputeInstance {ready.instance.name} does not answer now; {there} do"
+            f"replica {replica} of ComputeInstance {ready.instance.name} does not answer now. Connected: "
+            f"{there or 'none'}"
         )
     return target
 
 
-def _header(ready: Ready, as_of: int) -> Any:
+def _header(ready: PlannedSubject, as_of: int) -> Any:
     names, types = [c.name for c in ready.columns], [str(c.type) for c in ready.columns]
     return gateway_pb2.SubscribeHeader(as_of=as_of, column_names=names, column_types=types)
 
 
 def _messages(news: SubscribeAdvanced) -> Iterator[Any]:
-    """The batch in messages of a size that gRPC takes."""
+    """The batch in messages of at most CHUNK_BYTES of rows."""
     (lower, part), data = news.lower, news.batch.updates
     bounds = {"lower": lower.encode(), "lower_part": part, "upper": news.batch.upper.encode()}
     assert bounds["lower"] < EMPTY_SENTINEL

@@ -23,7 +23,7 @@ from tidemark_operator.handlers.publish.status_pauses import StatusPauses
 from tidemark_operator.handlers.round_robin import RoundRobin
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
-from tidemark_operator.kube.merge_patch import replacing
+from tidemark_operator.kube.merge_patch import merge_patch
 
 LOG = logging.getLogger(__name__)
 ROUND_SECONDS = 0.25
@@ -81,7 +81,7 @@ class Publisher:
             if body is None or body["metadata"]["uid"] != uid:
                 raise Conflict(409, f"{key} was replaced by another object of its name")
             old = body.get("status") or {}
-            merged = {name: replacing(old.get(name), value) for name, value in status.items()}
+            merged = {name: merge_patch(old.get(name), value) for name, value in status.items()}
             patch = {"metadata": {"resourceVersion": body["metadata"]["resourceVersion"]}, "status": merged}
             self._pauses.written(key, self._now())
             try:

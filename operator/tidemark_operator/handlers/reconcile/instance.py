@@ -7,7 +7,7 @@ left as it is.
 
 from __future__ import annotations
 
-from tidemark_operator.certificates.channel_factory import Dialer
+from tidemark_operator.certificates.channel_factory import ChannelFactory
 from tidemark_operator.errors import CertificateRefused
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.replica_specs import replica_spec
@@ -79,7 +79,7 @@ def align_replicas(world: World) -> None:
             running.attach(id, address, dialer)
 
 
-def _addresses(world: World, replica: ComputeReplica) -> dict[ReplicaId, tuple[str, Dialer]]:
+def _addresses(world: World, replica: ComputeReplica) -> dict[ReplicaId, tuple[str, ChannelFactory]]:
     """The address and dialer of each of its processes: two while a new shape hydrates beside the old one. Both have the
     replica's identity."""
     meta = replica.meta

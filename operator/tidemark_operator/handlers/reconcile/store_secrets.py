@@ -17,7 +17,7 @@ import logging
 from collections.abc import Mapping
 
 from tidemark_operator.certificates.files import FileStore
-from tidemark_operator.certificates.store import Place
+from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import INSTANCES, ApiError, Body, Kube
@@ -52,13 +52,13 @@ class StoreSecrets:
         for key in self._problems.keys() - named:
             self._problems.pop(key)
         for namespace, name in sorted(named):
-            problem = await self._copy(Place(name, namespace))
+            problem = await self._copy(SecretLocation(name, namespace))
             if problem is None:
                 self._problems.pop((namespace, name), None)
             else:
                 self._problems[namespace, name] = problem
         if all_read:
-            await asyncio.to_thread(self._files.retain, [Place(name, namespace) for namespace, name in named])
+            await asyncio.to_thread(self._files.retain, [SecretLocation(name, namespace) for namespace, name in named])
 
     def _named(self) -> tuple[set[tuple[str, str]], bool]:
         """The Secrets that instances name, and whether every instance could be parsed: replicas of one that cannot go
@@ -74,7 +74,7 @@ class StoreSecrets:
                 found.add((key.namespace, instance.credentials))
         return found, all_read
 
-    async def _copy(self, place: Place) -> SecretTrouble | None:
+    async def _copy(self, place: SecretLocation) -> SecretTrouble | None:
         where = f"Secret {place.namespace}/{place.name}"
         try:
             body = await self._kube.get_secret(place.namespace, place.name)
@@ -92,7 +92,7 @@ class StoreSecrets:
             return SecretTrouble("SecretUnreadable", f"{where} cannot be copied for replicas: {error}")
         return None
 
-    async def _write(self, place: Place, bag: Mapping[str, bytes]) -> None:
+    async def _write(self, place: SecretLocation, bag: Mapping[str, bytes]) -> None:
         kept = await self._files.load(place)
         if kept is None:
             await self._files.create(place, bag)

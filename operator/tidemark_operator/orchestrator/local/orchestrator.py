@@ -24,7 +24,7 @@ from pathlib import Path
 from tidemark_operator.certificates.files import FileStore, path_of
 from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
 from tidemark_operator.certificates.names import replica_secret
-from tidemark_operator.certificates.store import Place
+from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.orchestrator.interface import STORE_SETTINGS, Observation, ReplicaSpec
 from tidemark_operator.orchestrator.local.process_record import Home
@@ -154,20 +154,20 @@ class ProcessOrchestrator:
         socket = self._socket(replica.key)
         scratch = self._replicas / replica.key / "scratch"
         command = replica_command(replica, f"unix://{socket}", scratch)
-        command += self._tls(Place(replica_secret(replica.name), replica.namespace))
+        command += self._tls(SecretLocation(replica_secret(replica.name), replica.namespace))
         environment = {**self._environment, **self._store}
         if not replica.pod.credentials:
             return Shape(command, {**environment, **self._who}, socket)
-        folder = str(self.stores.path(Place(replica.pod.credentials, replica.namespace)))
+        folder = str(self.stores.path(SecretLocation(replica.pod.credentials, replica.namespace)))
         return Shape(command, {**environment, STORE_SETTINGS: folder}, socket, told=(folder,))
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)
         scratch = Home(self._state / PLANNER).scratch
         command = (sys.executable, "-m", "tidemark_planner", "--listen", f"unix://{socket}", "--scratch", str(scratch))
-        return Shape(command + self._tls(Place(PLANNER_CERTIFICATE)), self._environment, socket)
+        return Shape(command + self._tls(SecretLocation(PLANNER_CERTIFICATE)), self._environment, socket)
 
-    def _tls(self, place: Place) -> tuple[str, ...]:
+    def _tls(self, place: SecretLocation) -> tuple[str, ...]:
         return () if self._certificates is None else ("--tls-dir", str(path_of(self._certificates, place)))
 
 
