@@ -75,13 +75,15 @@ def explain_dataflow(description: DataflowDescription) -> str:
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
         parts.append(f"index on {export.on} by [{key}]\n")
-    parts += [f"{_SINKS[type(sink.sink)]} of {sink.on}{_more(sink.sink)}\n" for sink in description.sink_exports]
+    parts += [
+        f"{_SINKS[type(sink.sink)]} of {sink.on}{_sink_details(sink.sink)}\n" for sink in description.sink_exports
+    ]
     if description.until is not None:
         parts.append(f"until {description.until}\n")
     return "".join(parts)
 
 
-def _more(sink: object) -> str:
+def _sink_details(sink: object) -> str:
     if isinstance(sink, MaterializedViewSink) and sink.refresh is not None:
         return f", refreshed {sink.refresh}"
     if not isinstance(sink, ContinualTaskSink):
@@ -116,14 +118,14 @@ def _lines(plan: Plan, depth: int) -> Iterator[str]:
         yield f"{pad}in"
         yield from _lines(plan.body, depth + 1)
         return
-    yield pad + _head(plan)
+    yield pad + _node_text(plan)
     if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin):
         yield from (f"{pad}    path {_path(path)}" for path in plan.plan.paths)
     for below in inputs_of(plan):
         yield from _lines(below, depth + 1)
 
 
-def _head(plan: Plan) -> str:
+def _node_text(plan: Plan) -> str:
     if isinstance(plan, Constant):
         return _constant(plan)
     if isinstance(plan, Get):

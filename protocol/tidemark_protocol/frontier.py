@@ -36,21 +36,21 @@ class Frontier:
 
     @staticmethod
     def at(time: int) -> Frontier:
-        return _known(int(time))
+        return _cached(int(time))
 
     @staticmethod
     def empty() -> Frontier:
-        return _known(None)
+        return _cached(None)
 
     @staticmethod
     def minimum() -> Frontier:
-        return _known(MIN_TIME)
+        return _cached(MIN_TIME)
 
     @staticmethod
     @lru_cache(maxsize=16_384)
     def decode(number: int) -> Frontier:
         """The frontier that `encode` wrote; raises ValueError for other numbers."""
-        return _known(None if number == EMPTY_SENTINEL else int(number))
+        return _cached(None if number == EMPTY_SENTINEL else int(number))
 
     def encode(self) -> int:
         return self._number
@@ -93,7 +93,7 @@ class Frontier:
 
 
 @lru_cache(maxsize=16_384)
-def _known(time: int | None) -> Frontier:
+def _cached(time: int | None) -> Frontier:
     """A cached frontier: all exports of a replica are at the same few times."""
     return Frontier(None if time is None else Time(time))
 

@@ -145,7 +145,7 @@ class _Parser:
     def whole(self) -> SqlType:
         found = self._type()
         if self._at != len(self._text):
-            raise self._unknown()
+            raise self._not_supported()
         return found
 
     def _type(self) -> SqlType:
@@ -176,7 +176,7 @@ class _Parser:
         while (mark := self._next()[2]) == ",":
             fields.append(self._field())
         if mark != ">":
-            raise self._unknown()
+            raise self._not_supported()
         return fields
 
     def _field(self) -> tuple[str, SqlType]:
@@ -190,21 +190,21 @@ class _Parser:
     def _number(self) -> int:
         word = self._word()
         if not (word.isascii() and word.isdigit() and len(word) <= 2):
-            raise self._unknown()
+            raise self._not_supported()
         return int(word)
 
     def _expect(self, mark: str) -> None:
         if self._next()[2] != mark:
-            raise self._unknown()
+            raise self._not_supported()
 
     def _next(self) -> tuple[str | None, str | None, str | None]:
         found = _TOKEN.match(self._text, self._at)
         if found is None:
-            raise self._unknown()
+            raise self._not_supported()
         self._at = found.end()
         return found[1], found[2], found[3]
 
-    def _unknown(self) -> TypeNotSupported:
+    def _not_supported(self) -> TypeNotSupported:
         return TypeNotSupported(f"type {self._text[:100]!r} is not supported")
 
 

@@ -70,13 +70,13 @@ def _check_dataflow(dataflow: DataflowDescription) -> None:
     _check_ids(what, (*dataflow.import_ids, *(o.id for o in dataflow.objects), *dataflow.export_ids))
     if len(set(dataflow.export_ids)) < len(dataflow.export_ids):
         raise MalformedFrame(f"{what}: it exports an id twice")
-    _check_times(what, dataflow.as_of, *_given(dataflow.until, *_ends(dataflow)))
+    _check_times(what, dataflow.as_of, *_set_times(dataflow.until, *_subscribe_ends(dataflow)))
     for export in dataflow.sink_exports:
         if isinstance(export.sink, MaterializedViewSink) and export.sink.refresh is not None:
             _check_refresh(f"{what}: {export.id[:MAX_ID_LENGTH]}", export.sink.refresh)
 
 
-def _ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
+def _subscribe_ends(dataflow: DataflowDescription) -> Iterator[Time | None]:
     return (e.sink.up_to for e in dataflow.sink_exports if isinstance(e.sink, SubscribeSink))
 
 
@@ -87,7 +87,7 @@ def _check_refresh(what: str, refresh: RefreshSchedule) -> None:
         raise MalformedFrame(f"{what}: {error}") from None
 
 
-def _given(*times: Time | None) -> Iterator[Time]:
+def _set_times(*times: Time | None) -> Iterator[Time]:
     return (time for time in times if time is not None)
 
 

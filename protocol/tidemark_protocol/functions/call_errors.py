@@ -39,7 +39,7 @@ def always(code: str) -> Errors:
     return lambda call: codes
 
 
-def raised(call: Call) -> frozenset[str]:
+def raise_error(call: Call) -> frozenset[str]:
     """`raise_error`: the code is its literal argument."""
     code = call.arguments[0]
     return frozenset({code.value}) if isinstance(code, Literal) and code.value is not None else NOTHING
@@ -112,9 +112,9 @@ def rounding(call: Call) -> frozenset[str]:
     return frozenset({OUT_OF_RANGE}) if rounded_type(of.type, int(digits.value))[1] else NOTHING
 
 
-def whole(call: Call) -> frozenset[str]:
-    """`floor` and `ceil`: a decimal of 38 whole digits may need one more; a double may be beyond bigint, or not a
-    number.
+def floor_or_ceil(call: Call) -> frozenset[str]:
+    """`floor` and `ceil`: a decimal of 38 whole digits may need one more; a double may be beyond bigint, or not
+    a number.
     """
     of = call.arguments[0].type
     if of.is_floating:

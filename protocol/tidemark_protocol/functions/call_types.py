@@ -79,7 +79,7 @@ def number(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return arguments[0].type.is_numeric and arguments[0].type == result
 
 
-def negated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def negation(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """A number or an interval."""
     return number(arguments, result) or (_is_interval(result) and arguments[0].type == result)
 
@@ -89,18 +89,18 @@ def whole_numbers(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return set(types_of(arguments)) == {result} and result.is_integral
 
 
-def shifted(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def bit_shift(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return arguments[0].type == result and result in (INT, BIGINT) and arguments[1].type == INT
 
 
-def conditional(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def case_when(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """`case`: condition, value, condition, value, ..., and an optional last value."""
     paired = len(arguments) // 2 * 2
     conditions, values = arguments[0:paired:2], (*arguments[1:paired:2], *arguments[paired:])
     return {c.type for c in conditions} == {BOOLEAN} and {v.type for v in values} == {result}
 
 
-def chosen(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def if_then_else(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """`if`: condition, value, value."""
     return types_of(arguments) == (BOOLEAN, result, result)
 
@@ -111,7 +111,7 @@ def cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return source != result and not _is_interval(result) and cast_errors(source, result) is not None
 
 
-def tried_cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def try_cast(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """A cast that could raise."""
     return cast(arguments, result) and bool(cast_errors(arguments[0].type, result))
 
@@ -120,7 +120,7 @@ def strings(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     return set(types_of(arguments)) == {STRING} and result == STRING
 
 
-def raising(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def raise_error(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """`raise_error`: a literal code; the result stands where a boolean is expected."""
     code = arguments[0]
     return isinstance(code, Literal) and code.type == STRING and code.value in RAISED and result == BOOLEAN
@@ -135,7 +135,7 @@ def truncated_timestamp(arguments: tuple[ScalarExpr, ...], result: SqlType) -> b
     return types_of(arguments) == wanted and result == wanted[1] and _unit(arguments[0], TRUNC_TIMESTAMP_UNITS)
 
 
-def rounded(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def rounding(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """A number to a literal number of fraction digits."""
     of, digits = arguments
     if not isinstance(digits, Literal) or digits.type != INT or digits.value is None:
@@ -147,8 +147,8 @@ def rounded(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     )
 
 
-def rounded_decimal(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
-    return result.is_decimal and rounded(arguments, result)
+def decimal_rounding(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+    return result.is_decimal and rounding(arguments, result)
 
 
 def rounded_type(of: SqlType, digits: int) -> tuple[SqlType, bool]:
@@ -159,7 +159,7 @@ def rounded_type(of: SqlType, digits: int) -> tuple[SqlType, bool]:
     return SqlType("decimal", min(precision, 38), scale), precision > 38
 
 
-def whole(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def floor_or_ceil(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """`floor`, `ceil`."""
     of = arguments[0].type
     if of.is_decimal:

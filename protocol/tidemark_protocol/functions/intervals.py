@@ -35,27 +35,27 @@ WHOLE = {
 }
 
 
-def _between(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def _timestamps_between(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     left, right = types_of(arguments)
     return left == right and left.name in ("timestamp", "timestamp_ntz") and result == DAYS
 
 
-def _scaled(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def _interval_times(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     of, by = types_of(arguments)
     return of == result and of.name in INTERVAL_TYPES and by.is_numeric
 
 
-def _truncated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def _interval_truncated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     of, unit = arguments
     named = isinstance(unit, Literal) and unit.type == STRING and unit.value in WHOLE.get(result, {})
     return named and of.type == result
 
 
 INTERVALS = (
-    Function("timestamps_between", 2, 2, _between, always(ARITHMETIC_OVERFLOW)),
+    Function("timestamps_between", 2, 2, _timestamps_between, always(ARITHMETIC_OVERFLOW)),
     Function("dates_between", 2, 2, fixed(DAYS, DATE, DATE), always(ARITHMETIC_OVERFLOW)),
-    Function("interval_times", 2, 2, _scaled, always("INTERVAL_ARITHMETIC_OVERFLOW")),
-    Function("interval_divided", 2, 2, _scaled, always("INTERVAL_DIVIDED_BY_ZERO")),
+    Function("interval_times", 2, 2, _interval_times, always("INTERVAL_ARITHMETIC_OVERFLOW")),
+    Function("interval_divided", 2, 2, _interval_times, always("INTERVAL_DIVIDED_BY_ZERO")),
     Function(
         "make_dt_interval",
         4,
@@ -64,6 +64,6 @@ INTERVALS = (
         always("INTERVAL_ARITHMETIC_OVERFLOW"),
     ),
     Function("make_ym_interval", 2, 2, fixed(MONTHS, INT, INT), always("INTERVAL_ARITHMETIC_OVERFLOW")),
-    Function("interval_truncated", 2, 2, _truncated),
+    Function("interval_truncated", 2, 2, _interval_truncated),
     *(Function(name, 1, 1, fixed(result, of)) for name, _, of, result in PARTS.values()),
 )

@@ -90,25 +90,25 @@ def _is_outer(node: ScalarExpr, mine: set[str]) -> bool:
     return isinstance(node, Call) and node.function == VARIABLE and _name(node) not in mine
 
 
-def _transformed(arguments: Arguments, result: SqlType) -> bool:
+def _transform(arguments: Arguments, result: SqlType) -> bool:
     of, function = arguments
     if not of.type.is_array or not (_takes(function, of.type.element) or _takes(function, of.type.element, INT)):
         return False
     return result == SqlType.array(function.type) and _stays_small(function)
 
 
-def _filtered(arguments: Arguments, result: SqlType) -> bool:
+def _filter(arguments: Arguments, result: SqlType) -> bool:
     of, function = arguments
     takes = of.type.is_array and (_takes(function, of.type.element) or _takes(function, of.type.element, INT))
     return takes and function.type == BOOLEAN and result == of.type
 
 
-def _asked(arguments: Arguments, result: SqlType) -> bool:
+def _predicate(arguments: Arguments, result: SqlType) -> bool:
     of, function = arguments
     return of.type.is_array and _takes(function, of.type.element) and function.type == BOOLEAN == result
 
 
-def _aggregated(arguments: Arguments, result: SqlType) -> bool:
+def _aggregate(arguments: Arguments, result: SqlType) -> bool:
     of, start, merge, finish = arguments
     kept = start.type
     if not of.type.is_array or not is_fixed_width(kept) or merge.type != kept:
@@ -116,7 +116,7 @@ def _aggregated(arguments: Arguments, result: SqlType) -> bool:
     return _takes(merge, kept, of.type.element) and _takes(finish, kept) and finish.type == result
 
 
-def _zipped(arguments: Arguments, result: SqlType) -> bool:
+def _zip_with(arguments: Arguments, result: SqlType) -> bool:
     left, right, function = arguments
     if not (left.type.is_array and right.type.is_array):
         return False
@@ -124,7 +124,7 @@ def _zipped(arguments: Arguments, result: SqlType) -> bool:
     return takes and result == SqlType.array(function.type) and _stays_small(function)
 
 
-def _sorted(arguments: Arguments, result: SqlType) -> bool:
+def _array_sort(arguments: Arguments, result: SqlType) -> bool:
     of, function = arguments
     return of.type.is_array and of.type == result and _takes(function, *[of.type.element] * 2) and function.type == INT
 
@@ -136,10 +136,10 @@ def _of_first(call: Call) -> bool:
 LAMBDAS = (
     Function(VARIABLE, 1, 1, _variable, nullable=maybe),
     Function(LAMBDA, 2, 3, _function, nullable=_of_first),
-    Function("transform", 2, 2, _transformed, nullable=_of_first, higher_order=True),
-    Function("filter", 2, 2, _filtered, nullable=_of_first, higher_order=True),
-    *(Function(n, 2, 2, _asked, nullable=maybe, higher_order=True) for n in ("exists", "forall")),
-    Function("aggregate", 4, 4, _aggregated, nullable=maybe, higher_order=True),
-    Function("zip_with", 3, 3, _zipped, nullable=maybe, higher_order=True),
-    Function("array_sort", 2, 2, _sorted, always("COMPARATOR_RETURNS_NULL"), _of_first, higher_order=True),
+    Function("transform", 2, 2, _transform, nullable=_of_first, higher_order=True),
+    Function("filter", 2, 2, _filter, nullable=_of_first, higher_order=True),
+    *(Function(n, 2, 2, _predicate, nullable=maybe, higher_order=True) for n in ("exists", "forall")),
+    Function("aggregate", 4, 4, _aggregate, nullable=maybe, higher_order=True),
+    Function("zip_with", 3, 3, _zip_with, nullable=maybe, higher_order=True),
+    Function("array_sort", 2, 2, _array_sort, always("COMPARATOR_RETURNS_NULL"), _of_first, higher_order=True),
 )

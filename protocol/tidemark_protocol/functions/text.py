@@ -48,18 +48,18 @@ def _text(*parameters: SqlType) -> Signature:
     return fixed(STRING, *parameters)
 
 
-def _replaced(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def _regexp_replace(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """regexp_replace from a literal position on."""
     return _text(STRING, STRING, STRING, INT)(arguments, result) and isinstance(arguments[3], Literal)
 
 
-def _joined(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def _concat_ws(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """concat_ws: texts, and arrays of texts."""
     texts = all(a.type in (STRING, SqlType.array(STRING)) for a in arguments[1:])
     return texts and arguments[0].type == STRING == result
 
 
-def _distance(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
+def _levenshtein(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
     """levenshtein of two texts; -1 beyond the third argument."""
     return fixed(INT, STRING, STRING)(arguments[:2], result) and all(a.type == INT for a in arguments[2:])
 
@@ -70,18 +70,18 @@ TEXT = (
     Function("ascii", 1, 1, fixed(INT, STRING)),
     Function("chr", 1, 1, _text(BIGINT)),
     Function("translate", 3, 3, _text(STRING, STRING, STRING)),
-    Function("concat_ws", 2, None, _joined),
+    Function("concat_ws", 2, None, _concat_ws),
     Function("instr", 2, 2, fixed(INT, STRING, STRING)),
     Function("locate", 3, 3, fixed(INT, STRING, STRING, INT)),
     Function("find_in_set", 2, 2, fixed(INT, STRING, STRING)),
-    Function("levenshtein", 2, 3, _distance),
+    Function("levenshtein", 2, 3, _levenshtein),
     Function("substring_index", 3, 3, _text(STRING, STRING, INT)),
     Function("overlay", 4, 4, _text(STRING, STRING, INT, INT)),
     *(Function(n, 3, 3, padded) for n in ("lpad", "rpad")),
     Function("repeat", 2, 2, repeated),
     Function("rlike", 2, 2, fixed(BOOLEAN, STRING, STRING), pattern_errors),
     Function("regexp_extract", 3, 3, _text(STRING, STRING, INT), _INVALID),
-    Function("regexp_replace", 4, 4, _replaced, _INVALID),
+    Function("regexp_replace", 4, 4, _regexp_replace, _INVALID),
     Function("regexp_instr", 3, 3, fixed(INT, STRING, STRING, INT), _INVALID),
     *(Function(n, 1, 1, of_names(INT, "string", "binary")) for n in ("bit_length", "octet_length")),
     Function("hex", 1, 1, of_names(STRING, "bigint", "string", "binary")),

@@ -36,18 +36,18 @@ class CertificateFolder:
 
     def read(self) -> Material:
         """The valid files of one moment; raises CertificateUnreadable."""
-        place = self._place()
-        found = _content(place)
-        _check(place, found)
-        if _content(place) != found:
+        folder = self._resolve()
+        found = _content(folder)
+        _check(folder, found)
+        if _content(folder) != found:
             raise CertificateUnreadable(f"{self.path} changed while it was read: it is read again later")
         return found
 
     def content(self) -> Material:
         """The files as they are, valid or not; raises CertificateUnreadable."""
-        return _content(self._place())
+        return _content(self._resolve())
 
-    def _place(self) -> Path:
+    def _resolve(self) -> Path:
         link = self.path / LINK
         return link.resolve() if link.is_symlink() else self.path
 
@@ -77,27 +77,27 @@ class CertificateWatch:
             return self.current
 
 
-def _content(place: Path) -> Material:
+def _content(folder: Path) -> Material:
     try:
-        certificate, key, authorities = ((place / name).read_bytes() for name in FILES)
+        certificate, key, authorities = ((folder / name).read_bytes() for name in FILES)
     except OSError as error:
-        raise CertificateUnreadable(f"{error.filename or place} cannot be read: {error.strerror}") from None
+        raise CertificateUnreadable(f"{error.filename or folder} cannot be read: {error.strerror}") from None
     return Material(certificate, key, authorities)
 
 
-def _check(place: Path, found: Material) -> None:
+def _check(folder: Path, found: Material) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context.load_cert_chain(place / CERTIFICATE, place / KEY, password=_no_password)
+        context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password=_no_password)
     except (OSError, ValueError):  # an SSLError is an OSError, and the file may have been removed
         raise CertificateUnreadable(
-            f"{place}: {CERTIFICATE} and {KEY} are not a PEM certificate and its key: renew both"
+            f"{folder}: {CERTIFICATE} and {KEY} are not a PEM certificate and its key: renew both"
         ) from None
     try:
         context.load_verify_locations(cadata=found.authorities.decode("ascii"))
     except (ssl.SSLError, ValueError):
         raise CertificateUnreadable(
-            f"{place}: {AUTHORITIES} holds no PEM certificates: write the authorities into it"
+            f"{folder}: {AUTHORITIES} holds no PEM certificates: write the authorities into it"
         ) from None
 
 

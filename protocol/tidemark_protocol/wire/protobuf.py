@@ -185,9 +185,9 @@ def _copy_from_proto(m: pb.CopyToResponse) -> responses.CopyToResponse:
     raise ValueError("no result")
 
 
-_Row = tuple[str, Callable[[Any], Any], Callable[[Any], Any]]
+_MessageCodec = tuple[str, Callable[[Any], Any], Callable[[Any], Any]]
 
-_COMMANDS: dict[type, _Row] = {
+_COMMANDS: dict[type, _MessageCodec] = {
     commands.Hello: (
         "hello",
         lambda c: pb.Hello(nonce=c.nonce, epoch=epoch_to_proto(c.epoch)),
@@ -262,7 +262,7 @@ _COMMANDS: dict[type, _Row] = {
     ),
 }
 
-_RESPONSES: dict[type, _Row] = {
+_RESPONSES: dict[type, _MessageCodec] = {
     responses.Frontiers: ("frontiers", _frontiers_to_proto, _frontiers_from_proto),
     responses.PeekResponse: ("peek_response", _peek_response_to_proto, _peek_response_from_proto),
     responses.SubscribeResponse: ("subscribe_response", _subscribe_to_proto, _subscribe_from_proto),
