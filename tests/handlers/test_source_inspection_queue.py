@@ -9,7 +9,7 @@ from tests.handlers.tombstones import deleter
 from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.resources.manifests import body
 from tests.waiting import BOUND
-from tidemark_operator.handlers.reconcile.data_source import LOOK_AGAIN_SECONDS, DataSourceReconciler
+from tidemark_operator.handlers.reconcile.data_source import RETRY_SECONDS, DataSourceReconciler
 from tidemark_operator.handlers.reconcile.source_inspection_queue import MAX_INSPECTIONS
 from tidemark_operator.handlers.work_queue import WorkQueue
 from tidemark_operator.kube.cache import Key, key_of
@@ -65,7 +65,7 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
         async with asyncio.timeout(BOUND):
             await rest.wait()
         assert len(asked) == MAX_INSPECTIONS
-        assert list(again.values()) == [LOOK_AGAIN_SECONDS] * (8 - MAX_INSPECTIONS)
+        assert list(again.values()) == [RETRY_SECONDS] * (8 - MAX_INSPECTIONS)
 
         answers.set()
         async with asyncio.timeout(BOUND):

@@ -64,9 +64,9 @@ def is_stale(revision: DataflowRevision, dataflows: Iterable[DataflowState]) -> 
     begins with the uid of its Dataflow. A table may be adopted, so its owner is found by the name in its location."""
     tables = _tables_of(revision)
     owners = {id.partition("/")[0] for id in revision.imported}
-    there = [d for d in dataflows if d.active is not None and (d.uid in owners or d.key.name in tables.values())]
-    given = frozenset(id for d in there if d.active for id in d.active.revision.provided)
-    uids, names = {d.uid for d in there}, {d.key.name for d in there}
+    exporters = [d for d in dataflows if d.active is not None and (d.uid in owners or d.key.name in tables.values())]
+    given = frozenset(id for d in exporters if d.active for id in d.active.revision.provided)
+    uids, names = {d.uid for d in exporters}, {d.key.name for d in exporters}
     missing = revision.imported - given
     return any(id.partition("/")[0] in uids or tables.get(id) in names for id in missing)
 

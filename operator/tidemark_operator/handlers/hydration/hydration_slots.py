@@ -167,8 +167,8 @@ class HydrationSlots:
             return
         async with self._recording:
             status = (self._world.cache.get(process.key) or {}).get("status") or {}
-            there = {resource_of(replica)[1] for replica in running.replicas}
-            others = {s: record for s, record in (status.get("hydratingIn") or {}).items() if s in there}
+            shapes = {resource_of(replica)[1] for replica in running.replicas}
+            others = {s: record for s, record in (status.get("hydratingIn") or {}).items() if s in shapes}
             await self._publisher.store(process.key, {"hydratingIn": {**others, process.shape: document}}, uid)
 
     async def _save_blame(self, namespace: str) -> None:

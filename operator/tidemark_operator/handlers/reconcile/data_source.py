@@ -1,6 +1,7 @@
 """Reconciles a DataSource: its tables are pinned once, and one replica ingests them.
 
-    tables pinned? ──no──► a replica inspects the source ─► free shard version ─► stored in a ControllerRevision
+    deleted, without readers ─► handlers/deletion/data_source_deletion.py
+    tables pinned? ──no──► source_pinning.py
         │
     ingester ─► stored in the status, with a new writer term if it changed ─► RunIngestion
 
@@ -10,13 +11,11 @@ Each step is stored before it takes effect: an operator that begins after a cras
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.controller.ingester_choice import Candidates, Ingester, choose_ingester
-from tidemark_operator.errors import Rejected, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.data_source_deletion import DataSourceDeletion, pinned_shards
@@ -25,37 +24,28 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import Publisher
-from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
+from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
 from tidemark_operator.handlers.reconcile_context import World
 from tidemark_operator.handlers.replica_specs import replica_spec
-from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
-from tidemark_operator.kube.revisions import Owner, revision_name
-from tidemark_operator.planning.adoption import SourceTables, newest_source
-from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
-from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.messages.responses import IngestionStatus
-from tidemark_protocol.pb import compute_pb2
-from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.ingestion import FilesSource, IngestedTable, IngestionDescription, SourceSpec, SourceTable
 
-PINNED = 1
-LOOK_AGAIN_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 
 
 class DataSourceReconciler:
     """`again`: puts a DataSource into the work queue."""
 
     def __init__(self, world: World, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
-        self._world, self._publisher, self._deleter = world, publisher, deleter
+        self._world, self._publisher = world, publisher
         self._deletion = DataSourceDeletion(world, deleter)
-        self._inspections = SourceInspectionQueue(again)
+        self._pinning = SourcePinning(world, deleter, again)
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this object. That of an earlier object of the same name is forgotten."""
@@ -75,14 +65,12 @@ class DataSourceReconciler:
         running = self._world.running(state.key.namespace, state.instance)
         if running is not None:
             state.refused = reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
-        if state.pinned is None:
-            name = revision_name(source.meta, PINNED)
-            state.pinned = await self._world.revisions.load(state.key.namespace, name, IngestionDescription)
+        await self._pinning.load(state, source)
         self._register(state)
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
-        self._inspections.leave(key)
+        self._pinning.inspections.leave(key)
         state = self._world.registry.source(key)
         if state is not None:
             self._deletion.forget(state)
@@ -105,8 +93,10 @@ class DataSourceReconciler:
         if state.refused is not None:
             running.drop_ingestion(GlobalId(state.uid))
             return None
-        if state.pinned is None and not await self._pin(state, source, running):
-            return LOOK_AGAIN_SECONDS
+        if state.pinned is None:
+            if not await self._pinning.pin(state, source, running):
+                return RETRY_SECONDS
+            self._register(state)
         again = await self._ingest(state, source, running)
         return adopted_history_hold.POLL_SECONDS if again is None and self._hold_history(state) else again
 
@@ -149,67 +139,6 @@ class DataSourceReconciler:
         """Holds its adopted tables, or releases them. Returns whether any is held."""
         return hold_history(self._world, state.key, state.uid, pinned_shards(state.pinned) if state.pinned else ())
 
-    async def _pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
-        """Asks a replica for the tables of the source, and stores them. Returns whether they are stored."""
-        try:
-            with self._inspections.turn(state.key) as admitted:
-                if not admitted:
-                    return False
-                answer = await running.inspect(source.source)
-        except Waiting:
-            return False
-        tables = _tables(answer)
-        missing = _without_columns(source.source, tables)
-        state.schema_unknown_of = missing
-        state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
-        if answer.error or missing:
-            return False
-        instance = self._world.instance(state.key.namespace, state.instance)
-        if instance is None:
-            return False
-        try:
-            locations, version = await self._locations(state, source, running, instance.location, tables)
-        except (Waiting, Rejected) as error:
-            state.failure = IngestionFailure(error.reason, str(error))
-            return False
-        pinned = pin(source, locations, version, tables)
-        owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
-        await self._world.revisions.store(owner, PINNED, pinned)
-        state.pinned = pinned
-        self._register(state)
-        return True
-
-    async def _locations(
-        self,
-        state: SourceState,
-        source: DataSource,
-        running: RunningInstance,
-        location: str,
-        tables: Sequence[SourceTable],
-    ) -> tuple[ShardLocations, int]:
-        """Where its tables are to be, and in which version. Raises Waiting, or Rejected if tables cannot be adopted."""
-        names, look_up = [table.name for table in tables], shard_lookup(running)
-        locations = await shard_locations(self._world.registry, self._deleter, state, location, source.adopt)
-        if source.adopt:
-            found = await newest_source(locations, names, look_up)
-            if found.version:
-                if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
-                    raise Rejected("CannotAdopt", cannot_adopt(locations, misfit))
-                locations = found.adopting(locations)
-                self._adopt(state, locations, found)
-                return locations, found.version
-        return locations, await free_version(locations, [REMAP, *names], 1, look_up)
-
-    def _adopt(self, state: SourceState, locations: ShardLocations, found: SourceTables) -> None:
-        """Records the adopted tables before a replica ingests: the ingester's term must be above theirs."""
-        book = self._world.fleet.book(state.key.namespace)
-        lag = self._world.lag_ms(state.key.namespace, state.instance)
-        for part, shard in found.shards.items():
-            book.adopt(*locations.address(part, found.version), shard, lag)
-        hold_history(
-            self._world, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
-        )
-
     async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:
         assert state.pinned is not None
         if source.suspend:
@@ -219,13 +148,13 @@ class DataSourceReconciler:
         terms = [shard.term for id, _ in pinned_shards(state.pinned) if (shard := book.get(id))]
         chosen = choose_ingester(state.ingester, self._candidates(state, running), terms)
         if chosen is None:
-            return LOOK_AGAIN_SECONDS
+            return RETRY_SECONDS
         if chosen != state.ingester:
             stored = {"ingester": {"replica": chosen.replica, "writerTerm": chosen.term}}
             await self._publisher.store(state.key, stored, state.uid)
             state.ingester = chosen
         running.run_ingestion(ReplicaId(chosen.replica), state.pinned, chosen.term)
-        return None if chosen.replica in running.online else LOOK_AGAIN_SECONDS
+        return None if chosen.replica in running.online else RETRY_SECONDS
 
     def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
         instance = self._world.instance(state.key.namespace, state.instance)
@@ -240,40 +169,6 @@ class DataSourceReconciler:
         return Candidates(existing, running.online, silent_ms)
 
 
-def cannot_adopt(locations: ShardLocations, misfit: str) -> str:
-    return (
-        f"the tables below {locations.root} cannot be adopted by this DataSource: {misfit}. Set spec.adopt to false to "
-        "begin with new tables beside them, or make spec.source fit them"
-    )
-
-
-def pin(
-    source: DataSource, locations: ShardLocations, version: int, tables: tuple[SourceTable, ...]
-) -> IngestionDescription:
-    """The ingestion as it is stored, for good."""
-    remap_id, remap_location = locations.address(REMAP, version)
-    return IngestionDescription(
-        id=GlobalId(source.meta.uid),
-        name=source.meta.name,
-        source=with_columns(source.source, tables),
-        tick_ms=source.tick_ms,
-        remap_id=remap_id,
-        remap_location=remap_location,
-        tables=tuple(
-            IngestedTable(GlobalId(f"{source.meta.uid}/{t.name}"), t, locations.shard(t.name, version, t.columns))
-            for t in tables
-        ),
-    )
-
-
-def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
-    """The source with inferred columns as given ones: they are inferred once."""
-    if not isinstance(source, FilesSource):
-        return source
-    known = {table.name: table.columns for table in tables}
-    return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
-
-
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
     """The failure that an ingester reports, as `Reason: message` or as a message; None while it runs. A reason must
     have the form that the API server demands, or it would refuse the whole status."""
@@ -283,17 +178,3 @@ def failure_of(report: IngestionStatus) -> IngestionFailure | None:
     state = report.state.capitalize() if re.fullmatch(r"[A-Za-z]{1,63}", report.state) else "Failed"
     reason = word if rest and re.fullmatch(r"[A-Z][A-Za-z]{1,63}", word) else f"Ingestion{state}"
     return IngestionFailure(reason, report.message)
-
-
-def _without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:
-    if not isinstance(source, FilesSource):
-        return ()
-    known = {table.name for table in tables}
-    return tuple(t.name for t in source.tables if t.columns is None and t.name not in known)
-
-
-def _tables(answer: compute_pb2.InspectSourceResponse) -> tuple[SourceTable, ...]:
-    try:
-        return tuple(codec.decode(table, SourceTable) for table in answer.tables)
-    except MalformedPlan as error:
-        raise Waiting("SourceUnreadable", f"the replica's answer cannot be read: {error}") from None

@@ -1,0 +1,155 @@
+"""Pins the tables of a DataSource: they are inspected once, by a replica, and stored in a ControllerRevision for good.
+
+inspect ─► columns known? ─► a free shard version, or an adopted one ─► stored ─► state.pinned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
+from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
+from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
+from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.revisions import Owner, revision_name
+from tidemark_operator.planning.adoption import SourceTables, newest_source
+from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_protocol.errors import MalformedPlan
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.ingestion import FilesSource, IngestedTable, IngestionDescription, SourceSpec, SourceTable
+
+PINNED = 1
+"""The number of the one revision of a DataSource."""
+
+
+class SourcePinning:
+    """`again`: puts a DataSource into the work queue."""
+
+    def __init__(self, world: World, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
+        self._world, self._deleter = world, deleter
+        self.inspections = SourceInspectionQueue(again)
+
+    async def load(self, state: SourceState, source: DataSource) -> None:
+        """Reads the pinned tables, if they are stored and not known yet. Raises RevisionUnreadable."""
+        if state.pinned is None:
+            name = revision_name(source.meta, PINNED)
+            state.pinned = await self._world.revisions.load(state.key.namespace, name, IngestionDescription)
+
+    async def pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
+        """Asks a replica for the tables of the source, and stores them. Returns whether they are stored; if not, the
+        state says why. Raises ApiError."""
+        try:
+            with self.inspections.turn(state.key) as admitted:
+                if not admitted:
+                    return False
+                answer = await running.inspect(source.source)
+        except Waiting:
+            return False
+        tables = _tables(answer)
+        missing = _without_columns(source.source, tables)
+        state.schema_unknown_of = missing
+        state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
+        if answer.error or missing:
+            return False
+        instance = self._world.instance(state.key.namespace, state.instance)
+        if instance is None:
+            return False
+        try:
+            locations, version = await self._locations(state, source, running, instance.location, tables)
+        except (Waiting, Rejected) as error:
+            state.failure = IngestionFailure(error.reason, str(error))
+            return False
+        pinned = pinned_ingestion(source, locations, version, tables)
+        owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
+        await self._world.revisions.store(owner, PINNED, pinned)
+        state.pinned = pinned
+        return True
+
+    async def _locations(
+        self,
+        state: SourceState,
+        source: DataSource,
+        running: RunningInstance,
+        location: str,
+        tables: Sequence[SourceTable],
+    ) -> tuple[ShardLocations, int]:
+        """Where its tables are to be, and in which version. Raises Waiting, or Rejected if tables cannot be adopted."""
+        names, look_up = [table.name for table in tables], shard_lookup(running)
+        locations = await shard_locations(self._world.registry, self._deleter, state, location, source.adopt)
+        if source.adopt:
+            found = await newest_source(locations, names, look_up)
+            if found.version:
+                if misfit := found.misfit(locations, {table.name: table.columns for table in tables}):
+                    raise Rejected("CannotAdopt", _cannot_adopt(locations, misfit))
+                locations = found.adopting(locations)
+                self._adopt(state, locations, found)
+                return locations, found.version
+        return locations, await free_version(locations, [REMAP, *names], 1, look_up)
+
+    def _adopt(self, state: SourceState, locations: ShardLocations, found: SourceTables) -> None:
+        """Records the adopted tables before a replica ingests: the ingester's term must be above theirs."""
+        book = self._world.fleet.book(state.key.namespace)
+        lag = self._world.lag_ms(state.key.namespace, state.instance)
+        for part, shard in found.shards.items():
+            book.adopt(*locations.address(part, found.version), shard, lag)
+        hold_history(
+            self._world, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
+        )
+
+
+def _cannot_adopt(locations: ShardLocations, misfit: str) -> str:
+    return (
+        f"the tables below {locations.root} cannot be adopted by this DataSource: {misfit}. Set spec.adopt to false to "
+        "begin with new tables beside them, or make spec.source fit them"
+    )
+
+
+def pinned_ingestion(
+    source: DataSource, locations: ShardLocations, version: int, tables: tuple[SourceTable, ...]
+) -> IngestionDescription:
+    """The ingestion as it is stored, for good."""
+    remap_id, remap_location = locations.address(REMAP, version)
+    return IngestionDescription(
+        id=GlobalId(source.meta.uid),
+        name=source.meta.name,
+        source=_with_columns(source.source, tables),
+        tick_ms=source.tick_ms,
+        remap_id=remap_id,
+        remap_location=remap_location,
+        tables=tuple(
+            IngestedTable(GlobalId(f"{source.meta.uid}/{t.name}"), t, locations.shard(t.name, version, t.columns))
+            for t in tables
+        ),
+    )
+
+
+def _with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
+    """The source with inferred columns as given ones: they are inferred once."""
+    if not isinstance(source, FilesSource):
+        return source
+    known = {table.name: table.columns for table in tables}
+    return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
+
+
+def _without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:
+    if not isinstance(source, FilesSource):
+        return ()
+    known = {table.name for table in tables}
+    return tuple(t.name for t in source.tables if t.columns is None and t.name not in known)
+
+
+def _tables(answer: compute_pb2.InspectSourceResponse) -> tuple[SourceTable, ...]:
+    try:
+        return tuple(codec.decode(table, SourceTable) for table in answer.tables)
+    except MalformedPlan as error:
+        raise Waiting("SourceUnreadable", f"the replica's answer cannot be read: {error}") from None
