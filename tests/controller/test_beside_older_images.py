@@ -186,7 +186,7 @@ def test_who_waits_for_what_all_are_too_old_for_is_told(ask: Asking) -> None:
         asking = await begun(ask, instance)
         await looked_at(instance)
         said = await asyncio.wait_for(asking, BOUND)
-        assert said.startswith(f"{TOO_OLD}, so that none that answers can compute it")
+        assert said.startswith(f"{TOO_OLD}, so no connected replica can compute it")
         assert instance.core.dataflows.owners() == ["ns/d"]
         assert instance.core.peeks.pending() == []
         assert instance.in_vain.keys() <= {"q", "s", "p"}

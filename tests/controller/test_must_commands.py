@@ -121,7 +121,7 @@ def test_must_not_ask_for_what_replicas_were_told_to_forget() -> None:
     assert isinstance(early, PeekAnswer)
     assert isinstance(late, PeekAnswer)
     assert "from {400} on" in early.result.message  # type: ignore[union-attr]
-    assert "not there any more" in late.result.message  # type: ignore[union-attr]
+    assert "was dropped or replaced" in late.result.message  # type: ignore[union-attr]
     assert not any(isinstance(m, c.Peek) for m in world.sent(R1))
 
 
@@ -189,7 +189,7 @@ def test_must_ask_the_target_alone_and_fail_with_it() -> None:
 
     assert isinstance(failed, PeekAnswer)
     assert isinstance(nobody, PeekAnswer)
-    assert "failed or was dropped" in failed.result.message  # type: ignore[union-attr]
+    assert "was lost or removed" in failed.result.message  # type: ignore[union-attr]
     assert "not connected" in nobody.result.message  # type: ignore[union-attr]
     index = world.instance.dataflows.collection(INDEX)
     assert index is not None

@@ -151,7 +151,7 @@ def test_must_tell_a_targeted_subscribe_by_its_target_alone_and_end_it_with_that
     scene.says(R2, 7, 9)
     assert scene.told == [("{0}", "{7}"), ("{7}", "{9}")]
     scene.loses(R2, ())
-    assert (scene.told[-1], scene.error) == (("{9}", "{}"), "replica r2, which tells it, was lost")
+    assert (scene.told[-1], scene.error) == (("{9}", "{}"), "replica r2, which alone serves this subscribe, was lost")
 
     scene = Scene(target=R2)
     scene.says(R2, 0, None, "disk full")

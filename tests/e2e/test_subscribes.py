@@ -103,7 +103,7 @@ def test_a_subscribe_that_one_replica_tells_ends_with_it(both: System) -> None:
         wait_for("progress", lambda: followed.progress or followed.process.poll() is not None, both.log)
         os.kill(pid_of(both, "r2"), signal.SIGKILL)
         assert followed.wait() == 1, both.log()
-    assert "replica r2, which tells it, was lost" in followed.said()
+    assert "replica r2, which alone serves this subscribe, was lost" in followed.said()
 
 
 def test_subscribes_end_where_and_why_they_should(both: System) -> None:

@@ -12,7 +12,7 @@ from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import IngestionStatus, ShardDeleted
 
 QUIET = frozenset({"steps", "arrangements", "operators", "hydration"})
-"""Kinds of Status that come again and again: no condition shows them, or within the budget of writes."""
+"""Kinds of Status that repeat. No condition shows them at once: the budget of status writes does."""
 
 
 @dataclass(frozen=True)

@@ -54,11 +54,12 @@ class IngestionRegistry:
         for _, run in self._running.values():
             self._hold_remap(run.ingestion)
 
-    def hear(self, replica: ReplicaId, said: IngestionStatus, now_ms: int) -> None:
+    def record(self, replica: ReplicaId, status: IngestionStatus, now_ms: int) -> None:
         """Send the time again to an ingester that reports ClockSkew: it may have received its command late."""
-        told = self._running.get(said.id)
-        if told is not None and told[0] == replica and said.state == "waiting" and said.message.startswith("ClockSkew"):
-            self._send(replica, replace(told[1], controller_now=Time(now_ms)))
+        running = self._running.get(status.id)
+        skewed = status.state == "waiting" and status.message.startswith("ClockSkew")
+        if skewed and running is not None and running[0] == replica:
+            self._send(replica, replace(running[1], controller_now=Time(now_ms)))
 
     def _hold_remap(self, ingestion: IngestionDescription) -> None:
         """Hold the bindings that some table still needs. The hold stays while the ingestion is suspended."""

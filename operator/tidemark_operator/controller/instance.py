@@ -109,7 +109,9 @@ class Instance:
         self._broadcast(created)
         self._broadcast(self.dataflows.schedule())
 
-    def drop(self, owner: str, over: Iterable[ShardId] = (), cause: str = "what it reads was dropped") -> list[Notice]:
+    def drop(
+        self, owner: str, over: Iterable[ShardId] = (), cause: str = "the dataflow that it reads was dropped"
+    ) -> list[Notice]:
         """Drop a dataflow, and before it the client dataflows that import its indexes: a replica that connects later
         could not create them. `over`: its tables that no dataflow will write again; `cause`: for the clients'
         messages."""
@@ -205,7 +207,7 @@ class Instance:
             case ShardFrontiers():
                 return self.shard_reports.reported(response)
             case IngestionStatus():
-                self.ingestions.hear(replica, response, now_ms)
+                self.ingestions.record(replica, response, now_ms)
                 return [IngestionReported(replica, response)]
             case ShardDeleted():
                 return [ShardRemoved(replica, response)]
@@ -216,7 +218,12 @@ class Instance:
         """Send a peek to all replicas, or to the target. The read hold is taken first. A peek of an index that was
         dropped or compacted meanwhile is answered here: no command may name what replicas have forgotten."""
         if target is not None and target not in self._links:
-            return [PeekAnswer(peek.uuid, PeekError(f"replica {target}, which is to answer, is not connected"))]
+            return [
+                PeekAnswer(
+                    peek.uuid,
+                    PeekError(f"replica {target} was asked to answer and is not connected: ask another one"),
+                )
+            ]
         if why := why_unreadable(peek, self.dataflows) or why_too_old(peek, self.dataflows, target):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         hold(peek, Frontier.at(peek.timestamp), self.dataflows, self.shards)
@@ -254,7 +261,7 @@ class Instance:
             if finished.shard is not None:
                 news += self.shard_reports.view_advanced(finished.shard, finished.write)
         news += [DataflowChanged(owner) for owner in self.dataflows.end_attribution.outrun()]
-        self.dataflows.compare(now_ms)  # where nothing moves, no report tells that it still is level
+        self.dataflows.compare(now_ms)  # where no frontier moves, no report renews that it is level
         self._broadcast(self.dataflows.schedule())
         self.disconnected.maintain(now_ms)
         for replica, link in self._links.items():
@@ -267,7 +274,7 @@ class Instance:
         if self._links:
             for command in self.shards.due_compactions(now_ms, self._storage):
                 shard = self.shards.get(command.id)
-                turn = shard.asks if shard is not None else 0  # one replica's store may not answer
+                turn = shard.asks if shard is not None else 0  # in turn: one replica may not reach the store
                 self.send_to(self.replicas[turn % len(self._links)], command)
         return [*news, *self._tell(self.peeks.overdue(now_ms, self.dataflows.is_answered)), *self._reap()]
 

@@ -21,9 +21,9 @@ def why_unreadable(peek: Peek, dataflows: Dataflows) -> str | None:
         return None
     index = dataflows.index(peek.target.id)
     if index is None:
-        return f"{peek.target.id} is not there any more: it was dropped, or replaced, while it was asked"
+        return f"index {peek.target.id} was dropped or replaced while the query was on its way: ask again"
     if not index.since.less_equal(peek.timestamp):
-        return f"{peek.target.id} can be read from {index.since} on, not at {peek.timestamp} any more"
+        return f"index {peek.target.id} can be read from {index.since} on, no longer at {peek.timestamp}: ask again"
     return None
 
 

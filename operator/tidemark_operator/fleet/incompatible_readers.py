@@ -56,7 +56,7 @@ def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: in
 
 def told(lacks: MissingFeatures) -> str:
     """The message to a client."""
-    return f"{lacks}, so that none that answers can compute it: upgrade replicas"
+    return f"{lacks}, so no connected replica can compute it: upgrade the replicas"
 
 
 def _may_come(instance: RunningInstance, lacks: MissingFeatures, now_ms: int) -> bool:

@@ -124,7 +124,7 @@ class InstanceFacade:
         """Why a replica lacks executors, where it reports that."""
         return self.core.replica_problems.of(EXECUTORS, replica)
 
-    # InstanceCounters for metrics.
+    # Counts for metrics.
 
     def pending_peeks(self) -> list[Peek]:
         """Peeks that no replica has answered yet."""

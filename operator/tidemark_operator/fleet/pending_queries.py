@@ -46,7 +46,7 @@ class PendingQueries:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._answers: dict[str, asyncio.Future[Answer]] = {}
-        # the peek that a dataflow is there for, and its target, until replicas are done with it
+        # by owner: the peek of a query's dataflow, and its target, until replicas are done with it
         self._queries: dict[str, tuple[str, ReplicaId | None]] = {}
 
     async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:

@@ -23,7 +23,7 @@ from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import CopyToDone, CopyToFailed
 
 TRIES = 3
-"""So often a step may fail on every replica before its client is told."""
+"""A step that has failed so often on every replica ends its client."""
 
 
 class Host(Protocol):

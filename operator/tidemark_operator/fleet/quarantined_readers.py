@@ -26,13 +26,13 @@ from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.commands import IndexTarget
 
 SETTLED_SECONDS = 60.0
-"""After so long a replica that answers, and says nothing of what rests, does not have it."""
+"""A connected replica that has reported nothing of a quarantined export for so long, in seconds, does not have it."""
 
 
 def tell(instance: RunningInstance) -> None:
     """Fail the clients that wait for nothing, and drop their dataflows; called once a second."""
     if not instance.online:
-        return  # who waits for replicas is told elsewhere, and nothing new is known of what they have
+        return  # RunningInstance.maintain tells clients that wait for replicas
     now, resting = now_ms(), dict(_in_vain(instance))
     old = incompatible_readers.in_vain(instance, now)
     settled = {name for name, each in old.items() if each.settled}
@@ -112,8 +112,8 @@ def _why(core: Instance, indexes: Sequence[GlobalId], replicas: Iterable[Replica
         if (culprit := _culprit(core, indexes, replica)) is None:
             return None
     return culprit and (
-        f"it waits for an index of Dataflow {culprit}, which is quarantined, and hydrated on no replica that could "
-        f"answer: edit or release that one (`kubectl describe dataflow {culprit}` says why it is)"
+        f"it waits for an index of Dataflow {culprit}, which is quarantined and hydrated on no replica that could "
+        f"answer: edit or release that Dataflow (`kubectl describe dataflow {culprit}` says why it is)"
     )
 
 

@@ -40,8 +40,8 @@ class ReplicaDeath:
     def why(self) -> str:
         """The message to the clients of the failed work."""
         return (
-            f"{MOST} replicas died while they computed it: it may need more memory than they have (ask for less at a "
-            "time, or give it a ComputeInstance of its own), or meet a bug, which their logs tell"
+            f"{MOST} replicas died while they computed it: it may need more memory than they have (read less at a "
+            "time, or use a ComputeInstance of its own), or meet a bug (see the replicas' logs)"
         )
 
 

@@ -28,11 +28,13 @@ async def pieces(running: RunningInstance, uuid: str, size: int) -> AsyncIterato
 async def _piece(running: RunningInstance, uuid: str, offset: int) -> bytes:
     keeper = running.core.peeks.keeper(uuid)
     if keeper is None or keeper not in running.replicas:
-        raise AnswerLost("the replica that kept the answer was lost while it was read: ask again")
+        raise AnswerLost("the replica that keeps the answer was lost while the client read it: ask again")
     try:
         piece = await running.replicas[keeper].connection.fetch(uuid, offset)
     except (grpc.RpcError, OperatorError):
-        raise AnswerLost(f"replica {keeper}, which kept the answer, was lost while it was read: ask again") from None
+        raise AnswerLost(
+            f"replica {keeper}, which keeps the answer, was lost while the client read it: ask again"
+        ) from None
     if not piece:
-        raise AnswerLost(f"replica {keeper} kept less of the answer than it said: ask again")
+        raise AnswerLost(f"replica {keeper} keeps less of the answer than it reported: ask again")
     return piece

@@ -47,9 +47,9 @@ from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec
 LOG = logging.getLogger(__name__)
 DEFAULT_RESULT_BYTES = 1024 * 1024 * 1024
 STASH_ABOVE_BYTES = 4 * 1024 * 1024
-"""Larger answers stay at the replica, and are fetched as their readers take them."""
+"""Larger answers stay at the replica, and are fetched while their readers take them."""
 SILENT_SECONDS = 60.0
-"""For so long a replica that was lost is waited for, by whoever waits for an answer."""
+"""For so long, in seconds, clients wait for a replica that was lost."""
 
 
 class RunningInstance(InstanceFacade):
@@ -121,7 +121,7 @@ class RunningInstance(InstanceFacade):
             return
         if state is None:
             self.core.disconnected.expect(replica, now_ms())
-        self.detach(replica, lost_ms=now_ms())  # what it has may be the same, wherever it listens now
+        self.detach(replica, lost_ms=now_ms())  # it may be the same process at another address
         connection = ReplicaConnection(replica, address, self, dialer)
         task = asyncio.create_task(connection.run(), name=f"replica {self.namespace}/{replica}")
         task.add_done_callback(lambda done: self._listener.ended(self, replica, done))
@@ -160,7 +160,7 @@ class RunningInstance(InstanceFacade):
         if self.online:
             self._answered_at = now
         elif now - self._answered_at > SILENT_SECONDS:
-            why = f"it was lost while it was computed: {self.silence}"
+            why = f"the answer was lost while replicas computed it: {self.silence}"
             self.clients.give_up_copies(why)
             self.answers.give_up(why)
 
@@ -238,9 +238,9 @@ class RunningInstance(InstanceFacade):
     def abandon(self) -> None:
         """End all clients: the instance is gone."""
         self.clients.abandon(f"ComputeInstance {self.name} was deleted")
-        self.answers.abandon(f"ComputeInstance {self.name} was deleted while it was asked")
+        self.answers.abandon(f"ComputeInstance {self.name} was deleted while the query ran")
 
-    # The connections' side.
+    # The methods of `Host`, which connections call.
 
     def shards_to_describe(self, pending: bool = False) -> list[tuple[ShardId, str]]:
         """Implements `Host`."""
@@ -252,7 +252,6 @@ class RunningInstance(InstanceFacade):
         if served is not None and served.leader_term > self._leadership.term:
             await self._listener.outranked(served.leader_term)
         if served is not None and served.leader_term == self._leadership.term:
-            # an instance made anew under the same name counts on from where its replicas are
             self._connections = max(self._connections, served.connection)
         self._connections += 1
         return Epoch(self._leadership.term, self._connections)
@@ -272,7 +271,7 @@ class RunningInstance(InstanceFacade):
     def take(self, replica: ReplicaId, connection: int) -> list[Command]:
         """Implements `Host`."""
         if (link := self.core.link(replica, connection)) is None:
-            raise OperatorError("the replica was replaced")
+            raise OperatorError(f"this is no longer the connection of replica {replica}")
         commands = link.drain()
         self.counts.sent(commands)
         return commands
@@ -281,7 +280,7 @@ class RunningInstance(InstanceFacade):
         """Implements `Host`."""
         state = self.replicas.get(replica)
         if state is None:
-            raise OperatorError(f"replica {replica} is gone")
+            raise OperatorError(f"replica {replica} was removed")
         await state.wake.wait()
         state.wake.clear()
 
@@ -331,7 +330,7 @@ class RunningInstance(InstanceFacade):
         killed enough processes; returns whether the dead one was computing something for a client."""
         died = self._deaths.died(replica, self._is_asked)
         for name in died.failed:
-            LOG.warning("replica %s/%s died of %s again: it is failed", self.namespace, replica, name)
+            LOG.warning("replica %s/%s died again while it computed %s, which fails now", self.namespace, replica, name)
             self.answers.fail(name, died.why)
             self.clients.fail(name, died.why)
         return died.computed

@@ -18,8 +18,8 @@ def failure(exports: Iterable[Collection], tries: int = 1, target: ReplicaId | N
     """Why a dataflow will not be computed, where each replica that has it says so, or the target; None where one may
     still compute it."""
     there = [on for export in exports for name, on in export.replicas.items() if target in (None, name)]
-    of_each = (on.statuses for on in sorted(there, key=lambda on: on.excluded))  # first those that compute it
-    failures = [next((f for kind, f in said.items() if is_failure(kind, f, tries)), None) for said in of_each]
+    of_each = (on.statuses for on in sorted(there, key=lambda on: on.excluded))  # replicas that compute it come first
+    failures = [next((f for kind, f in each.items() if is_failure(kind, f, tries)), None) for each in of_each]
     first = failures[0] if failures and all(failures) else None
     return None if first is None else first.get("message") or first.get("reason") or "it failed"
 

@@ -57,9 +57,8 @@ class Subscription:
 
     def give_up(self, waiting: int, most: int) -> None:
         """End this subscribe: it is the furthest behind, and more bytes wait than may."""
-        why = (
-            f"the client is too slow: {self.waiting_bytes} bytes wait for it, of {waiting} for all; at most {most} may"
-        )
+        wait = f"{self.waiting_bytes} bytes wait for it, and {waiting} for all clients, of at most {most}"
+        why = f"the client reads too slowly: {wait}"
         self.end(SubscribeBehind(why))
 
     def end(self, why: SubscribeEnded) -> None:

@@ -21,7 +21,7 @@ from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, Sub
 
 News = SubscribeAdvanced | CopyAnswer
 LAG_MS = 1
-"""A subscribe can be taken up where it has been told up to, and no earlier."""
+"""The read policy of a client's dataflow, in milliseconds: a subscribe resumes where its client is, and no earlier."""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class PendingPeeks:
         asked, result = self._pending.get(response.uuid), response.result
         if asked is None or replica not in asked.replicas or not isinstance(result, PeekRows | PeekStashed | PeekError):
             return None
-        asked.replicas.discard(replica)  # it has nothing more to do for it, unless it keeps the answer
+        asked.replicas.discard(replica)  # it is done, unless it keeps the answer
         if isinstance(result, PeekError) and not result.is_deterministic:
             asked.failed[replica] = ReplicaFailure(result, now_ms)
             return None if asked.replicas else PeekAnswer(response.uuid, _why(asked))
@@ -131,5 +131,5 @@ def _why(lost: PendingPeek) -> PeekError:
     if lost.failed:
         return next(iter(lost.failed.values())).error
     if lost.target is not None:
-        return PeekError(f"replica {lost.target}, which was to answer, failed or was dropped")
-    return PeekError(f"{lost.peek.target.id} was dropped while it was asked")
+        return PeekError(f"replica {lost.target} was asked to answer and was lost or removed: ask again")
+    return PeekError(f"{lost.peek.target.id} was dropped while the query ran: ask again")

@@ -21,7 +21,7 @@ from tidemark_protocol.messages.responses import SubscribeBatch, SubscribeDroppe
 
 Position = tuple[Frontier, int]
 Told = Callable[[GlobalId], Collection[ReplicaId]]
-"""Which of the connected replicas were told of a subscribe or copy: no other ever says anything of it."""
+"""The connected replicas that were sent a subscribe or copy."""
 _START: Position = (Frontier.minimum(), 0)
 _END: Position = (Frontier.empty(), 0)
 
@@ -80,8 +80,10 @@ class Subscribes:
             return Frontier.empty(), []
         lower, upper = (batch.lower, batch.lower_part), (batch.upper, batch.upper_part)
         if lower != before or upper <= lower:
-            said = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
-            raise ProtocolViolation(f"batches of subscribe {response.id} are not contiguous: {said}")
+            got = f"[{_shown(lower)}, {_shown(upper)}) after {_shown(before)}"
+            raise ProtocolViolation(
+                f"batches of subscribe {response.id} of replica {replica} are not contiguous: {got}"
+            )
         if batch.error is not None:
             subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
             return Frontier.empty(), self._all_failed(told)
@@ -99,7 +101,7 @@ class Subscribes:
             subscribe.sent.pop(replica, None)
             subscribe.failed.pop(replica, None)
         its = [id for id, subscribe in self._subscribes.items() if subscribe.target == replica]
-        why = f"replica {replica}, which tells it, was lost"
+        why = f"replica {replica}, which alone serves this subscribe, was lost"
         return [*self.fail(its, _saying(why)), *self._all_failed(told)]
 
     def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:

@@ -62,8 +62,8 @@ def select_as_of(request: AsOfRequest) -> Time:
     if request.exact and reached.time is not None and as_of >= reached.time:
         raise Rejected(
             "HistoryGone",
-            f"its table is complete up to {reached.time}, but its inputs can be read from {as_of} on: what changed "
-            "between is gone, and no edit of it goes on without that. A Dataflow that is created anew, without adopt, "
+            f"its table is complete up to {reached.time}, but its inputs can be read from {as_of} on: the changes "
+            "between are gone, and a continual task must not leave them out. Create a Dataflow without adopt: it "
             "begins with a table of its own",
         )
     return as_of
@@ -96,8 +96,8 @@ def _before_the_end(request: AsOfRequest, as_of: Time) -> Time:
         raise Waiting("WaitingForInput", "waiting for a replica to report how far its own tables are")
     raise Rejected(
         "UntilNotReadable",
-        f"spec.until is {until}, but the inputs can be read from {lower.time} on, and so nothing before it: give a "
-        "later time, or none",
+        f"spec.until is {until}, but the inputs can be read from {lower.time} on, so nothing before the end "
+        "can be computed: set a later time, or none",
     )
 
 
@@ -132,7 +132,7 @@ def _requested(requested: Time, lower: Frontier) -> Time:
         return requested
     raise Rejected(
         "AsOfNotReadable",
-        f"spec.asOf is {requested}, but the inputs can be read from {lower.time} on: give a later time, or none",
+        f"spec.asOf is {requested}, but the inputs can be read from {lower.time} on: set a later time, or none",
     )
 
 

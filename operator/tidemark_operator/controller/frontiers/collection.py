@@ -23,7 +23,7 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages.responses import Frontiers
 
 STRIDES = 10
-"""A since follows in steps of so great a part of the lag: each is a command to every replica."""
+"""A since advances in strides of this part of the lag, as each one is a command to every replica."""
 _KINDS = ("write", "input", "output")
 
 
@@ -249,8 +249,8 @@ class Collection:
 
 def failures(on: ExportOnReplica) -> list[str]:
     """What keeps the export from continuing on a replica, in the replica's words."""
-    said = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
+    found = [f"refused: {on.statuses['refused'].get('reason', '')}"] if "refused" in on.statuses else []
     if "fenced" in on.statuses:
-        said.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
+        found.append(f"fenced: {on.statuses['fenced'].get('message', '')}")
     failed = [(k, f) for k, f in on.statuses.items() if k.endswith("_failed")]
-    return said + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]
+    return found + [f"{kind.removesuffix('_failed')} failed: {fields.get('message', '')}" for kind, fields in failed]

@@ -319,11 +319,11 @@ class Dataflows:
         importers = {c.holder: c for c in self._collections.values() if c.imports}
         commands: list[Command] = []
         for collection in reversed(self._collections.values()):
-            said = sinces.get(collection.id)
-            if said is None or collection.dropped:
+            reported = sinces.get(collection.id)
+            if reported is None or collection.dropped:
                 continue
             promised = (importers[h].since if h in importers else f for h, f in collection.holds.items())
-            since = min(said, collection.policy(now_ms), meet(promised))
+            since = min(reported, collection.policy(now_ms), meet(promised))
             if since > collection.since:
                 collection.since = since
                 commands.append(AllowCompaction(collection.id, since))

@@ -12,11 +12,11 @@ from tidemark_protocol.frontier import Frontier
 KEEP_ALL_MS = 1 << 62
 """The lag before any owner has given one: nothing is compacted."""
 MAX_AHEAD_MS = 20_000
-"""How far beyond this clock an ingestion may mint. Its tables that change no more run ahead by half of that; the rest
-is for a replica's clock that is ahead."""
+"""How far beyond this clock, in milliseconds, an ingestion may mint. Tables that do not change run ahead by half; the
+rest is for a replica's clock that is ahead."""
 MARGIN_MS = 10_000
-"""What is minted at that bound is complete a millisecond beyond it. And whoever hears of it may have another clock than
-who gave the bound: it was set back meanwhile, or is a new leader's."""
+"""An upper is a millisecond beyond the last time minted, and this clock may be behind the one that gave the bound: it
+was set back meanwhile, or is a new leader's."""
 BELIEVED_AHEAD_MS = MAX_AHEAD_MS + MARGIN_MS
 
 

@@ -191,7 +191,7 @@ class ShardBook:
     def adopt(self, id: ShardId, location: str, found: DescribedShard, lag_ms: int | None) -> None:
         """Register a table that existed before, as a replica has just described it: new terms must be above its
         term."""
-        self.register(id, location, lag_ms).ownerless = False  # its owner's instance may not have been read yet
+        self.register(id, location, lag_ms).ownerless = False  # the owner's instance may not have been read yet
         self.described(replace(found, id=id))
 
     def read(self, id: ShardId, location: str, holder: str) -> None:

@@ -40,5 +40,5 @@ def _is_level(succession: Succession, export: Collection, known: Mapping[GlobalI
     if not export.hydrated or reached is None:
         return False
     if before is None or before.write is None or not before.hydrated or before.write.is_empty:
-        return True  # what is finished is not a time behind which another revision, of other inputs, could be
+        return True  # an index or table that is finished has no time that the successor could be behind
     return reached >= before.write

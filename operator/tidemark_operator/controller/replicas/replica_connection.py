@@ -138,11 +138,11 @@ class ReplicaConnection:
                 self._host.traffic.connect_seconds += asyncio.get_running_loop().time() - self._dialed_at
                 await self._converse(stub, epoch)
         except grpc.RpcError as error:
-            why = _said(error)
+            why = _text(error)
             if not connection and (blamed := await self.dialer.explain(self.address)):
                 self._host.unreachable(self.replica, blamed)
         except LeadershipLost:
-            raise  # there is nothing to be made anew: whoever waits for the task ends the process
+            raise  # the process ends: another operator leads
         except (ProtocolError, OperatorError, TimeoutError) as error:
             why = str(error) or type(error).__name__
             if not connection:
@@ -185,7 +185,7 @@ class ReplicaConnection:
         for frame in pack_commands(commands):
             try:
                 await stream.write(frame)
-            except asyncio.InvalidStateError:  # it ended a moment ago, and who reads it has not been told yet
+            except asyncio.InvalidStateError:  # the stream has ended, and the reader has not noticed yet
                 raise OperatorError(await _end_of(stream)) from None
             self._host.traffic.sent_bytes += frame.ByteSize()
 
@@ -224,7 +224,7 @@ class ReplicaConnection:
         return self._stub
 
 
-def _said(error: grpc.RpcError) -> str:
+def _text(error: grpc.RpcError) -> str:
     """The code and details of a gRPC error."""
     code = getattr(error, "code", None)
     details = getattr(error, "details", None)

@@ -103,4 +103,4 @@ class Link:
     def check(self) -> None:
         """Raises: OperatorError where too many commands wait, so that the connection must end."""
         if len(self._outbox) > MAX_OUTBOX:
-            raise OperatorError(f"the replica takes no commands: {len(self._outbox)} wait for it")
+            raise OperatorError(f"the replica takes no commands: {len(self._outbox)} are queued")
