@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidemark_persist.errors import ShardMismatch
 from tidemark_persist.maintenance.maintenance import MaintenancePolicy
 from tidemark_persist.schema import physical_schema, user_schema
-from tidemark_persist.shard import DEFAULT_POLICY, Shard, ShardReader, create_or_open, open_shard
+from tidemark_persist.shard import DEFAULT_POLICY, Shard, create_or_open
 
 
 class PersistClient:
@@ -34,7 +34,6 @@ class PersistClient:
         self.policy = policy
         self._lock = Lock()
         self._writers: dict[str, Shard] = {}
-        self._readers: dict[str, ShardReader] = {}
 
     def location(self, path: str) -> str:
         """The location of the shard `path`."""
@@ -57,22 +56,10 @@ class PersistClient:
             with self._lock:
                 if self._writers.get(location) is known:
                     self._writers[location] = opened
-                    self._readers.pop(location, None)
                 known = self._writers.get(location, opened)
         if known.shard_id != shard_id or not known.schema.equals(user_schema(physical_schema(schema))):
             raise ShardMismatch(f"shard {location} is open as {known.shard_id!r} with {known.schema}")
         return known
-
-    def open_reader(self, path: str) -> ShardReader:
-        """The shard, which must exist; the writer's handle if there is one. Raises ShardNotFound."""
-        location = self.location(path)
-        with self._lock:
-            known = self._writers.get(location) or self._readers.get(location)
-        if known is not None:
-            return known
-        opened = open_shard(location, self.storage_options)
-        with self._lock:
-            return self._writers.get(location) or self._readers.setdefault(location, opened)
 
 
 class PersistClientCache:
