@@ -9,13 +9,13 @@ Arrow uses the same allocator: its own one returns free memory after 10 ms and d
 from __future__ import annotations
 
 MIB = 1024**2
-TASKS_KEEP = 256 * MIB
+TASK_KEPT_BYTES = 256 * MIB
 """Bytes kept by each of Spark's Python workers. Spark ends a worker that was idle for a minute."""
-STEPS_KEEP = 32 * MIB
+STEP_KEPT_BYTES = 32 * MIB
 """Bytes kept by each step worker. Its arrays are small."""
 
 
-def allocation(kept: int) -> dict[str, str]:
+def allocator_env(kept: int) -> dict[str, str]:
     """The variables that keep up to `kept` bytes. Only glibc reads the `MALLOC_` ones."""
     return {
         "MALLOC_TRIM_THRESHOLD_": str(kept),

@@ -47,7 +47,7 @@ class Options:
     step_worker_bytes: int
 
 
-def setting(text: str) -> tuple[str, str]:
+def parse_setting(text: str) -> tuple[str, str]:
     """Parses `spark.NAME=VALUE`. Raises ValueError for other names and for settings that replicas set themselves."""
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
@@ -113,7 +113,7 @@ def parse(arguments: list[str]) -> Options:
     if (wrong := _usage_error(args)) is not None:
         parser.error(wrong)
     try:
-        conf = tuple(setting(text) for text in args.spark_conf)
+        conf = tuple(parse_setting(text) for text in args.spark_conf)
     except ValueError as error:
         parser.error(f"--spark-conf: {error}")
     return Options(

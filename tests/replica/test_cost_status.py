@@ -18,8 +18,8 @@ from tidemark_replica.telemetry.cost_status import (
     OPERATORS_MAX,
     REPORT_SECONDS,
     CostStatus,
-    listed,
-    sizes,
+    arrangement_sizes,
+    operators_json,
 )
 
 
@@ -31,7 +31,7 @@ def kept(*rows: int) -> list[Manifest]:
 
 def test_sizes_are_of_all_arrangements_together() -> None:
     """Whoever wants them apart looks at the files."""
-    assert sizes([*kept(1, 2), *kept(4)]) == {"arrangements": 2, "records": 7, "batches": 3, "bytes": 70}
+    assert arrangement_sizes([*kept(1, 2), *kept(4)]) == {"arrangements": 2, "records": 7, "batches": 3, "bytes": 70}
 
 
 def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> None:
@@ -64,14 +64,14 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
 def test_what_the_replica_says_of_its_operators_is_what_the_controller_hears() -> None:
     """In milliseconds, and in the order of the plan."""
     join, reduce = OperatorCost("join", "Join", 5, 2, 70, 1_999), OperatorCost("reduce" * 40, "Reduce", 1, 1, 9, 500)
-    heard = operator_costs({"operators": listed([join, reduce])})
+    heard = operator_costs({"operators": operators_json([join, reduce])})
     assert heard == (Heard("join", "Join", 5, 2, 70, 1), Heard(("reduce" * 40)[:NAME_LENGTH_MAX], "Reduce", 1, 1, 9, 0))
 
 
 def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
     """The others together as one, so that sums stay what they are; and not more than is kept of what is said."""
     many = [OperatorCost(f"{n} " * NAME_LENGTH_MAX, "Join", 1, 2, 3, 1000 * (n % 100)) for n in range(200)]
-    said = listed(many)
+    said = operators_json(many)
     heard = operator_costs({"operators": said})
     assert len(heard) == OPERATORS_MAX
     assert len(said) < 64 * 1024

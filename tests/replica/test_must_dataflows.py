@@ -24,7 +24,7 @@ from tidemark_protocol.messages.responses import (
 from tidemark_protocol.plan.dataflow import CopyToSink, SubscribeSink
 from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
-from tidemark_replica.dataflow.installed_dataflows import FEW, REST, InstalledDataflows
+from tidemark_replica.dataflow.installed_dataflows import FULL_PASS_MAX, FULL_PASS_PAUSE_FACTOR, InstalledDataflows
 from tidemark_replica.errors import DataflowRefused
 
 A = copies("a", 10, source=shard("t"), index="i", view=shard("v"))
@@ -238,7 +238,7 @@ def test_reconcile_reuses_what_is_the_same_and_tells_it_anew() -> None:
 def test_of_many_only_those_are_looked_at_that_something_has_happened_to() -> None:
     """A command, a step of what they read: at once. What comes with time alone: now and then, all of them."""
     scene = Scene()
-    for number in range(FEW):
+    for number in range(FULL_PASS_MAX):
         scene.dataflows.create(copies(f"d{number}", 10, source=shard("t"), index=f"i{number}"))
         scene.dataflows.schedule(GlobalId(f"i{number}"))
     scene.dataflows.create(copies("reader", 10, imports_index="i3", index="j"))
@@ -254,9 +254,9 @@ def test_of_many_only_those_are_looked_at_that_something_has_happened_to() -> No
     scene.dataflows.maintain()
     assert looked_at(scene) == {"d3", "reader", "d5"}
 
-    scene.now += REST
+    scene.now += FULL_PASS_PAUSE_FACTOR
     scene.dataflows.maintain()
-    assert len(looked_at(scene)) == FEW + 1
+    assert len(looked_at(scene)) == FULL_PASS_MAX + 1
 
 
 def looked_at(scene: Scene) -> set[str]:

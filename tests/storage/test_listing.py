@@ -13,8 +13,8 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files.listing import (
+    BoundFiles,
     FileVersion,
-    KnownFiles,
     Listing,
     is_complete,
     list_files,
@@ -140,7 +140,7 @@ def test_a_file_is_complete_when_it_ends_as_its_format_ends(
 
 def test_known_files_tell_new_from_changed() -> None:
     """A bound file in another version is counted, never given again."""
-    known = KnownFiles()
+    known = BoundFiles()
     known.add([FileVersion("a", 1, 1), FileVersion("b", 1, 1)])
     new, changed = known.split([FileVersion("a", 1, 1), FileVersion("b", 2, 5), FileVersion("c", 1, 1)])
 
@@ -149,7 +149,7 @@ def test_known_files_tell_new_from_changed() -> None:
 
 def test_a_million_known_files_stay_small_and_quick() -> None:
     """16 bytes each; listing a million again finds exactly the one that is new."""
-    known = KnownFiles()
+    known = BoundFiles()
     files = [FileVersion(f"part-{i:07}.csv", i, i) for i in range(1_000_000)]
     known.add(files)
     new, changed = known.split([*files, FileVersion("late.csv", 1, 1)])
@@ -163,7 +163,7 @@ def test_names_that_are_not_utf8_are_listed(tmp_path: Path) -> None:
     path = os.fsencode(str(tmp_path)) + b"/\xff.csv"
     with open(path, "wb") as file:
         file.write(b"1\n")
-    known = KnownFiles()
+    known = BoundFiles()
     listed = list_files(str(tmp_path), "*.csv").files
     known.add(listed)
 

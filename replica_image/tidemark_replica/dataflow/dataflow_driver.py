@@ -36,7 +36,14 @@ from tidemark_replica.retry import Backoff
 from tidemark_replica.sinks.build import build_sink
 from tidemark_replica.sinks.sink_progress import Staged
 from tidemark_replica.telemetry.cost_status import CostStatus
-from tidemark_replica.telemetry.error_status import Errors, ErrorStatus, changes, index_errors, may_be_in_error, total
+from tidemark_replica.telemetry.error_status import (
+    Errors,
+    ErrorStatus,
+    error_changes,
+    index_errors,
+    may_be_in_error,
+    total_errors,
+)
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -291,10 +298,10 @@ class DataflowDriver:
         if outcome.folder is not None:
             self._context.renderer.remove_later(outcome.release)
 
-    def _report_errors(self, rendered: RenderedDataflow, changes: ErrorChanges) -> None:
-        for id, by_time in changes.items():
+    def _report_errors(self, rendered: RenderedDataflow, by_export: ErrorChanges) -> None:
+        for id, by_time in by_export.items():
             if self._sinks[id].standing_errors is None:
-                self._error_status[id].change(total(by_time))
+                self._error_status[id].change(total_errors(by_time))
         for id, index in rendered.indexes.items():
             if self._error_status[id].has_errors or may_be_in_error(index):
                 self._dataflow.pending_error_reads += 1
@@ -338,7 +345,7 @@ class DataflowDriver:
 def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, ErrorChanges]:
     """Runs on a pool: the step, and its changes of each sink's errors."""
     outcome = rendered.run(step)
-    return outcome, {id: changes(delta) for id, delta in outcome.deltas.items()}
+    return outcome, {id: error_changes(delta) for id, delta in outcome.deltas.items()}
 
 
 def _freed(outcome: Outcome[None]) -> None:

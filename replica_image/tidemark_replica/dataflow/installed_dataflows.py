@@ -32,10 +32,10 @@ from tidemark_replica.dataflow.reconciliation import NO_TERMS, Candidate, Terms,
 from tidemark_replica.errors import DataflowRefused
 
 LOG = logging.getLogger(__name__)
-FEW = 16
+FULL_PASS_MAX = 16
 """Up to this many dataflows, maintenance visits all of them."""
-REST = 100
-"""Beyond FEW dataflows, a visit of all is followed by a pause of this many times its duration."""
+FULL_PASS_PAUSE_FACTOR = 100
+"""Beyond FULL_PASS_MAX dataflows, a visit of all is followed by a pause of this many times its duration."""
 Described = tuple[tuple[DescribedDataflow, ...], tuple[DescribedCollection, ...]]
 
 
@@ -161,9 +161,9 @@ class InstalledDataflows:
                 if dataflow.scheduled:
                     driver.advance()
             self._report(dataflow, driver)
-        if everything and len(self._installed) > FEW:
+        if everything and len(self._installed) > FULL_PASS_MAX:
             ended = self._clock()
-            self._next_full_pass = ended + REST * (ended - began)
+            self._next_full_pass = ended + FULL_PASS_PAUSE_FACTOR * (ended - began)
         return everything
 
     def _due(self, everything: bool) -> Iterator[tuple[InstalledDataflow, Driver | None]]:

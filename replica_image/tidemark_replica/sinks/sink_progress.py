@@ -216,8 +216,12 @@ class SinkProgress:
 
     def comparison(self) -> Comparison | None:
         """The comparison to make where other writers always win; without it staged files would accumulate for ever."""
-        whole = self.compaction_input()
-        return None if whole is None or self.upper == EMPTY_SENTINEL else Comparison(whole.at, whole.at, whole.staged)
+        compaction = self.compaction_input()
+        return (
+            None
+            if compaction is None or self.upper == EMPTY_SENTINEL
+            else Comparison(compaction.at, compaction.at, compaction.staged)
+        )
 
     def compaction_input(self) -> CompactionInput | None:
         """All staged output, where it can be compacted."""
@@ -228,22 +232,22 @@ class SinkProgress:
     @property
     def base_rows(self) -> int:
         """Staged updates that compaction cannot reduce; 0 where nothing can be compacted."""
-        whole = self.compaction_input()
-        if whole is None or not whole.staged or whole.staged[0].delta is None:
+        compaction = self.compaction_input()
+        if compaction is None or not compaction.staged or compaction.staged[0].delta is None:
             return 0
-        return whole.staged[0].delta.rows
+        return compaction.staged[0].delta.rows
 
     def compaction_due(self, rows: int) -> CompactionInput | None:
         """All staged output, if at least `rows` updates and as many as the base have accumulated, or many steps."""
-        whole = self.compaction_input()
-        if whole is None or not whole.deltas or len(whole.staged) == 1:
+        compaction = self.compaction_input()
+        if compaction is None or not compaction.deltas or len(compaction.staged) == 1:
             return None
         many = self.waiting_rows - self.base_rows >= max(rows, self.base_rows)
-        return whole if many or len(whole.staged) > STAGED_MAX else None
+        return compaction if many or len(compaction.staged) > STAGED_MAX else None
 
-    def replace_staged(self, whole: CompactionInput, into: Staged) -> None:
+    def replace_staged(self, compaction: CompactionInput, into: Staged) -> None:
         """Replaces the compacted output by `into`."""
-        for _ in whole.staged:
+        for _ in compaction.staged:
             self._staged.popleft()
         self._staged.appendleft(into)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tidemark_replica.allocator_env import TASKS_KEEP, allocation
+from tidemark_replica.allocator_env import TASK_KEPT_BYTES, allocator_env
 from tidemark_replica.errors import SparkNotStarted
 from tidemark_replica.retry import Backoff
 from tidemark_replica.spark.settings import SETTINGS
@@ -48,7 +48,7 @@ def start_spark(
     builder = SparkSession.builder.master(master).appName("tidemark-replica")
     for name, value in (*conf, *SETTINGS.items()):
         builder = builder.config(name, value)
-    for name, value in allocation(TASKS_KEEP).items():
+    for name, value in allocator_env(TASK_KEPT_BYTES).items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
     builder = builder.config("spark.driver.memory", driver_memory)
     temporary = (files or scratch) / "spark"

@@ -52,8 +52,8 @@ class CostStatus:
             self._reported_at = now
             seconds = {"elapsed_ms": self._seconds, "max_ms": self._longest, "hydration_ms": self._first}
             self._send("steps", _numbers({"steps": self._steps} | {of: each * 1e3 for of, each in seconds.items()}))
-            self._send("arrangements", _numbers(sizes(keeps())))
-            self._send("operators", {"operators": listed(operators())})
+            self._send("arrangements", _numbers(arrangement_sizes(keeps())))
+            self._send("operators", {"operators": operators_json(operators())})
 
     def report_again(self) -> None:
         """Sends all statuses anew, to a new client."""
@@ -65,7 +65,7 @@ class CostStatus:
             self._respond(Status(self._id, kind, fields))
 
 
-def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
+def arrangement_sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
     """The number, rows, batches and bytes of arrangements together."""
     kept = list(manifests)
     batches = [batch for manifest in kept for batch in manifest.batches]
@@ -77,7 +77,7 @@ def sizes(manifests: Iterable[Manifest]) -> dict[str, float]:
     }
 
 
-def listed(operators: Sequence[OperatorCost]) -> str:
+def operators_json(operators: Sequence[OperatorCost]) -> str:
     """The operators in their order, as JSON; beyond OPERATORS_MAX the cheapest are the last entry."""
     shown, others = operators, tuple[OperatorCost, ...]()
     if len(operators) > OPERATORS_MAX:

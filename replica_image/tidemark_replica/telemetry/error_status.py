@@ -22,7 +22,7 @@ from tidemark_replica.render import IndexTrace, SinkDelta
 Errors = Counter[str]
 
 
-def changes(delta: SinkDelta) -> dict[int, Errors]:
+def error_changes(delta: SinkDelta) -> dict[int, Errors]:
     """The change of each error's multiplicity, by time."""
     total: dict[int, Errors] = {}
     for batch in delta.batches():
@@ -31,7 +31,7 @@ def changes(delta: SinkDelta) -> dict[int, Errors]:
     return total
 
 
-def total(by_time: Mapping[int, Errors]) -> Errors:
+def total_errors(by_time: Mapping[int, Errors]) -> Errors:
     """The changes of all times together."""
     found: Errors = Counter()
     for change in by_time.values():

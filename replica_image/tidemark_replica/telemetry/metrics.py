@@ -13,7 +13,7 @@ from tidemark_protocol.messages.commands import Command
 from tidemark_protocol.messages.responses import PeekCanceled, PeekError, PeekRows, PeekStashed, Response
 from tidemark_protocol.wire.protobuf import MESSAGE_NAMES
 from tidemark_replica.arrangement.spines.manifest import Manifest
-from tidemark_replica.telemetry.cost_status import sizes
+from tidemark_replica.telemetry.cost_status import arrangement_sizes
 
 PEEK_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 STEP_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -27,7 +27,7 @@ _PEEK_RESULTS: Mapping[type, str] = {
 
 
 def _size(kept: Callable[[], Iterable[Manifest]], name: str) -> float:
-    return sizes(kept())[name]
+    return arrangement_sizes(kept())[name]
 
 
 class Metrics:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidemark_replica.allocator_env import STEPS_KEEP, allocation
+from tidemark_replica.allocator_env import STEP_KEPT_BYTES, allocator_env
 from tidemark_replica.render.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
 
 COMMAND = (sys.executable, "-m", "tidemark_replica.render.step_worker")
@@ -44,7 +44,7 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 env={
                     **os.environ,
-                    **allocation(STEPS_KEEP),
+                    **allocator_env(STEP_KEPT_BYTES),
                     "PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path),
                 },
             )

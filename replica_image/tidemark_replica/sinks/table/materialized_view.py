@@ -141,16 +141,16 @@ class MaterializedViewSink:
             return
         _release(self._progress.release())
         if (
-            whole := self._compaction_due(WAITING_ROWS)
+            compaction := self._compaction_due(WAITING_ROWS)
         ) is not None:  # else appends of nothing but uppers may never let it
-            self._submit_compaction(whole)
+            self._submit_compaction(compaction)
             return
         append = None if self._term is None else self._progress.next()
         if append is not None:
             if self._backoff.has_elapsed:
                 self._submit_append(append)
-        elif (whole := self._compaction_due(WAITING_ROWS // 2)) is not None:
-            self._submit_compaction(whole)
+        elif (compaction := self._compaction_due(WAITING_ROWS // 2)) is not None:
+            self._submit_compaction(compaction)
         elif (
             self._is_under_own_term(seen)
             and self._compare_backoff.has_elapsed
@@ -203,9 +203,11 @@ class MaterializedViewSink:
             lambda outcome: self._compared(comparison, term, outcome),
         )
 
-    def _submit_compaction(self, whole: CompactionInput) -> None:
+    def _submit_compaction(self, compaction: CompactionInput) -> None:
         self._job = self._jobs.submit(
-            f"compact the staged output of {self._id}", lambda: compact_staged(self._existing(), whole), self._compacted
+            f"compact the staged output of {self._id}",
+            lambda: compact_staged(self._existing(), compaction),
+            self._compacted,
         )
 
     def _compacted(self, outcome: Outcome[CompactedStage]) -> None:
@@ -216,8 +218,8 @@ class MaterializedViewSink:
             self._compaction_backoff.failed()
         else:
             self._compaction_backoff.reset()
-            self._progress.replace_staged(outcome.value.whole, outcome.value.staged)
-            _release(outcome.value.gone)
+            self._progress.replace_staged(outcome.value.compaction, outcome.value.staged)
+            _release(outcome.value.released)
 
     def _compared(self, comparison: Comparison, term: int, outcome: Outcome[bool]) -> None:
         """After a difference or a failure the comparison is repeated later: an append may correct the shard
@@ -333,6 +335,6 @@ def new_commit_id() -> str:
     return uuid.uuid4().hex
 
 
-def _release(gone: tuple[Staged, ...]) -> None:
-    for staged in gone:
+def _release(released: tuple[Staged, ...]) -> None:
+    for staged in released:
         staged.release()

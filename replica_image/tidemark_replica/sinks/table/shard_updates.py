@@ -90,12 +90,12 @@ def refreshed(table: Table, append: Append, refreshes: RefreshTimes) -> Table:
     return with_times(table, when).filter(pa.array((times >= append.written) & (when < append.new_upper)))
 
 
-def compacted(table: Table, whole: CompactionInput) -> Table:
-    """The updates, with times before `whole.at` moved to at most two times."""
+def compacted(table: Table, compaction: CompactionInput) -> Table:
+    """The updates, with times before `compaction.at` moved to at most two times."""
     times = table.column(TIME).to_numpy()
-    apart = min(whole.apart, whole.at)
-    when = np.where(times <= apart, apart, np.maximum(times, whole.at))
-    return with_times(table, when).filter(pa.array(times >= whole.written))
+    apart = min(compaction.apart, compaction.at)
+    when = np.where(times <= apart, apart, np.maximum(times, compaction.at))
+    return with_times(table, when).filter(pa.array(times >= compaction.written))
 
 
 def with_times(table: Table, times: np.ndarray) -> Table:

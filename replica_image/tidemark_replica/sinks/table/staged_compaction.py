@@ -29,30 +29,32 @@ from tidemark_replica.sinks.table.shard_updates import Rows, compacted, consolid
 class CompactedStage:
     """The compacted output, and the staged outputs to release: all except the one whose folder has the new file."""
 
-    whole: CompactionInput
+    compaction: CompactionInput
     staged: Staged
-    gone: tuple[Staged, ...]
+    released: tuple[Staged, ...]
 
 
-def compact_staged(shard: Shard, whole: CompactionInput) -> CompactedStage:
+def compact_staged(shard: Shard, compaction: CompactionInput) -> CompactedStage:
     """Compacts the staged output, of which some has files. Removes the files in the folder of the new one at once."""
-    last = whole.staged[-1]
-    home = [staged for staged in whole.staged if staged.delta is not None and staged.delta.files][-1]
+    last = compaction.staged[-1]
+    home = [staged for staged in compaction.staged if staged.delta is not None and staged.delta.files][-1]
     assert home.delta is not None
     rows, folder = Rows.of(shard), home.delta.files[0].parent
-    tables = (compacted(table, whole) for table in rows.read(whole.deltas))
+    tables = (compacted(table, compaction) for table in rows.read(compaction.deltas))
     path = folder / f"folded-{uuid.uuid4().hex}.arrow"
     try:
-        count = _write(path, rows.schema, consolidated(rows, tables, staged_bytes(whole), folder))
+        count = _write(path, rows.schema, consolidated(rows, tables, staged_bytes(compaction), folder))
     except BaseException:
         path.unlink(missing_ok=True)  # it may have filled the disk, and is written again
         raise
     for file in home.delta.files:
         with suppress(OSError):
             file.unlink()
-    delta = SinkDelta(home.delta.export, Time(whole.lower), Frontier.decode(last.upper), rows.schema, (path,), count)
-    staged = Staged(whole.lower, last.upper, delta, lambda: _release(path, home))
-    return CompactedStage(whole, staged, tuple(each for each in whole.staged if each is not home))
+    delta = SinkDelta(
+        home.delta.export, Time(compaction.lower), Frontier.decode(last.upper), rows.schema, (path,), count
+    )
+    staged = Staged(compaction.lower, last.upper, delta, lambda: _release(path, home))
+    return CompactedStage(compaction, staged, tuple(each for each in compaction.staged if each is not home))
 
 
 def _write(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:

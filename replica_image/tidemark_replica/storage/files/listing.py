@@ -126,7 +126,7 @@ def _is_candidate(name: str, pattern: str) -> bool:
     return not name.startswith(_HIDDEN) and not name.endswith(_UNFINISHED) and fnmatch.fnmatchcase(name, pattern)
 
 
-class KnownFiles:
+class BoundFiles:
     """The bound files of one table: the hashes of their names and of their versions."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def literal_path(path: str) -> str:
     return _GLOB.sub(r"\\\g<0>", path)
 
 
-def reader(session: SparkSession, table: FilesTable, columns: Sequence[Column], paths: Sequence[str]) -> DataFrame:
+def read_files(session: SparkSession, table: FilesTable, columns: Sequence[Column], paths: Sequence[str]) -> DataFrame:
     """The files' rows as Spark reads them, with the name of each row's file."""
     ddl = ", ".join(f"`{c.name}` {c.type}" for c in columns)
     frame = session.read.format(table.format)
@@ -138,7 +138,7 @@ def stage(
     session: SparkSession, table: FilesTable, function: StageRows, paths: Sequence[str]
 ) -> tuple[list[StagedFile], list[StagedFile]]:
     """Reads the files and stages their rows: (files of the table, files of its dead letters)."""
-    rows = reader(session, table, function.columns, paths)
+    rows = read_files(session, table, function.columns, paths)
     by_kind: dict[str, list[StagedFile]] = {_TABLE: [], _DEAD: []}
     for staged in rows.mapInArrow(function, "kind string, file string").collect():
         by_kind[staged.kind].append(StagedFile.from_json(staged.file))

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
-from tidemark_replica.storage.files.listing import FileVersion, KnownFiles, is_complete, list_files
+from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, is_complete, list_files
 from tidemark_replica.storage.files.reading import StageRows, stage, stage_errors
 from tidemark_replica.values.error_text import error_text
 
@@ -44,7 +44,7 @@ class FilesIngestion:
     def __init__(self, spec: FilesSource, session: SparkSession) -> None:
         self._specs = {t.name: t for t in spec.tables}
         self._session = session
-        self._known = {name: KnownFiles() for name in self._specs}
+        self._known = {name: BoundFiles() for name in self._specs}
         self._last_listed: dict[str, dict[str, FileVersion]] = {name: {} for name in self._specs}
         self._waiting: dict[str, str] = {}
         self._changed: dict[str, int] = {}
@@ -52,7 +52,7 @@ class FilesIngestion:
 
     def resume(self, bound: pa.Table, upper: Time) -> None:
         for name in self._specs:
-            self._known[name] = KnownFiles()
+            self._known[name] = BoundFiles()
             self._known[name].add(_files_of(bound, name))
 
     def discover(self, time: Time) -> pa.Table:
