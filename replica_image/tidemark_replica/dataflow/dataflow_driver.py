@@ -130,7 +130,7 @@ class DataflowDriver:
     def input_frontier(self) -> Frontier:
         """The meet of the uppers of all inputs; empty for a dataflow of constants."""
         shards = [self._context.watch.state(i.shard.shard_id) for i in self._dataflow.description.source_imports]
-        uppers = [Frontier.minimum() if seen is None or seen.error else seen.upper for seen in shards]
+        uppers = [Frontier.minimum() if shard is None or shard.error else shard.upper for shard in shards]
         return meet([*uppers, *(d.processed for d in self._dataflow.imports.values())])
 
     def write_frontier(self, id: GlobalId) -> Frontier:

@@ -49,9 +49,9 @@ class InstalledPeekTargets:
     def _readable_shard(self, peek: Peek, target: ShardTarget) -> Readable | str | None:
         owner = ("peek", peek.uuid)
         self._watch.follow(target.shard.shard_id, target.shard.location, owner)
-        seen = self._watch.state(target.shard.shard_id)
-        if seen is None:
+        shard = self._watch.state(target.shard.shard_id)
+        if shard is None:
             return None
-        if seen.error is not None or not seen.exists:
-            return f"the shard of {target.id} cannot be read: {seen.error or 'it does not exist'}"
-        return Readable(seen.since, seen.upper)
+        if shard.error is not None or not shard.exists:
+            return f"the shard of {target.id} cannot be read: {shard.error or 'it does not exist'}"
+        return Readable(shard.since, shard.upper)

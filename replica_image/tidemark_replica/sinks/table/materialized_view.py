@@ -129,9 +129,9 @@ class MaterializedViewSink:
 
     def advance(self) -> None:
         """Starts the next append, comparison or compaction; called at every maintenance."""
-        seen = self._watch.state(self._shard.shard_id)
-        if seen is not None and seen.error is None and (seen.exists or self._progress.upper is None):
-            self._progress.observe(seen.upper.encode(), seen.term)
+        shard = self._watch.state(self._shard.shard_id)
+        if shard is not None and shard.error is None and (shard.exists or self._progress.upper is None):
+            self._progress.observe(shard.upper.encode(), shard.term)
         if self._job is not None or self._stopped:
             return
         if self._progress.has_diverged:
@@ -140,9 +140,8 @@ class MaterializedViewSink:
             self._report("sink_failed", DIVERGED)
             return
         _release(self._progress.release())
-        if (
-            compaction := self._compaction_due(WAITING_ROWS)
-        ) is not None:  # else appends of nothing but uppers may never let it
+        # a large compaction goes before the next append: appends that only move the upper might follow without an end
+        if (compaction := self._compaction_due(WAITING_ROWS)) is not None:
             self._submit_compaction(compaction)
             return
         append = None if self._term is None else self._progress.next()
@@ -152,7 +151,7 @@ class MaterializedViewSink:
         elif (compaction := self._compaction_due(WAITING_ROWS // 2)) is not None:
             self._submit_compaction(compaction)
         elif (
-            self._is_under_own_term(seen)
+            self._is_under_own_term(shard)
             and self._compare_backoff.has_elapsed
             and (comparison := self._progress.comparison())
         ):
@@ -164,9 +163,9 @@ class MaterializedViewSink:
             return None
         return self._progress.compaction_due(rows)
 
-    def _is_under_own_term(self, seen: DescribedShard | None) -> bool:
+    def _is_under_own_term(self, shard: DescribedShard | None) -> bool:
         """Whether the shard was last written under this sink's term: then all writers compute the same view."""
-        return seen is not None and self._term is not None and seen.term == self._term
+        return shard is not None and self._term is not None and shard.term == self._term
 
     @property
     def standing_errors(self) -> Errors | None:
