@@ -1,14 +1,13 @@
-"""The second evaluator: typed expression trees on Arrow, beside the kernels, without a trip to the JVM.
+"""The Arrow evaluator: typed expression trees over whole Arrow columns, beside the kernels, without the JVM.
 
     MapFilterProject ──admits?──> compiled once to closures over whole columns ──> the rows that Catalyst would give
 
-Catalyst evaluates everything; this evaluates a part of it, and must not be told from it: the same values, the same
-failures, the same errors. A function is admitted (`functions.py`) once `tests/evaluator` has compared the two on edge
-values of all its types, with failures at every position. Where one expression of an operator is not admitted, Catalyst
-gets the operator whole.
+Catalyst evaluates all functions; this evaluator a subset, with the same values, failures and errors. A function is
+admitted (`functions.py`) once `tests/evaluator` has compared both evaluators on edge values of all its types, with
+failures at every position. If one expression of an operator is not admitted, Catalyst evaluates the whole operator.
 
-Reading order: `result` (a column and where it failed), `functions` (the table), `numbers`, `comparisons`, `logic`,
-`text`, `dates`, `casts`, `mfp`.
+Reading order: `result` (a column and its failures), `functions` (the table), `numbers`, `comparisons`, `logic`, `text`,
+`dates`, `casts`, `mfp`; then `simplified`, the shapes that Catalyst's optimiser changes.
 """
 
 from tidemark_replica.evaluator.mfp import admits, evaluation

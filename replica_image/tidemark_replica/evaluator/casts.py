@@ -1,4 +1,4 @@
-"""Casts between numbers, dates and timestamps, as far as they are exact or their failure is a range."""
+"""Casts between numbers, dates and timestamps that are exact, or fail only outside a range."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _ARROW = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=
 
 
 def is_plain(type: SqlType) -> bool:
-    """No nested type."""
+    """Whether a type is not nested."""
     try:
         return not pa.types.is_nested(arrow_type(type))
     except ValueError:
@@ -66,7 +66,7 @@ def admits_in(call: Call) -> bool:
 
 
 def as_equalities(call: Call) -> ScalarExpr:
-    """`c0 IN (1, c1)` as `c0 IN (1) OR c0 = c1`; nothing in the list can fail."""
+    """`c0 IN (1, c1)` as `c0 IN (1) OR c0 = c1`, for lists that cannot fail."""
     of, *choices = call.arguments
     literals = tuple(c for c in choices if isinstance(c, Literal))
     equal = [made_call("=", (of, c), BOOLEAN) for c in choices if not isinstance(c, Literal)]
@@ -77,7 +77,7 @@ def as_equalities(call: Call) -> ScalarExpr:
 
 
 def is_in(call: Call, arguments: list[Result]) -> Result:
-    """`IN (literals)`: NULL where nothing is equal and one of them is NULL."""
+    """`IN (literals)`: NULL where no literal is equal and one is NULL."""
     of = arguments[0].values
     literals = pa.array([literal_value(c) for c in call.arguments[1:] if isinstance(c, Literal)], of.type)
     found = np.asarray(pc.is_in(of, value_set=literals.drop_null()).to_numpy(zero_copy_only=False))

@@ -22,7 +22,7 @@ def part(call: Call, arguments: list[Result]) -> Result:
 
 
 def moved(call: Call, arguments: list[Result]) -> Result:
-    """date_add, date_sub: in 32 bits, around as Java goes."""
+    """date_add and date_sub in 32 bits, wrapping around as in Java."""
     days, by = (a.values for a in arguments)
     a, b = fixed(days).astype(np.int32), fixed(by).astype(np.int32)
     with np.errstate(all="ignore"):

@@ -1,9 +1,9 @@
-"""The functions that are admitted, and an expression compiled to a closure over whole columns.
+"""The admitted functions, and expressions compiled to closures over whole columns.
 
-    ("+", admits_arithmetic, arithmetic)      admitted for which calls, and how it is computed
+    ("+", admits_arithmetic, arithmetic)      the calls that are admitted, and their evaluation
 
-To admit a function, add a line; `tests/evaluator/test_agree_catalyst.py` then compares it with Catalyst for every
-combination of types for which it says to be admitted.
+To admit a function, add a line. `tests/evaluator/test_agree_catalyst.py` then compares it with Catalyst for every
+combination of types that it admits.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def any_call(call: Call) -> bool:
 
 @dataclass(frozen=True)
 class Admitted:
-    """For which calls, and how. `columns`: so many arguments are columns; `run` reads the others, literals, itself."""
+    """The admitted calls of a function, and its evaluation.
+
+    `columns`: so many arguments are evaluated to columns (None: all); `run` reads the others, which are literals.
+    """
 
     calls: Callable[[Call], bool]
     run: Callable[[Call, list[Result]], Result]
@@ -76,8 +79,10 @@ _TABLE: dict[str, Admitted] = {
 def admits_expression(
     expr: ScalarExpr, failing: frozenset[int] = frozenset(), constant: frozenset[int] = frozenset()
 ) -> bool:
-    """Whether this evaluator gives what Catalyst gives; `failing`: the columns that may have failed; `constant`: those
-    that may be the same in every row."""
+    """Whether this evaluator gives what Catalyst gives for an expression.
+
+    `failing`: the columns that may have failed. `constant`: the columns that may be the same in every row.
+    """
     if not constant.isdisjoint(columns_of(expr)) and can_fail(expr, failing):
         return False
     made = _rewritten(expr, failing)
@@ -99,7 +104,9 @@ def compiled(expr: ScalarExpr) -> Evaluate:
 
 
 def _rewritten(expr: ScalarExpr, failing: frozenset[int] = frozenset()) -> ScalarExpr:
-    """In fewer functions: the same values and failures. What would be written out but for `failing` is not admitted."""
+    """The expression in fewer functions, with the same values and failures. With `failing` columns an IN may stay as it
+    is; it is then not admitted.
+    """
     if not isinstance(expr, Call):
         return expr
     made = replace(expr, arguments=tuple(_rewritten(a, failing) for a in expr.arguments))
@@ -122,7 +129,7 @@ def _compiled(expr: ScalarExpr) -> Evaluate:
 
 
 def _constant(value: Any) -> Evaluate:
-    """The same in every row."""
+    """A closure with the same value in every row."""
     return lambda columns, rows: Result(pa.repeat(value, rows))
 
 

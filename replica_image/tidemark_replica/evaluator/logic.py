@@ -1,7 +1,7 @@
 """AND, OR, NOT, CASE, IF and COALESCE.
 
-false AND error = false, true OR error = true, in either order; the branches of CASE and the later arguments of COALESCE
-fail only where they are taken (`expressions/failable_sql.py` says the same in SQL).
+false AND error = false, and true OR error = true, in either order. Branches of CASE, and later arguments of COALESCE,
+fail only where they are taken. `render/expressions/failable_sql.py` is the same in SQL.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def coalesce(call: Call, arguments: list[Result]) -> Result:
 
 
 def is_true(values: Array) -> Bools:
-    """Neither false nor NULL."""
+    """A mask of the values that are neither false nor NULL."""
     whole = pc.fill_null(values, False) if values.null_count else values
     return np.asarray(whole.to_numpy(zero_copy_only=False))
 

@@ -1,10 +1,10 @@
-"""MapFilterProject on a batch of updates, without the JVM: row for row, and error for error, what Catalyst gives.
+"""MapFilterProject on a batch of updates, without the JVM: row for row and error for error what Catalyst gives.
 
-    errs rows pass; of the others those that no predicate drops go on
-    columns that the output shows are computed for these rows alone
-    a row whose predicate or shown column failed is an error row: the first failure names it
+    errs rows pass; ok rows that a predicate drops do not
+    the output's columns are computed for the remaining rows
+    a row with a failed predicate or output column is an error row; its first failure is its error
 
-`expressions/mfp.py` says the same as Spark SQL text.
+`render/expressions/mfp.py` is the same in Spark SQL.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidemark_replica.values.identity_cache import ByIdentity
 
 
 def admits(mfp: MapFilterProject) -> bool:
-    """Whether every expression of it is one that this evaluator knows."""
+    """Whether this evaluator supports every expression of the MapFilterProject."""
     if mfp.lower or mfp.upper:
         return False
     failing, constant = frozenset[int](), frozenset[int]()
@@ -55,7 +55,7 @@ def admits(mfp: MapFilterProject) -> bool:
 
 
 def evaluation(mfp: MapFilterProject) -> Callable[[Updates], Updates]:
-    """The operator as a function of a batch; it gives ok rows in their order, then the errs."""
+    """The MapFilterProject as a function of a batch. It returns the ok rows in their order, then the errs rows."""
     return _compiled(mfp).run
 
 
@@ -101,7 +101,7 @@ _compiled = ByIdentity[MapFilterProject, _Compiled](_Compiled)
 
 
 class _Part:
-    """One expression: its closure, and the error that it stands for where it fails itself."""
+    """One expression: its closure, and the error text of its own failures."""
 
     def __init__(self, expr: ScalarExpr) -> None:
         self.run: Evaluate = compiled(expr)
@@ -115,7 +115,9 @@ def _text(expr: ScalarExpr) -> str:
 
 
 class _Row:
-    """Rows, perhaps `chosen` ones of a batch: the input's columns, and mapped ones, made when they are asked for."""
+    """Rows of a batch, perhaps only the `chosen` ones: the input's columns, and mapped ones, computed at their first
+    use.
+    """
 
     def __init__(self, of: _Compiled, columns: Sequence[Array], rows: int, chosen: Array | None = None) -> None:
         self._of, self._columns, self._rows, self._chosen = of, columns, rows, chosen
@@ -132,11 +134,11 @@ class _Row:
         return found
 
     def error(self, index: int) -> Errors:
-        """Of a mapped column, the error in each row; None: nowhere."""
+        """The error of a mapped column in each row; None: no row has one."""
         return None if index < self._of.width else self._compute(index)[1]
 
     def part(self, part: _Part) -> tuple[Result, Errors]:
-        """An expression, and its error in each row: that of a mapped column it reads, else its own."""
+        """An expression, and its error in each row: that of a mapped column that it reads, else its own."""
         result = part.run(self.column, self._rows)
         if result.failed is None:
             return result, None

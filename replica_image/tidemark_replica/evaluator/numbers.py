@@ -1,4 +1,4 @@
-"""Arithmetic of ANSI mode: what leaves its type's range fails, and nothing wraps around.
+"""Arithmetic of ANSI mode: a result outside its type's range fails; nothing wraps around.
 
 Integers are computed in 64 bits; decimals only where no digit of a result is ever cut (`wide_decimals.py`).
 """
@@ -25,7 +25,7 @@ _DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 
 
 def admits_arithmetic(call: Call) -> bool:
-    """Numbers of one type; decimals whose result needs no rounding."""
+    """Whether the arguments are numbers of one type; decimals only if the result needs no rounding."""
     left, right = (a.type for a in call.arguments)
     if left.is_decimal:
         return not decimals.may_overflow(call.function, left, right) or admits_wide(call)
@@ -65,7 +65,7 @@ def admits_division(call: Call) -> bool:
 
 
 def division(call: Call, arguments: list[Result]) -> Result:
-    """`/` of doubles, and `%` of numbers: Spark looks at the divisor first."""
+    """`/` of doubles, and `%` of numbers: Spark evaluates the divisor first."""
     left, right = (a.values for a in arguments)
     present, type = valid(left) & valid(right), arrow_type(call.type)
     a, b = fixed(left), fixed(right)
@@ -90,7 +90,7 @@ def admits_whole_division(call: Call) -> bool:
 
 
 def whole_division(call: Call, arguments: list[Result]) -> Result:
-    """`div`: towards zero; the least bigint by -1 has no result."""
+    """`div`: rounds towards zero; the least bigint by -1 fails."""
     left, right = (a.values for a in arguments)
     present = valid(left) & valid(right)
     a, b = fixed(left).astype(np.int64), fixed(right).astype(np.int64)

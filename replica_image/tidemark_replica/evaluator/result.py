@@ -1,8 +1,8 @@
-"""What evaluating an expression over many rows gives: a column, and the rows in which it failed.
+"""The result of an expression over many rows: a column, and the rows in which the expression failed.
 
     10 div c0      c0   5   0  NULL        values  2  NULL  NULL        failed  no  yes  no
 
-A function meets its arguments in Spark's order and stops at the first NULL: what would have failed behind it does not.
+A function evaluates its arguments in Spark's order and stops at the first NULL: a later argument cannot fail then.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from tidemark_replica.arrangement.rows.updates import Array, Bools
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`failed` None: nowhere. Where it failed, the value means nothing."""
+    """`failed`: a mask of the failed rows, whose values are undefined; None: no row failed."""
 
     values: Array
     failed: Bools | None = None
 
 
 def valid(column: Array) -> Bools:
-    """Which values are not NULL."""
+    """A mask of the values that are not NULL."""
     found = validity(column)
     return np.ones(len(column), np.bool_) if found is None else found
 
 
 def column(values: Any, type: pa.DataType, present: Bools) -> Array:
-    """NumPy values as a column that is NULL where not `present`."""
+    """NumPy values as a column that is NULL where `present` is false."""
     if pa.types.is_boolean(type):
         values = np.asarray(values, np.bool_)
     elif pa.types.is_date32(type):
@@ -44,7 +44,7 @@ def column(values: Any, type: pa.DataType, present: Bools) -> Array:
 
 
 def any_of(*masks: Bools | None) -> Bools | None:
-    """Where one of the masks is set; None where none is."""
+    """The union of the masks; None if it is empty."""
     result: Bools | None = None
     for mask in masks:
         if mask is not None:
@@ -53,7 +53,7 @@ def any_of(*masks: Bools | None) -> Bools | None:
 
 
 def in_order(arguments: Sequence[Result]) -> Bools | None:
-    """Where a function fails that evaluates its arguments one after the other, and ends at the first NULL."""
+    """A mask of the rows in which a function fails that evaluates its arguments in order, up to the first NULL."""
     failed: Bools | None = None
     reached: Bools | None = None
     for argument in arguments:

@@ -1,4 +1,4 @@
-"""What Catalyst's optimiser would simplify so that a failure disappears: left to Catalyst.
+"""Expressions that Catalyst's optimiser may simplify so that a failure disappears: Catalyst evaluates these.
 
     (c0 % c1) + NULL         is NULL, whatever c0 and c1 are
     is_null(c0 + c1)         is false where neither may be NULL, and the sum is never computed
@@ -11,9 +11,9 @@
     CASE WHEN 1 div c0 > 0 THEN c1 <=> c1 ELSE 1 = 1 END                is true
 
 A view must not fail where Spark's batch answers. So an expression that may fail is admitted only in shapes that no rule
-makes shorter; one that never fails may be simplified as anybody likes. A mapped column that may have failed fails again
-where it is read: it counts as an expression that may fail, of a shape of its own. One that Catalyst finds to be the
-same in every row is put in where it is read: what may fail is not admitted beside it.
+of the optimiser shortens. An expression that cannot fail may have any shape. A mapped column that may have failed fails
+again where it is read, so it counts as an expression that may fail, with a shape of its own. Catalyst replaces a mapped
+column that is the same in every row by its value, so nothing that may fail is admitted beside such a column.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Fails = Callable[[ScalarExpr], bool]
 
 
 def can_fail(expr: ScalarExpr, failing: Columns) -> bool:
-    """Whether some row makes the expression fail; `failing`: the columns that may have failed."""
+    """Whether the expression fails for some row. `failing`: the columns that may have failed."""
     return is_fallible(expr) or not failing.isdisjoint(columns_of(expr))
 
 
 def keeps_failures(expr: ScalarExpr, failing: Columns) -> bool:
-    """Whether every failure that the expression can have shows."""
+    """Whether no simplification removes a failure of the expression."""
     if not can_fail(expr, failing):
         return True
     nodes = list(walk(expr))
@@ -50,7 +50,7 @@ def keeps_failures(expr: ScalarExpr, failing: Columns) -> bool:
 
 
 def may_be_constant(expr: ScalarExpr, constant: Columns) -> bool:
-    """Whether Catalyst may find that the expression is the same in every row; `constant`: columns that may be."""
+    """Whether Catalyst may find the expression to be the same in every row. `constant`: columns that may be."""
     if not constant.isdisjoint(columns_of(expr)) or not columns_of(expr):
         return True
     return not all(
@@ -59,7 +59,7 @@ def may_be_constant(expr: ScalarExpr, constant: Columns) -> bool:
 
 
 def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
-    """Which of the nodes, parents first, can fail, by identity: each is asked about its own failures once."""
+    """The ids of the nodes that can fail; `nodes` are parents first. Each node's own failures are computed once."""
     fails: set[int] = set()
     for node in reversed(nodes):
         if isinstance(node, ColumnRef):
@@ -74,7 +74,7 @@ def _failing_nodes(nodes: Sequence[ScalarExpr], failing: Columns) -> set[int]:
 
 
 def _chain_tops(nodes: Sequence[ScalarExpr]) -> Iterator[ScalarExpr]:
-    """The nodes, parents first, but for those of a chain, or of a condition, that is looked at from its top."""
+    """Yield the nodes, parents first, without inner nodes of a chain or condition, which its top node represents."""
     inner: set[int] = set()
     for node in nodes:
         if isinstance(node, Call):
@@ -106,7 +106,7 @@ def _keeps_failure(node: ScalarExpr, fails: Fails) -> bool:
 
 
 def _folds_without_rows(node: ScalarExpr) -> bool:
-    """Whether Catalyst makes TRUE, FALSE or NULL of what cannot fail, without a row."""
+    """Whether Catalyst computes TRUE, FALSE or NULL for a node that cannot fail, without a row."""
     if not isinstance(node, Call) or not (node.type == BOOLEAN or node.nullable):
         return False
     if node.function in ("is_null", "is_not_null"):
@@ -121,8 +121,9 @@ def _is_constant(expr: ScalarExpr) -> bool:
 
 
 def _keeps_its_order(chain: Call) -> bool:
-    """Catalyst puts the constants of a chain together. In one of whole numbers it puts them behind all else, which it
-    adds up, or multiplies, from the left."""
+    """Whether Catalyst keeps the order of a chain. It combines the constants of a chain. In a chain of whole numbers it
+    moves them behind the other operands, which it combines from the left.
+    """
     operands = _operands(chain)
     constants = sum(not columns_of(operand) for operand in operands)
     if constants == 0 or len(operands) == 2 or not chain.type.is_integral:
@@ -137,8 +138,11 @@ def _is_from_the_left(chain: Call) -> bool:
 
 
 def _is_beyond(call: Call, fails: Fails) -> bool:
-    """Whether a literal may be beyond the type of what is compared with it, `cast(e) < 3000000000`: where e is never
-    NULL, Catalyst answers without it. (It is given decimal literals as casts, of which it does not know it.)"""
+    """Whether a literal may be outside the type of the value it is compared with, as in `cast(e) < 3000000000`.
+
+    If e is never NULL, Catalyst answers without evaluating it. (Decimal literals reach Catalyst as casts, which it does
+    not see through.)
+    """
     others = [a for a in call.arguments if not isinstance(a, Literal)]
     if len(others) == len(call.arguments) or any(a.type.is_decimal for a in others):
         return False
@@ -150,7 +154,7 @@ def _is_lost(expr: ScalarExpr, fails: Fails) -> bool:
 
 
 def _with_nullable_columns(expr: ScalarExpr) -> ScalarExpr:
-    """As Catalyst has it on a replica: any column may be NULL, that of an error row is."""
+    """The expression as Catalyst sees it on a replica: every column is nullable, since error rows have NULLs."""
     if isinstance(expr, ColumnRef):
         return replace(expr, nullable=True)
     if not isinstance(expr, Call):
@@ -164,15 +168,14 @@ def _all_differ(exprs: Sequence[ScalarExpr]) -> bool:
 
 
 def _connected(expr: ScalarExpr) -> list[ScalarExpr]:
-    """What ANDs, ORs and NOTs above it make one condition of: Catalyst takes out what several of their sides have in
-    common."""
+    """The parts of one condition under ANDs, ORs and NOTs. Catalyst factors out parts that several sides share."""
     if isinstance(expr, Call) and expr.function in ("and", "or", "not"):
         return [part for argument in expr.arguments for part in _connected(argument)]
     return [expr]
 
 
 def _operands(call: Call) -> list[ScalarExpr]:
-    """What a chain of sums, or of products, adds up; the arguments of any other call."""
+    """The operands of a chain of sums or of products; the arguments of any other call."""
     if call.function not in _CHAINS:
         return list(call.arguments)
     nested = (_operands(a) if isinstance(a, Call) and a.function == call.function else [a] for a in call.arguments)
@@ -180,8 +183,10 @@ def _operands(call: Call) -> list[ScalarExpr]:
 
 
 def _shape(expr: ScalarExpr) -> str:
-    """What two expressions have in common that Catalyst may take for each other, or one for the other's negation.
-    It compares without casts where it can: `cast(c0 AS bigint) = 3` as `c0 = 3`."""
+    """The common form of expressions that Catalyst may consider equal, or each other's negation.
+
+    Catalyst compares without casts where it can: `cast(c0 AS bigint) = 3` as `c0 = 3`.
+    """
     if isinstance(expr, ColumnRef):
         return f"c{expr.index}"
     if isinstance(expr, Literal):

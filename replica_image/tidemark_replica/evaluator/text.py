@@ -1,4 +1,4 @@
-"""Strings, where Arrow's functions mean what Spark's do: UTF-8, code points, byte order."""
+"""Functions of strings for which Arrow and Spark agree: UTF-8, code points, byte order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemark_replica.evaluator.result import Result, in_order
 
 
 def admits_like(call: Call) -> bool:
-    """Literal patterns without an escape."""
+    """Whether the pattern is a literal without an escape."""
     pattern = call.arguments[1]
     return isinstance(pattern, Literal) and pattern.value is not None and "\\" not in pattern.value
 
@@ -40,7 +40,7 @@ def admits_literal_argument(call: Call) -> bool:
 
 
 def affix(call: Call, arguments: list[Result]) -> Result:
-    """startswith, endswith, contains, of a literal."""
+    """startswith, endswith and contains of a literal."""
     wanted = call.arguments[1]
     assert isinstance(wanted, Literal)
     return Result(_AFFIXES[call.function](arguments[0].values, wanted.value), arguments[0].failed)
@@ -53,7 +53,7 @@ def length(call: Call, arguments: list[Result]) -> Result:
 
 
 def admits_substring(call: Call) -> bool:
-    """From a literal position on, counted from the beginning, so many characters."""
+    """Whether position and length are literals, the position counted from the beginning."""
     start, count = call.arguments[1:]
     if not isinstance(start, Literal) or not isinstance(count, Literal) or start.value is None or count.value is None:
         return False
@@ -67,7 +67,7 @@ def substring(call: Call, arguments: list[Result]) -> Result:
 
 
 def admits_concat(call: Call) -> bool:
-    """Of strings, not of arrays."""
+    """Whether the arguments are strings, not arrays."""
     return call.type == STRING
 
 
@@ -79,7 +79,7 @@ def concat(call: Call, arguments: list[Result]) -> Result:
 
 
 def replaced(call: Call, arguments: list[Result]) -> Result:
-    """Every occurrence of a literal that is not empty."""
+    """Replace every occurrence of a literal that is not empty."""
     wanted, by = call.arguments[1:]
     assert isinstance(wanted, Literal)
     assert isinstance(by, Literal)

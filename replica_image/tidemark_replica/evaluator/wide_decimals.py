@@ -1,4 +1,4 @@
-"""Sums and products of decimals that may need more digits than a decimal has: what does not fit fails.
+"""Sums and products of decimals that may need more digits than a decimal has: results that do not fit fail.
 
     decimal(32,4) * decimal(16,2)  ──►  decimal(49,6), which is no type  ──►  decimal(38,6), or a failure
 
@@ -32,14 +32,14 @@ _BOUND, _63 = 1 << 62, np.int64(63)
 
 
 def admits_wide(call: Call) -> bool:
-    """The result has all of its digits behind the point, and 256 bits hold it."""
+    """Whether the result keeps all digits behind the point, and fits 256 bits."""
     left, right = (a.type for a in call.arguments)
     precision, scale = decimals.exact(call.function, left, right)
     return precision <= _WIDE and scale == call.type.scale
 
 
 def wide(call: Call, left: Any, right: Any) -> tuple[Any, Bools | None]:
-    """The values, NULL where they do not fit, and where that is (None: nowhere)."""
+    """The values, NULL where they do not fit, and a mask of these rows (None: all fit)."""
     if (made := _in_words(call, left, right)) is not None:
         return made, None
     narrow = [_narrowed(a.type, values) for a, values in zip(call.arguments, (left, right), strict=True)]
@@ -54,7 +54,7 @@ def wide(call: Call, left: Any, right: Any) -> tuple[Any, Bools | None]:
 
 
 def _in_words(call: Call, left: Any, right: Any) -> Any | None:
-    """The values, if every step to them fits 64 bits."""
+    """The values if every intermediate result fits 64 bits, else None."""
     scale = call.type.scale
     words = []
     for argument, values in zip(call.arguments, (left, right), strict=True):
@@ -76,7 +76,7 @@ def _in_words(call: Call, left: Any, right: Any) -> Any | None:
 
 
 def _narrowed(of: SqlType, values: Any) -> SqlType:
-    """The least precision that holds the values, at the same scale."""
+    """The least precision that holds the values at their scale."""
     extremes = [e for e in pc.min_max(values).as_py().values() if e is not None]
     digits = max((len(str(abs(int(e.scaleb(of.scale, _EXACT))))) for e in extremes), default=1)
     return SqlType("decimal", max(digits, of.scale), of.scale)
