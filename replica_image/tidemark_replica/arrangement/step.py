@@ -71,7 +71,7 @@ class BatchWriter:
         """Yield the parts. Raises StepAbandoned once the step has ended, DiskLimitExceeded once scratch is used up."""
         for part in parts:
             if not self.is_step_alive:
-                raise StepAbandoned(f"nobody waits for {self.name} any more")
+                raise StepAbandoned(f"the step of {self.name} has been cancelled or dropped")
             self.check_space()
             yield part
 
@@ -120,7 +120,7 @@ class BatchWriter:
         """Account for a written file. Deletes it and raises if the step is not alive or the space is used up."""
         if not self.is_step_alive:
             (self._directory / file).unlink(missing_ok=True)
-            raise StepAbandoned(f"nobody waits for {self.name} any more")
+            raise StepAbandoned(f"the step of {self.name} has been cancelled or dropped")
         if ref is not None:
             try:
                 self.spend(ref.bytes, f"arrangement {file.partition('/')[0]}")

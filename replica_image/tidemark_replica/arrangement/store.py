@@ -115,7 +115,7 @@ class ArrangementStore:
         """Add an arrangement. Raises StaleManifest if it exists."""
         with self._mutex:
             if manifest.arrangement in self._current:
-                raise StaleManifest(f"arrangement {manifest.arrangement} is installed already")
+                raise StaleManifest(f"arrangement {manifest.arrangement} is already installed")
             self._use(manifest)
             self._current[manifest.arrangement] = manifest
 

@@ -45,8 +45,8 @@ CHUNK_BYTES = 1 << 26
 class FlatMapSpec:
     """The function over the input's columns `arguments`; its values follow the columns `copied_columns`.
 
-    A type in `copied_columns` stands for a column that nobody reads: it is NULL. `iterated`: the input's last column
-    comes last.
+    A type in `copied_columns` stands for a column that no operator reads: it is NULL. `iterated`: the input's last
+    column comes last.
     """
 
     function: str
@@ -58,7 +58,7 @@ class FlatMapSpec:
     illegal: str
     too_many: str
     most: int
-    """Of how many values a sequence may be; the two texts before are the `__error` of rows that break the rules."""
+    """The most values of a sequence. `illegal` and `too_many` are the `__error` texts of rows that break the rules."""
     iterated: bool = False
 
 

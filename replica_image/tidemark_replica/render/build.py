@@ -93,7 +93,7 @@ def _planned(session: Any, fragment: Fragment) -> PreparedFragment:
 def _imported(description: DataflowDescription, indexes: Mapping[GlobalId, IndexTrace]) -> dict[GlobalId, IndexTrace]:
     missing = [i.id for i in description.index_imports if i.id not in indexes]
     if missing:
-        raise NotRendered(f"dataflow {description.name}: index {missing[0]}, which it imports, is not here")
+        raise NotRendered(f"dataflow {description.name}: this replica has no index {missing[0]}, which it imports")
     return {i.id: indexes[i.id] for i in description.index_imports}
 
 

@@ -39,12 +39,12 @@ class BatchRef(NamedTuple):
     bucket: int
     lower: int
     upper: int
-    """The steps whose updates it holds: [lower, upper)."""
+    """The times [lower, upper) of the steps whose updates it holds."""
     since: int
-    """Times below it were advanced to it."""
+    """The time to which earlier times were advanced."""
     rows: int
     errors: int
-    """How many rows, all at the beginning, are errs."""
+    """The number of errs rows, which are the first rows."""
     first_time: int
     last_time: int
     """The least and the greatest time in it."""
@@ -55,7 +55,7 @@ class BatchRef(NamedTuple):
 
 
 def batches_from_json(values: Iterable[Any]) -> tuple[BatchRef, ...]:
-    """What JSON made of batches."""
+    """The batches in a list that JSON has read."""
     return tuple(map(BatchRef._make, values))
 
 
@@ -66,7 +66,7 @@ class Segment:
     hashes: Hashes
     rows: Any
     bytes: int
-    """Of the rows, about; to ask Arrow takes long enough to be noticed in a small step."""
+    """The approximate bytes of the rows. The exact number costs time in a small step."""
 
     @staticmethod
     def of(rows: Any) -> "Segment":
@@ -81,7 +81,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a batch file says about the time it covers."""
+    """The times that a batch covers."""
 
     lower: int
     upper: int
@@ -96,7 +96,10 @@ def is_small(rows: Any) -> bool:
 def write_batch(
     directory: Path, file: str, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
 ) -> BatchRef | None:
-    """Write segments (record batches, ascending by hash) as one file; None, and no file, when they hold no rows."""
+    """Write segments (record batches, ascending by hash) as one file. Returns None, without a file, for no rows.
+
+    Raises DiskFull.
+    """
     path = f"{directory}/{file}"
     temporary = path.removesuffix(".arrow") + ".tmp"
     written = _Written()
@@ -119,7 +122,7 @@ def write_batch(
 
 
 def write_small_batch(directory: Path, file: str, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
-    """The same of one segment with few rows: put together in memory, and written at once, under its own name."""
+    """Write one segment with few rows, in one write and under its final name. Raises DiskFull."""
     memory = pa.BufferOutputStream()
     with pa.RecordBatchFileWriter(memory, layout.schema) as writer:
         writer.write_batch(rows)
@@ -135,14 +138,14 @@ def write_small_batch(directory: Path, file: str, layout: Layout, bucket: int, s
 
 
 class _Written:
-    """What a file's segments hold: what its BatchRef says."""
+    """Collects what a BatchRef says of its file: rows, errors, times and hashes."""
 
     def __init__(self) -> None:
         self.rows, self.errors = 0, 0
         self.times, self.hashes = (2**63 - 1, 0), (0, 0)
 
     def add(self, segment: Any, layout: Layout) -> None:
-        """The next one."""
+        """Add a segment."""
         times, hashes = fixed(segment.column(layout.time)), file_hashes(segment)
         self.hashes = (self.hashes[0] if self.rows else int(hashes[0]), int(hashes[-1]))
         self.times = (min(self.times[0], int(times.min())), max(self.times[1], int(times.max())))
@@ -150,13 +153,13 @@ class _Written:
         self.rows += len(hashes)
 
     def ref(self, size: int, file: str, bucket: int, span: Span) -> BatchRef:
-        """The batch."""
+        """The ref of the file."""
         within = self.rows, self.errors, *self.times, size, *self.hashes
         return BatchRef(file, bucket, span.lower, span.upper, span.since, *within)
 
 
 def _created(path: str) -> Any:
-    """A file to be written, in a folder that is made when the first one is."""
+    """Open a file for writing; creates its folder for the first file."""
     try:
         return pa.OSFile(path, "wb")
     except FileNotFoundError:
@@ -170,9 +173,9 @@ def _remove(path: str) -> None:
 
 
 def open_batch(directory: Path, ref: BatchRef, layout: Layout, *, random_access: bool = False) -> tuple[Segment, ...]:
-    """Map a batch's segments.
+    """Map the segments of a batch. Raises BatchUnreadable.
 
-    `random_access` tells the kernel not to read ahead: right once the state outgrows memory, where a probe of 100
+    `random_access`: tell the operating system not to read ahead. Once the state is larger than memory, a probe of 100
     rows would otherwise read hundreds of megabytes.
     """
     path = directory / ref.file

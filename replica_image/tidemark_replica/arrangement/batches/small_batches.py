@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidemark_replica.arrangement.batches.batch import SMALL_BYTES, BatchRef, Segment
 
 RUN_BYTES = 4 * SMALL_BYTES
-"""How many bytes a run of small batches may have in all."""
+"""The largest run of small batches, in bytes."""
 
 
 class SmallBatches:

@@ -22,7 +22,7 @@ _ONE_WORD_PRECISION = 18
 
 
 def of_int64(values: Ints) -> list[Ints]:
-    """Two digits."""
+    """The values as two digits."""
     return [values & LOW, values >> BITS]
 
 
@@ -35,7 +35,7 @@ def of_decimal(column: Array) -> list[Ints]:
 
 
 def decimal_digits(precision: int) -> int:
-    """How many digits `of_decimal` gives."""
+    """The number of digits that `of_decimal` returns."""
     return 2 if precision <= _ONE_WORD_PRECISION else 4
 
 

@@ -18,7 +18,7 @@ Doubles = NDArray[np.float64]
 
 LEAST_EXPONENT = -1074
 LEAST_PRODUCT_EXPONENT = -1156
-"""Where position 0 of products is: so that products of numbers near one stand near those in their digits."""
+"""The exponent of position 0 of products, so that products of numbers near 1 have digits near those of the numbers."""
 _PRODUCT_OFFSET = np.int64((LEAST_PRODUCT_EXPONENT - 2 * LEAST_EXPONENT) // 32)
 _MANTISSA, _EXPONENT = np.int64((1 << 52) - 1), np.int64(0x7FF)
 

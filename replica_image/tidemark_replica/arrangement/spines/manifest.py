@@ -33,7 +33,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         if "/" in self.arrangement or self.arrangement.startswith("."):
-            raise ValueError(f"an arrangement's id names a directory: {self.arrangement!r} cannot")
+            raise ValueError(f"arrangement id {self.arrangement!r} cannot be the name of a directory")
 
     @staticmethod
     def empty(arrangement: ArrangementId, layout: Layout, lower: int, *, buckets: int = 1) -> "Manifest":

@@ -77,8 +77,8 @@ class Trace:
         """
         if lower <= self.manifest.since:
             raise OutOfFrontier(
-                f"arrangement {self.manifest.arrangement}: updates from {lower} on were asked for, but times up to "
-                f"{self.manifest.since} are merged together"
+                f"arrangement {self.manifest.arrangement}: cannot read updates from {lower} on, since times up to "
+                f"{self.manifest.since} are compacted"
             )
         if upper > self.manifest.upper:
             raise OutOfFrontier(

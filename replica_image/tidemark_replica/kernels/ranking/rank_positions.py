@@ -19,7 +19,7 @@ from tidemark_replica.arrangement.rows.updates import Bools, Ints
 from tidemark_replica.arrangement.spines.first_rows_reader import RankedRows, ReadExtent
 
 TIMES_AT_ONCE = 16
-"""How many times are computed together."""
+"""The number of times that are computed together."""
 
 
 @dataclass(frozen=True, slots=True)

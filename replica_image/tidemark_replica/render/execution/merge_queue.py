@@ -76,7 +76,7 @@ class MergeQueue:
         try:
             threading.Thread(target=self._run, name="merges", daemon=True).start()
         except RuntimeError as cause:
-            LOG.warning("no thread for merges can be started now: %s", cause)
+            LOG.warning("the system allows no thread for merges now: %s", cause)
             return False
         self._running += 1
         return True

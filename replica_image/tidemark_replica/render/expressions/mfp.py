@@ -3,7 +3,7 @@
     c0 ... cn-1, __time, __diff, __error
 
     projections   what the predicates need             (failable_sql.py: nothing in them raises)
-    filter        error rows pass; of the others those that no predicate drops
+    filter        error rows pass, and rows that no predicate drops
     projections   what the output needs
     projection    the output's columns, and __error: the row's own, else of the first expression that failed
 

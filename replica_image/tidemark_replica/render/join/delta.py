@@ -45,7 +45,8 @@ class _Input:
 def lower_delta(scope: Scope, plan: Join, delta: DeltaJoin, lower: Callable[[Plan], Stream]) -> Stream:
     """Lower a delta join. Raises NotRendered for a closure that reads the clock."""
     if delta.closure.lower or delta.closure.upper:
-        raise NotRendered(f"dataflow {scope.description.name}: a join whose closure reads the clock")
+        name = scope.description.name
+        raise NotRendered(f"dataflow {name}: this replica has no operator for a join whose closure reads the clock")
     inputs = [_input(scope, delta, at, below, lower) for at, below in enumerate(plan.inputs)]
     paths = [_path(scope, plan, path, inputs) for path in delta.paths]
     types = arrow_types(delta.closure.input)

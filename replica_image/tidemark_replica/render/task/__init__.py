@@ -1,1 +1,1 @@
-"""What runs in a task of Spark or in a step worker: a stage, from its inputs to its report."""
+"""A stage in a task of Spark or in a step worker: its inputs, its operators, its report."""

@@ -129,7 +129,7 @@ class Stage:
         if time.monotonic() - self._checked > CHECK_SECONDS:
             self._context.writer.check_space()
             if not self._context.writer.is_step_alive:
-                raise StepAbandoned(f"nobody waits for step {self._description.step} any more")
+                raise StepAbandoned(f"step {self._description.step} has been cancelled or dropped")
             if self._counting is not None:
                 self._counting.write_if_due()
             self._checked = time.monotonic()
