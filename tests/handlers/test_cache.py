@@ -71,7 +71,7 @@ def test_a_list_does_not_undo_what_a_watch_told_while_it_was_under_way() -> None
     cache = Cache()
     for name in ("deleted", "changed", "gone"):
         cache.put(key_of(DATAFLOWS, body(1, name)), body(1, name))
-    with cache.news() as news:
+    with cache.changes() as news:
         listed = [body(1, "deleted"), body(1, "changed"), body(2, "new")]
         cache.remove(key_of(DATAFLOWS, body(3, "deleted")))
         cache.put(key_of(DATAFLOWS, body(4, "created")), body(4, "created"))

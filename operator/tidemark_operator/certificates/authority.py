@@ -1,14 +1,14 @@
-"""The authority and its successor: at no moment does anybody meet a certificate that it does not trust yet.
+"""The authority and its replacement, in steps after which every holder still trusts every certificate in use.
 
-    STEADY        signs with A, all trust A
+    STEADY        signs with A, every holder trusts A
       │ A has lived two thirds of its life
-    INTRODUCING   signs with A, all come to trust A and B
-      │ all do, and have had time to read it
-    REPLACING     signs with B, all trust A and B, all get certificates of B; the key of A is forgotten
-      │ all have one, and have had time to read it
-    STEADY        signs with B, all trust B
+    INTRODUCING   signs with A, holders receive the bundle of A and B
+      │ every holder has the bundle, and had time to read it
+    REPLACING     signs with B, holders trust A and B and receive certificates of B; the key of A is discarded
+      │ every holder has one, and had time to read it
+    STEADY        signs with B, every holder trusts B
 
-Each step is written down before anything is done about it, so whoever comes next goes on from there.
+Each step is stored before it takes effect, so that another operator continues from it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ Files = Mapping[str, bytes]
 
 
 class Step(Enum):
+    """A step of the replacement; the values are stored."""
+
     STEADY = "steady"
     INTRODUCING = "introducing"
     REPLACING = "replacing"
@@ -32,7 +34,8 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Authority:
-    """`since_ms`: when the step was written down. INTRODUCING has a `successor`, REPLACING the `former` certificate."""
+    """`since_ms`: when the step was stored (ms since 1970). INTRODUCING has a `successor`, REPLACING the `former`
+    certificate (PEM)."""
 
     step: Step
     since_ms: int
@@ -42,21 +45,28 @@ class Authority:
 
     @property
     def bundle(self) -> bytes:
-        """Whom everybody trusts in this step."""
+        """The certificates (PEM) that every holder trusts in this step."""
         others = [self.successor.certificate if self.successor else None, self.former]
         return b"".join([self.signer.certificate, *(other for other in others if other)])
 
 
 def first(now_ms: int, make: Callable[[int], KeyPair]) -> Authority:
+    """A new authority, STEADY. `make`: makes its certificate and key."""
     return Authority(Step.STEADY, now_ms, make(now_ms))
 
 
 def advance(authority: Authority, now_ms: int, spread: bool, make: Callable[[int], KeyPair]) -> Authority | None:
-    """The next step; None: not yet. `spread`: everybody has what this step says, and has had time to read it."""
+    """The next step; None: it is not due.
+
+    `spread`: every holder has this step's files, and had time to read them.
+
+    Raises:
+        CertificateRefused: a certificate of the authority cannot be read.
+    """
     signer = validity(authority.signer.certificate)
     newest = signer if authority.successor is None else validity(authority.successor.certificate)
     if not newest.holds(now_ms):
-        # nobody trusts it any more, so there is nothing to hand over
+        # expired: no holder trusts it any more, so a new authority needs no introduction
         return first(now_ms, make)
     if authority.successor is not None:
         if spread or not signer.holds(now_ms):
@@ -70,8 +80,8 @@ def advance(authority: Authority, now_ms: int, spread: bool, make: Callable[[int
 
 
 def to_files(authority: Authority) -> Files:
-    """As it is kept."""
-    bag = {
+    """Its stored form."""
+    files = {
         "format": FORMAT,
         "step": authority.step.value.encode(),
         "since": str(authority.since_ms).encode(),
@@ -79,21 +89,31 @@ def to_files(authority: Authority) -> Files:
         "signer.key": authority.signer.key,
     }
     if authority.successor is not None:
-        bag |= {"successor.crt": authority.successor.certificate, "successor.key": authority.successor.key}
+        files |= {"successor.crt": authority.successor.certificate, "successor.key": authority.successor.key}
     if authority.former is not None:
-        bag["former.crt"] = authority.former
-    return bag
+        files["former.crt"] = authority.former
+    return files
 
 
-def from_files(bag: Files) -> Authority:
-    """Raises CertificateRefused: what is kept is not replaced by a guess, as all trust the one that was."""
-    if bag.get("format") != FORMAT:
-        raise CertificateRefused("the authority that is kept has another format than this version reads")
+def from_files(files: Files) -> Authority:
+    """The authority of a stored form.
+
+    Raises:
+        CertificateRefused: the form is incomplete or of another version. It is not replaced: every holder trusts it.
+    """
+    if files.get("format") != FORMAT:
+        raise CertificateRefused(
+            f"the stored authority has format {files.get('format', b'').decode(errors='replace')!r}, this "
+            "version reads "
+            f"{FORMAT.decode()!r}: use the version of the operator that stored it"
+        )
     try:
-        step, signer = Step(bag["step"].decode()), KeyPair(bag["signer.crt"], bag["signer.key"])
+        step, signer = Step(files["step"].decode()), KeyPair(files["signer.crt"], files["signer.key"])
         introducing = step is Step.INTRODUCING
-        successor = KeyPair(bag["successor.crt"], bag["successor.key"]) if introducing else None
-        former = bag["former.crt"] if step is Step.REPLACING else None
-        return Authority(step, int(bag["since"]), signer, successor, former)
+        successor = KeyPair(files["successor.crt"], files["successor.key"]) if introducing else None
+        former = files["former.crt"] if step is Step.REPLACING else None
+        return Authority(step, int(files["since"]), signer, successor, former)
     except (KeyError, ValueError):
-        raise CertificateRefused("the authority that is kept is not whole") from None
+        raise CertificateRefused(
+            "the stored authority is incomplete: restore it from a backup, or delete it for a new one"
+        ) from None

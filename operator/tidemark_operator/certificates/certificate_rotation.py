@@ -1,11 +1,11 @@
-"""Sees to it that everybody has a certificate, in time, and that the authority hands over.
+"""Keeps the certificates of all holders up to date, and replaces the authority in time.
 
-    hold(place)   what it has ─► renewed(...) ─► created or replaced; somebody else was quicker: look again
-    look()        the authority's next step, if all that are held have had its present one for long enough
-                  then everybody again
+    hold(location)   load ─► renewed(...) ─► create or replace; after a write conflict: load again
+    look()           every holder; the authority's next step, once all holders had the present one for SPREAD_MS;
+                     every holder again
 
-Nothing is remembered that is not also written down, but what was written, and when: so a new operator waits anew
-before the authority's next step, and never takes one too early.
+Only the time of the last write is in memory. A new operator therefore waits SPREAD_MS again before the authority's next
+step, and never takes one too early.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tidemark_protocol.tls.identities import GATEWAY, OPERATOR, Identity
 LOG = logging.getLogger(__name__)
 LOOK_SECONDS = 60.0
 SPREAD_MS = 60 * 60 * 1000
-"""So long a new bundle takes to everybody who has it mounted, at most: the kubelet takes a minute or two."""
+"""The longest time until every pod reads a new bundle; the kubelet takes a minute or two."""
 VERIFY_MS = 10 * 60 * 1000
-"""What is kept is read again so often, though nothing is due: somebody may have deleted it."""
+"""Stored files are read again this often even if nothing is due: they may have been deleted."""
 TRIES = 5
 _AUTHORITY = SecretLocation(AUTHORITY, mounted=False)
 
 
 @dataclass(frozen=True)
 class _Written:
-    """The authority as it is kept."""
+    """The authority and its stored form."""
 
     authority: Authority
     kept: StoredFiles
@@ -47,7 +47,7 @@ class _Written:
 
 @dataclass
 class _Holder:
-    """`leaf` None: it does not have what it should yet."""
+    """A holder of stored files. `leaf` None: they are missing or out of date."""
 
     place: SecretLocation
     identity: Identity
@@ -56,7 +56,7 @@ class _Holder:
 
 
 class CertificateRotation:
-    """`start` first; `look` every minute (`run` does); `hold` whenever a holder is about to start."""
+    """Call `start` first, `hold` before a holder starts, and `run`, which calls `look` every minute."""
 
     def __init__(self, store: Store, clock: Callable[[], int] | None = None) -> None:
         self._store, self._clock = store, clock or _now_ms
@@ -67,25 +67,31 @@ class CertificateRotation:
 
     @property
     def step(self) -> Step:
+        """The authority's present step."""
         return self._known.authority.step
 
     def material(self) -> Material:
-        """The operator's own certificate, and whom it trusts: for the next connection. It is in memory alone."""
+        """The operator's own certificate and trusted authorities, for the next connection; in memory only."""
         return self._in_memory(OPERATOR)
 
     def serving(self, hosts: Sequence[str]) -> Material:
-        """The gateway's, which is called by these names; likewise, and always by the same names."""
+        """The gateway's certificate for these DNS names, which must always be the same; in memory only."""
         return self._in_memory(GATEWAY, hosts)
 
     def _in_memory(self, identity: Identity, hosts: Sequence[str] = ()) -> Material:
         own = self._own.get(identity)
         own = leaves.renewed(own, identity, self._known.authority, self._clock(), hosts) or own
-        assert own is not None, "what is not renewed is there"
+        assert own is not None, "renewed() returns None for existing files only"
         self._own[identity] = own
         return own.material
 
     async def start(self) -> None:
-        """The authority is loaded, or made by one of several that start at once. Raises OperatorError."""
+        """Load the authority, or create it. Of several operators that start at once, one creates it.
+
+        Raises:
+            OperatorError: the store fails, or others create and delete it again and again.
+            CertificateRefused: the stored authority cannot be read.
+        """
         self._changed_ms = self._clock()
         for _ in range(TRIES):
             kept = await self._store.load(_AUTHORITY)
@@ -95,14 +101,21 @@ class CertificateRotation:
             try:
                 made = authorities.first(self._clock(), new_authority)
                 await self._store.create(_AUTHORITY, authorities.to_files(made))
-                LOG.info("a new authority for certificates was made")
+                LOG.info("created a new authority for certificates")
             except WriteConflict:
                 continue
-        raise OperatorError("the authority for certificates cannot be made: others make it and remove it again")
+        raise OperatorError(
+            "the authority for certificates cannot be created: other writers create and delete it. Is another operator "
+            "running?"
+        )
 
     async def hold(self, place: SecretLocation, identity: Identity) -> None:
-        """From now on the holder has a certificate there; on return it has one that is right. Raises OperatorError, and
-        CertificateRefused where what is there is somebody else's."""
+        """Keep the holder's files up to date from now on; on return they are.
+
+        Raises:
+            CertificateRefused: the location has an object that the operator did not create.
+            OperatorError: the store fails.
+        """
         holder = self._holders.get(place.key)
         if holder is None or holder.identity != identity:
             holder = self._holders[place.key] = _Holder(place, identity)
@@ -112,32 +125,32 @@ class CertificateRotation:
             await self._ensure(holder)
 
     def retain(self, keys: Collection[tuple[str, str]]) -> None:
-        """In namespaces, all others need none any more; what they had goes with their owners."""
+        """Forget all other holders in namespaces; Kubernetes collects their Secrets with the owners."""
         for namespace, name in self._holders.keys() - set(keys):
             if namespace:
                 del self._holders[namespace, name]
 
     async def run(self) -> None:
-        """Until cancelled. What cannot be done now is tried again a minute later."""
+        """Call `look` every LOOK_SECONDS, until cancelled; failures are logged and retried."""
         while True:
             try:
                 await self.look()
             except OperatorError as error:
-                LOG.warning("certificates: %s", error)
+                LOG.warning("certificates cannot be renewed now: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """Everything that is due."""
+        """Do what is due. Raises OperatorError."""
         await self._reload()
         await self._ensure_all()
         await self._advance()
         await self._ensure_all()
 
     async def _reload(self) -> None:
-        """The authority as it is kept: another operator may have gone on with it."""
+        """Load the authority again: another operator may have taken its next step."""
         kept = await self._store.load(_AUTHORITY)
         if kept is None:
-            # whoever deleted it wants a new one; those who trust the old one get to know it as fast as they can
+            # deleted by an administrator, who wants a new one; holders of the old one receive it at once
             changed = self._changed_ms
             await self.start()
             self._changed_ms = max(changed, self._clock())
@@ -147,7 +160,7 @@ class CertificateRotation:
 
     @property
     def _known(self) -> _Written:
-        assert self._written is not None, "start() comes first"
+        assert self._written is not None, "start() must be called first"
         return self._written
 
     async def _advance(self) -> None:
@@ -161,9 +174,9 @@ class CertificateRotation:
         try:
             await self._store.replace(_AUTHORITY, authorities.to_files(following), kept)
         except WriteConflict:
-            LOG.info("another operator went on with the authority for certificates")
+            LOG.info("another operator took the next step of the authority for certificates")
         else:
-            LOG.info("the authority for certificates: %s", following.step.value)
+            LOG.info("the authority for certificates is in step %s", following.step.value)
         await self._reload()
 
     async def _ensure_all(self) -> None:
@@ -171,16 +184,16 @@ class CertificateRotation:
             try:
                 await self.hold(holder.place, holder.identity)
             except OperatorError as error:
-                LOG.warning("the certificate of %s: %s", holder.identity, error)
+                LOG.warning("the certificate of %s cannot be renewed now: %s", holder.identity, error)
 
     async def _ensure(self, holder: _Holder) -> None:
-        """What is kept becomes what it should be; a lost race is somebody's success, and is looked at."""
+        """Bring the stored files up to date; after a write conflict, load and decide again."""
         holder.leaf = None
         for _ in range(TRIES):
             try:
                 kept = await self._store.load(holder.place)
             except CertificateRefused:
-                # it is none of ours, so nobody waits for it
+                # not the operator's, so the authority's next step does not wait for it
                 self._holders.pop(holder.place.key, None)
                 raise
             leaf = leaves.from_files(kept.bag) if kept else None
@@ -194,10 +207,13 @@ class CertificateRotation:
                 else:
                     await self._store.replace(holder.place, leaves.to_files(better), kept)
                 self._changed_ms = self._clock()
-                LOG.info("%s has a new certificate, or new authorities", holder.identity)
+                LOG.info("wrote a new certificate, or new authorities, for %s", holder.identity)
             except WriteConflict:
                 continue
-        raise OperatorError(f"the certificate of {holder.identity} is changed by others again and again")
+        raise OperatorError(
+            f"the certificate of {holder.identity} cannot be written: other writers change it. Is another "
+            "operator running?"
+        )
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""What one holder has: its certificate, its key, and whom it trusts. Pure: what is there, and what should be."""
+"""The files of one holder: its certificate, its key, and the authorities that it trusts. Pure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tidemark_protocol.tls.identities import Identity
 
 @dataclass(frozen=True)
 class HolderFiles:
+    """A certificate with its key, and the bundle (PEM) of trusted authorities."""
+
     pair: KeyPair
     authorities: bytes
 
@@ -23,14 +25,14 @@ class HolderFiles:
 
 
 def to_files(leaf: HolderFiles) -> Mapping[str, bytes]:
-    """The three files that a holder mounts."""
+    """The three files by name, as a holder mounts them."""
     return {CERTIFICATE: leaf.pair.certificate, KEY: leaf.pair.key, AUTHORITIES: leaf.authorities}
 
 
-def from_files(bag: Mapping[str, bytes]) -> HolderFiles | None:
-    """None: it is not whole."""
+def from_files(files: Mapping[str, bytes]) -> HolderFiles | None:
+    """The files of a holder; None: one is missing."""
     try:
-        return HolderFiles(KeyPair(bag[CERTIFICATE], bag[KEY]), bag[AUTHORITIES])
+        return HolderFiles(KeyPair(files[CERTIFICATE], files[KEY]), files[AUTHORITIES])
     except KeyError:
         return None
 
@@ -38,8 +40,10 @@ def from_files(bag: Mapping[str, bytes]) -> HolderFiles | None:
 def renewed(
     leaf: HolderFiles | None, identity: Identity, authority: Authority, now_ms: int, hosts: Sequence[str] = ()
 ) -> HolderFiles | None:
-    """What its holder should have instead; None: what it has is right. Who it trusts may change by itself. `hosts` are
-    put into a new one, and are always the same."""
+    """The files that should replace `leaf`; None: `leaf` is up to date. The bundle may change without the certificate.
+
+    `hosts`: further DNS names of a new certificate; always the same for a holder.
+    """
     if leaf is None or not _serves(leaf.pair, identity, authority, now_ms):
         return HolderFiles(issue(authority.signer, identity, now_ms, hosts), authority.bundle)
     return None if leaf.authorities == authority.bundle else HolderFiles(leaf.pair, authority.bundle)

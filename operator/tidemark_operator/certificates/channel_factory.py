@@ -1,9 +1,9 @@
-"""Channels to replicas and the planner, with a certificate or without.
+"""gRPC channels to replicas and the planner, with TLS or without.
 
-    Plain     a unix socket in a folder that this user alone can enter
-    Mutual    shows the operator's certificate, and takes nobody but the one peer for an answer
+    PlainChannels    a unix socket in a folder that only this user can enter
+    TlsChannels      shows the operator's certificate, and accepts the certificate of one peer only
 
-A channel keeps the certificate that it was opened with; so a new connection is a new channel.
+A channel keeps the certificate that it was opened with, so a renewed certificate needs a new channel.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ Own = Callable[[], Material]
 
 
 class ChannelFactory(Protocol):
-    """How one peer is reached. Equal ones reach it alike."""
+    """Opens channels to one peer; equal factories open equal channels."""
 
     def material(self) -> Material | None:
-        """What the next channel will show."""
+        """The certificate that the next channel shows; None: no TLS."""
 
-    def channel(self, address: str, options: Options) -> grpc.aio.Channel: ...
+    def channel(self, address: str, options: Options) -> grpc.aio.Channel:
+        """A channel to the address, which connects on its first call."""
 
     async def explain(self, address: str) -> str:
-        """Why no connection comes about, as far as certificates tell; empty: they are not to blame."""
+        """What is wrong with the peer's certificate; empty: it does not explain a failed connection."""
 
 
 @dataclass(frozen=True)
 class PlainChannels:
+    """Channels without TLS."""
+
     def material(self) -> Material | None:
         return None
 
@@ -48,7 +51,7 @@ class PlainChannels:
 
 @dataclass(frozen=True)
 class TlsChannels:
-    """`own`: the operator's certificate as it is now, and whom it trusts."""
+    """Channels with mutual TLS. `own`: the operator's present certificate and trusted authorities."""
 
     peer: Identity
     own: Own

@@ -1,7 +1,6 @@
-"""Why a peer was not taken for who it should be: gRPC says `verification failed`, and not whose certificate it saw.
+"""Why a peer's certificate is not accepted: gRPC reports `verification failed` without the certificate's name.
 
-One handshake, of which nothing but the peer's certificate is used: it ends before anything is said. What is found is
-for people; nothing is decided by it.
+One TLS handshake reads the peer's certificate and is closed. Its result is for messages only; no decision uses it.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ _UNIX = "unix:"
 
 
 async def diagnose(address: str, peer: Identity, authorities: bytes) -> str:
-    """What is wrong with the certificate at the address; empty: nothing, or nobody listens."""
+    """What is wrong with the certificate at the address; empty: nothing, or no process listens there."""
     try:
         async with asyncio.timeout(SECONDS):
             shown = await _shown(address, peer, authorities)
     except ssl.SSLCertVerificationError as error:
         return f"{peer} presented a certificate that is not trusted: {error.verify_message}"
     except ssl.SSLError as error:
-        return f"{peer} does not speak TLS as we do: {error.reason or error}"
+        return f"{peer} does not complete a TLS handshake: {error.reason or error}"
     except (ConnectionResetError, ConnectionAbortedError, BrokenPipeError):
-        return f"{peer} does not speak TLS as we do: it ended the handshake"
+        return f"{peer} closed the connection during the TLS handshake"
     except (OSError, TimeoutError):
         return ""
     if peer.uri in shown:
         return ""
-    return f"{peer} presented a certificate for {', '.join(map(_named, shown)) or 'somebody without a name'}"
+    return f"{peer} presented a certificate for {', '.join(map(_named, shown)) or 'no name'}"
 
 
 async def _shown(address: str, peer: Identity, authorities: bytes) -> list[str]:
-    """The URIs of the certificate that is shown there, which is a valid one."""
+    """The URIs of the valid certificate at the address; raises ssl.SSLError, OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(cadata=authorities.decode("ascii"))

@@ -1,10 +1,10 @@
-"""Certificates as files of this user, for processes on this machine.
+"""Stores certificates as files of this user, for processes on this machine.
 
     FOLDER/tidemark-planner-tls/..data ──► ..<version>/{tls.crt, tls.key, ca.crt}      0700, 0600
                                /tls.crt ──► ..data/tls.crt
 
-The link is turned to a new folder, as Kubernetes does it, so whoever reads sees the old three or the new three. Writers
-take a lock, which ends with their process; what one that died left behind goes with the next write.
+The link is replaced atomically by one to a new folder, as Kubernetes does it, so a reader sees the old three files or
+the new three. Writers hold a lock, which ends with their process; the next write removes what a dead writer left.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tidemark_protocol.tls.folder import LINK
 
 
 def path_of(folder: Path, place: SecretLocation) -> Path:
-    """What a process is told as --tls-dir."""
+    """The folder that a process receives as --tls-dir."""
     return folder / ".".join(filter(None, place.key))
 
 
 class FileStore:
-    """`folder` is this user's alone."""
+    """Implements `Store`. `folder`: only this user can enter it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class FileStore:
         await asyncio.to_thread(self._write, place, bag, kept.version)
 
     def retain(self, namespaced: Collection[SecretLocation]) -> None:
-        """Of those in namespaces, removes all others."""
+        """Remove the folders of all other locations in namespaces."""
         keep = {self.path(place) for place in namespaced}
         for path in self._folder.glob("*.*"):
             if path.is_dir() and path not in keep:
@@ -71,7 +71,7 @@ class FileStore:
             with _locked(path):
                 there = self._load(place)
                 if (there.version if there else None) != expected:
-                    raise WriteConflict(f"somebody else has written {path}")
+                    raise WriteConflict(f"another writer changed {path}")
                 _turn(path, bag)
         except OSError as error:
             raise CertificateRefused(f"{error.filename or path} cannot be written: {error.strerror}") from None
@@ -88,7 +88,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _turn(path: Path, bag: Mapping[str, bytes]) -> None:
-    """Under the lock: a folder of its own first, then the link to it, then what is of no use any more."""
+    """Under the lock: write a new folder, turn the link to it, then remove old folders and links."""
     version = f"..{secrets.token_hex(8)}"
     (path / version).mkdir(mode=0o700)
     for name, content in bag.items():

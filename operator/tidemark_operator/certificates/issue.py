@@ -1,7 +1,7 @@
-"""Making certificates, and reading from them what must be known later. Pure, but for the randomness of keys.
+"""Making certificates and reading them. Pure, except for the randomness of keys.
 
-Keys are of the curve P-256: made in a millisecond, and known to every TLS library. What a certificate is good for is
-said twice: by what it may be used for (a server's opens no connection, the operator's serves none), and by its name.
+Keys are on the curve P-256, which takes a millisecond and which every TLS library supports. Two fields restrict a
+certificate: its extended key usage (a server's cannot open connections, the operator's cannot serve), and its URI.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidemark_protocol.tls.identities import OPERATOR, Identity
 AUTHORITY_DAYS = 365
 LEAF_DAYS = 30
 EARLIER = timedelta(hours=1)
-"""Clocks may differ: a certificate begins to be valid before it is made."""
+"""A certificate is valid from an hour before its creation: clocks differ."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class KeyPair:
 
 
 def new_authority(now_ms: int) -> KeyPair:
-    """One that nobody trusts yet; no two have the same name."""
+    """A new authority with a unique name. `now_ms`: ms since 1970."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Tidemark authority {own.digest.hex()[:16]}")])
@@ -49,7 +49,14 @@ def new_authority(now_ms: int) -> KeyPair:
 
 
 def issue(authority: KeyPair, identity: Identity, now_ms: int, hosts: Sequence[str] = ()) -> KeyPair:
-    """A certificate for its holder: for calling if that is the operator, else for being called, by `hosts` besides."""
+    """A new certificate for a peer, signed by the authority.
+
+    The operator's is for TLS clients; every other one is for servers, with `hosts` as further DNS names. `now_ms`: ms
+    since 1970.
+
+    Raises:
+        CertificateRefused: the authority's certificate or key cannot be read.
+    """
     issuer, issuer_key = _certificate(authority.certificate), _private(authority.key)
     key = ec.generate_private_key(ec.SECP256R1())
     calls = identity == OPERATOR
@@ -69,13 +76,13 @@ def issue(authority: KeyPair, identity: Identity, now_ms: int, hosts: Sequence[s
 
 
 def validity(certificate: bytes) -> Validity:
-    """Raises CertificateRefused."""
+    """The validity of a certificate (PEM); raises CertificateRefused where it cannot be read."""
     found = _certificate(certificate)
     return Validity(_ms(found.not_valid_before_utc), _ms(found.not_valid_after_utc))
 
 
 def subject_uri(certificate: bytes) -> str:
-    """The URI that it says; raises CertificateRefused."""
+    """The URI of a certificate (PEM), empty where it has none; raises CertificateRefused where it cannot be read."""
     try:
         names = _certificate(certificate).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -84,7 +91,7 @@ def subject_uri(certificate: bytes) -> str:
 
 
 def is_signed_by(certificate: bytes, authority: bytes) -> bool:
-    """Raises CertificateRefused where one is none."""
+    """Whether the authority signed the certificate (both PEM); raises CertificateRefused where one cannot be read."""
     try:
         _certificate(certificate).verify_directly_issued_by(_certificate(authority))
     except (ValueError, TypeError, InvalidSignature):
@@ -93,7 +100,7 @@ def is_signed_by(certificate: bytes, authority: bytes) -> bool:
 
 
 def key_matches(pair: KeyPair) -> bool:
-    """Whether the key is the certificate's; raises CertificateRefused where one is none."""
+    """Whether the key belongs to the certificate; raises CertificateRefused where one cannot be read."""
     own = _certificate(pair.certificate).public_key()
     return isinstance(own, ec.EllipticCurvePublicKey) and own == _private(pair.key).public_key()
 
@@ -131,16 +138,24 @@ def _certificate(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise CertificateRefused("what should be a certificate is none") from None
+        raise CertificateRefused(
+            "the stored data is not a certificate in PEM: delete it, and the operator issues a new one"
+        ) from None
 
 
 def _private(pem: bytes) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (ValueError, TypeError):
-        raise CertificateRefused("what should be a certificate's key is none") from None
+        raise CertificateRefused(
+            "the stored data is not a private key in PEM: delete it with its certificate, and the operator "
+            "issues new ones"
+        ) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise CertificateRefused("a certificate's key is of another kind than this version makes")
+        raise CertificateRefused(
+            "the stored private key is not on an elliptic curve: delete it with its certificate, and the "
+            "operator issues new ones"
+        )
     return key
 
 

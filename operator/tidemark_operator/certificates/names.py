@@ -1,12 +1,12 @@
-"""Where certificates are kept, by name: what mounts them, and what makes them, must agree.
+"""Names of the Secrets with certificates, which pods mount.
 
-    Secret                        namespace                 mounted by         goes with (owner reference)
-    tidemark-authority            the operator's own        nobody             the Lease, which the chart makes
+    Secret                        namespace                 mounted by         owner (collected with it)
+    tidemark-authority            the operator's own        no pod             the Lease, which the chart creates
     tidemark-planner-tls          the operator's own        the planner        the same
     tidemark-replica-NAME-tls     of the ComputeReplica     its driver's pod   its ComputeReplica
 
-The latter two are of type kubernetes.io/tls, with `ca.crt` besides. Whoever mounts one passes the folder as --tls-dir;
-mount it whole, without `subPath`, or it is never renewed in the pod.
+The latter two are of type kubernetes.io/tls, with `ca.crt` added. A pod passes the mounted folder as --tls-dir. Mount
+the whole Secret: with `subPath` the kubelet never renews it in the pod.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tidemark_operator.resources.manifest.meta import GROUP
 AUTHORITY = "tidemark-authority"
 PLANNER = "tidemark-planner-tls"
 MOUNT_PATH = "/etc/tidemark/tls"
-"""Where pods have it."""
+"""The mount path in pods."""
 
 SECRET_TYPE = "kubernetes.io/tls"
 MANAGED_LABEL = f"{GROUP}/certificate"
-"""On each of these Secrets, with what it is for: one without it is somebody else's, and is not touched."""
+"""The label of these Secrets. The operator does not touch a Secret without it."""
 
 
 def replica_secret(name: str) -> str:
-    """Of a ComputeReplica, in its namespace."""
+    """The Secret's name for a ComputeReplica, in its namespace."""
     return f"tidemark-replica-{name}-tls"

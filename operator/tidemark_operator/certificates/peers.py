@@ -1,4 +1,4 @@
-"""What the rest of the operator asks about certificates, whether there are any or not."""
+"""The interface of certificates to the rest of the operator, and its implementation without TLS."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ from tidemark_protocol.tls.identities import Identity
 
 
 class Peers(Protocol):
-    """Those that the operator calls: replicas, and the planner."""
+    """Certificates and channels of the operator's peers: replicas, the planner, and the gateway's clients."""
 
     def dialer(self, peer: Identity) -> ChannelFactory:
-        """How it is reached."""
+        """Opens channels to the peer."""
 
     def serving(self, hosts: Sequence[str]) -> Material:
-        """What the gateway shows by these names, and who signed it; raises OperatorError where there are none."""
+        """The gateway's certificate for these DNS names. Raises OperatorError where the operator has no authority."""
 
     async def prepare(self, replica: Meta) -> None:
-        """The ComputeReplica's processes have what they need in order to be called. Raises OperatorError."""
+        """Store the certificate of a ComputeReplica's processes.
+
+        Raises:
+            CertificateRefused: an object that the operator did not create has its name.
+            OperatorError: the store fails.
+        """
 
     def is_prepared(self, replica: Meta) -> bool:
-        """Since it was retained last."""
+        """Whether `prepare` succeeded for it."""
 
     def refusal(self, replica: Meta) -> str:
-        """Why it cannot be prepared until somebody does something about it; empty: there is no such reason."""
+        """Why an administrator must act before it can be prepared; empty: no such reason."""
 
     def retain(self, replicas: Collection[Meta]) -> None:
-        """No others are there any more."""
+        """Forget all other replicas: they do not exist any more."""
 
     async def run(self) -> None:
-        """Renews what is due, until cancelled."""
+        """Renew certificates that are due, until cancelled."""
 
 
 class SocketPeers:
-    """Peers behind unix sockets that nobody else can reach: they show nothing."""
+    """Peers behind unix sockets that only this user can open: no certificates."""
 
     def dialer(self, peer: Identity) -> ChannelFactory:
         return PLAIN_CHANNELS

@@ -1,10 +1,10 @@
-"""Certificates as Secrets, each written whole, by resource version: of two operators one wins, and the other looks.
+"""Stores certificates as Secrets. Each write replaces the whole Secret at a resource version: of two writers one wins.
 
-    metadata.labels              compute.tidemark.dev/certificate: authority | leaf      without it, it is another's
-    metadata.ownerReferences     the ComputeReplica; of the operator's own the Lease: the Secret goes with it
-    type                         kubernetes.io/tls for what pods mount, Opaque for the authority
+    metadata.labels              compute.tidemark.dev/certificate: authority | leaf      the operator touches no others
+    metadata.ownerReferences     the ComputeReplica; for the operator's own Secrets the Lease
+    type                         kubernetes.io/tls for Secrets that pods mount, Opaque for the authority
 
-The Lease is made by the chart, so when that is uninstalled nothing of these is left.
+The chart creates the Lease, so uninstalling it removes the operator's Secrets too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPAQUE = "Opaque"
 
 
 class SecretStore:
-    """`namespace`: the operator's own."""
+    """Implements `Store`. `namespace`: the operator's own."""
 
     def __init__(self, kube: Kube, namespace: str) -> None:
         self._kube, self._namespace = kube, namespace
@@ -51,7 +51,7 @@ class SecretStore:
             raise WriteConflict(str(error)) from None
 
     async def _owner(self, place: SecretLocation) -> Body | None:
-        """Whom it goes with, as it is now."""
+        """The present owner reference of a Secret; None: the Lease does not exist."""
         if place.owner is not None:
             return Owner(REPLICAS.api_version, REPLICAS.kind, place.owner).reference()
         lease = await self._kube.get(LEASES, self._namespace, LEASE)
@@ -65,7 +65,7 @@ class SecretStore:
 
 
 def build_secret(place: SecretLocation, bag: Files, owner: Body | None, version: str = "") -> Body:
-    """`version`: of what it takes the place of."""
+    """The Secret's body. `version`: the resource version that it replaces; empty: it is new."""
     metadata: dict[str, Any] = {"name": place.name, "labels": {MANAGED_LABEL: "leaf" if place.mounted else "authority"}}
     if owner is not None:
         metadata["ownerReferences"] = [owner]
@@ -81,14 +81,15 @@ def build_secret(place: SecretLocation, bag: Files, owner: Body | None, version:
 
 
 def parse_secret(place: SecretLocation, body: Body) -> StoredFiles:
-    """Raises CertificateRefused for one that is not ours."""
+    """The files of a Secret; raises CertificateRefused where the operator did not create it."""
     metadata = body["metadata"]
     expected = SECRET_TYPE if place.mounted else OPAQUE
     if MANAGED_LABEL not in (metadata.get("labels") or {}) or body.get("type") != expected:
         where = f"{metadata.get('namespace', place.namespace)}/{place.name}"
         raise CertificateRefused(
-            f"Secret {where} is in the way: it was not made by the operator, which needs the name for certificates; "
-            "delete it, or rename what it is of"
+            f"Secret {where} was not created by the operator, which needs this name for certificates: delete "
+            "the Secret, "
+            "or rename the object that it belongs to"
         )
     try:
         bag = {name: base64.b64decode(value, validate=True) for name, value in (body.get("data") or {}).items()}

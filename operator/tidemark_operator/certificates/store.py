@@ -1,4 +1,4 @@
-"""Where certificates are kept, whoever keeps them: bags of bytes, each changed as a whole by one writer at a time."""
+"""The interface of certificate stores: named sets of files, each replaced as a whole, with optimistic locking."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class SecretLocation:
-    """`namespace` empty: the operator's own. `owner`: the ComputeReplica that it belongs to, and goes with. `mounted`:
-    it is a certificate that a pod has as files."""
+    """Where a set of files is stored.
+
+    `namespace` empty: the operator's own. `owner`: the ComputeReplica with which it is collected. `mounted`: a pod
+    mounts it as files.
+    """
 
     name: str
     namespace: str = ""
@@ -29,24 +32,25 @@ class SecretLocation:
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """`version`: of this very content, for who replaces it."""
+    """A stored set of files. `version`: of this content, for `Store.replace`."""
 
     bag: Files
     version: str
 
 
 class WriteConflict(OperatorError):
-    """Somebody else wrote there since it was looked at."""
+    """Another writer changed the location since it was loaded."""
 
 
 class Store(Protocol):
-    """Each raises OperatorError where it cannot tell, and CertificateRefused where the place is somebody else's."""
+    """Every method raises OperatorError where the store fails, and CertificateRefused for a location that has something
+    the operator did not create."""
 
     async def load(self, place: SecretLocation) -> StoredFiles | None:
-        """None: there is nothing."""
+        """The files; None: nothing is stored there."""
 
     async def create(self, place: SecretLocation, bag: Files) -> None:
-        """Raises Taken if something is there."""
+        """Store new files; raises WriteConflict where some are stored already."""
 
     async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
-        """Raises Taken if `kept` is not what is there."""
+        """Replace the files; raises WriteConflict unless `kept` is what is stored."""

@@ -1,4 +1,4 @@
-"""Peers that prove who they are, and ask the operator to."""
+"""Certificates and channels of peers with mutual TLS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Forget = Callable[[Collection[SecretLocation]], None]
 
 
 class TlsPeers:
-    """`forget`: told which places of replicas are still needed, where nothing else removes the others."""
+    """Implements `Peers`. `forget`: called with the locations still needed, for a store that must remove the others."""
 
     def __init__(self, keeper: CertificateRotation, forget: Forget = lambda _: None) -> None:
         self._keeper, self._forget = keeper, forget
@@ -29,8 +29,11 @@ class TlsPeers:
 
     @classmethod
     async def start(cls, store: Store, forget: Forget = lambda _: None) -> TlsPeers:
-        """There is an authority, and the planner has a certificate of it. Raises OperatorError; an API server that only
-        stumbles is asked again for a while."""
+        """Load or create the authority, and store the planner's certificate. Transient failures are retried.
+
+        Raises:
+            OperatorError: the store fails for longer.
+        """
         return cls(await retry_at_startup("certificates", lambda: _started(store)), forget)
 
     def dialer(self, peer: Identity) -> ChannelFactory:

@@ -1,4 +1,4 @@
-"""When a certificate is valid, and when it is time for the next one."""
+"""When a certificate is valid, and when it must be renewed. Times are milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Validity:
-    """From the first millisecond to the last."""
+    """From the first millisecond to the last, both included."""
 
     from_ms: int
     until_ms: int
 
     @property
     def renew_ms(self) -> int:
-        """After two thirds of its life: what fails then can fail for the last third."""
+        """The time of renewal: two thirds of its life. Renewals may then fail for the last third."""
         return self.from_ms + (self.until_ms - self.from_ms) * 2 // 3
 
     def holds(self, now_ms: int) -> bool:
+        """Whether it is valid now."""
         return self.from_ms <= now_ms <= self.until_ms
 
     def is_fresh(self, now_ms: int) -> bool:
-        """It holds, and is not to be renewed yet."""
+        """Whether it is valid, and not due for renewal."""
         return self.from_ms <= now_ms < self.renew_ms

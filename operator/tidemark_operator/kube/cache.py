@@ -1,7 +1,7 @@
 """The newest known body of every object of ours.
 
-Fed by watches, by full lists (at the start, and now and then: what was deleted while a watch was down is missed by
-the watch), and by the answers to our own writes, so that a reconcile never acts on a status older than its own.
+Watches, full lists and the answers to our own writes feed it, so that a reconcile never acts on a status older than its
+own write. Full lists are made at the start and regularly: a watch misses deletions while it is down.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Key:
-    """An object by name: what the work queue holds."""
+    """The name of an object; the work queue holds these."""
 
     resource: Resource
     namespace: str
@@ -39,17 +39,19 @@ def key_of(resource: Resource, body: Body) -> Key:
 
 
 class Cache:
+    """Bodies by key; only newer resource versions replace a body."""
+
     def __init__(self) -> None:
         self._bodies: dict[Resource, dict[Key, Body]] = {}
         self._parsed: dict[Key, tuple[Body, Any]] = {}
-        self._news: list[set[Key]] = []
+        self._change_sets: list[set[Key]] = []
 
     def get(self, key: Key) -> Body | None:
         return self._of(key.resource).get(key)
 
     def read(self, key: Key, parse: Callable[[Body], T]) -> T | None:
-        """What the body says, parsed once for as long as it is the newest; None: there is none. Raises what `parse`
-        raises, which is the same for all objects of a kind."""
+        """The parsed body, parsed once per body; None: there is no object. `parse` must be the same for a kind; its
+        errors are raised."""
         body = self.get(key)
         if body is None:
             self._parsed.pop(key, None)
@@ -61,8 +63,8 @@ class Cache:
         return parsed
 
     def put(self, key: Key, body: Body) -> bool:
-        """Whether anything changed that a reconcile cares about: everything but status."""
-        self._tell(key)
+        """Store a body; return whether anything but its status changed."""
+        self._note_change(key)
         bodies = self._of(key.resource)
         old = bodies.get(key)
         if old is not None and _version(old) >= _version(body):
@@ -71,29 +73,32 @@ class Cache:
         return old is None or _intent(old) != _intent(body)
 
     def remove(self, key: Key) -> bool:
-        self._tell(key)
+        """Remove the body; return whether there was one."""
+        self._note_change(key)
         self._parsed.pop(key, None)
         return self._of(key.resource).pop(key, None) is not None
 
     @contextmanager
-    def news(self) -> Iterator[set[Key]]:
-        """What is put or removed meanwhile: of that, a list that is under way may be older."""
-        news: set[Key] = set()
-        self._news.append(news)
+    def changes(self) -> Iterator[set[Key]]:
+        """The keys put or removed during the block, in which a list is made: the list may be older than they are."""
+        changes: set[Key] = set()
+        self._change_sets.append(changes)
         try:
-            yield news
+            yield changes
         finally:
-            self._news = [each for each in self._news if each is not news]
+            self._change_sets = [each for each in self._change_sets if each is not changes]
 
-    def replace_all(self, resource: Resource, bodies: Iterable[Body], news: Collection[Key] = ()) -> set[Key]:
-        """A full list. The keys that came, went or changed. `news`: of the time since it was asked for; what was
-        deleted then does not come back with the list, and what was created does not go."""
+    def replace_all(self, resource: Resource, bodies: Iterable[Body], changed: Collection[Key] = ()) -> set[Key]:
+        """Replace all bodies of a kind by a full list; return the keys that were added, removed or changed.
+
+        `changed`: keys put or removed since the list was requested; the list neither brings back nor removes them.
+        """
         listed = {key_of(resource, body): body for body in bodies}
         known = self._of(resource)
-        gone = {key for key in known if key not in listed and key not in news}
+        gone = {key for key in known if key not in listed and key not in changed}
         for key in gone:
             self.remove(key)
-        came = [(key, body) for key, body in listed.items() if key in known or key not in news]
+        came = [(key, body) for key, body in listed.items() if key in known or key not in changed]
         return gone | {key for key, body in came if self.put(key, body)}
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[tuple[Key, Body]]:
@@ -101,19 +106,19 @@ class Cache:
         return [(key, body) for key, body in bodies if namespace is None or key.namespace == namespace]
 
     def keys(self) -> Collection[Key]:
-        """Of all kinds."""
+        """The keys of all kinds."""
         return dict.fromkeys(key for bodies in self._bodies.values() for key in bodies)
 
-    def _tell(self, key: Key) -> None:
-        for news in self._news:
-            news.add(key)
+    def _note_change(self, key: Key) -> None:
+        for changes in self._change_sets:
+            changes.add(key)
 
     def _of(self, resource: Resource) -> dict[Key, Body]:
         return self._bodies.setdefault(resource, {})
 
 
 def _version(body: Body) -> int:
-    """Resource versions grow. (The API server promises so for its own storage from 1.35 on, and etcd always did.)"""
+    """The resource version as a number, which grows: guaranteed from Kubernetes 1.35 on, and by etcd before."""
     text = body["metadata"].get("resourceVersion", "")
     return int(text) if text.isdigit() else 0
 

@@ -1,7 +1,7 @@
-"""A thin client: objects are the dicts that the API server speaks of.
+"""A thin asynchronous client of the API server; objects are dicts.
 
-The official client's asyncio flavour is used (docs/decisions/0008-operator.md): nothing blocks the loop, requests end
-with their task, and credentials come from the same places as kubectl's.
+It uses the official client's asyncio flavour (docs/decisions/0008-operator.md): requests do not block the event loop
+and end with their task, and credentials come from the same places as kubectl's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of namespaced object, and where the API server has it."""
+    """A kind of namespaced object, and its API group, version and plural."""
 
     group: str
     version: str
@@ -56,33 +56,33 @@ EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
 
 
 class ApiError(OperatorError):
-    """The API server refused, or could not be reached; `status` 0 for the latter. A retry may help."""
+    """The API server refused a request (`status`: the HTTP status), or did not answer (0)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
     @property
-    def passes(self) -> bool:
-        """Whether the same request may well succeed later: it was none that is refused."""
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed later."""
         return self.status in (0, 409, 410, 429) or self.status >= 500
 
     @property
     def namespace_ends(self) -> bool:
-        """Whether nothing new is taken there any more, since the namespace is being deleted."""
+        """Whether the request was refused because the namespace is being deleted."""
         return self.status == 403 and "NamespaceTerminating" in str(self)
 
 
 class Conflict(ApiError):
-    """Somebody else changed the object, or it exists already."""
+    """Another writer changed the object, or it exists already."""
 
 
 class Invalid(ApiError):
-    """The API server will never take this."""
+    """The API server will never accept the request."""
 
 
 class Kube:
-    """One connection pool. Open it with `connect`."""
+    """One connection pool; open it with `connect`. Methods raise ApiError."""
 
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
         self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
@@ -90,12 +90,18 @@ class Kube:
         self.api, self.namespaces = api, namespaces
         self._patient = False
         self.fence: Callable[[], None] = _nothing
-        """Asked before anything but a Lease is written; raises ApiError where this process must not."""
+        """Called before every write except a Lease's; raises ApiError where this process must not write."""
 
     @staticmethod
     @asynccontextmanager
     async def connect(kubeconfig: Path | None, namespaces: tuple[str, ...] = ()) -> AsyncIterator[Kube]:
-        """`kubeconfig` None: in a pod, by its service account. Raises OperatorError where that cannot be read."""
+        """Open a client.
+
+        `kubeconfig` None: use the pod's service account. `namespaces`: the ones to list; empty: all.
+
+        Raises:
+            OperatorError: the kubeconfig or service account cannot be read.
+        """
         configuration = client.Configuration()
         try:
             if kubeconfig is None:
@@ -104,15 +110,15 @@ class Kube:
                 await config.load_kube_config(str(kubeconfig), client_configuration=configuration, persist_config=False)
         except config.ConfigException as error:
             where = kubeconfig or "the pod's service account (no --kubeconfig was given)"
-            raise OperatorError(f"cannot use {where}: {error}") from None
-        # as kopf's: what the environment says of proxies would be read anew, by a thread, for each request
+            raise OperatorError(f"cannot read {where}: {error}") from None
+        # as in kopf: otherwise each request reads the proxy settings of the environment in a thread
         configuration.client_session_kwargs = {"trust_env": False}
         async with client.ApiClient(configuration) as api:
             yield Kube(api, namespaces)
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Meanwhile what is read is asked for until the API server answers, unless it refuses."""
+        """Repeat reads within the block until the API server answers or refuses."""
         self._patient = True
         try:
             yield
@@ -120,7 +126,7 @@ class Kube:
             self._patient = False
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
-        """None: there is none."""
+        """The object; None: it does not exist."""
         call = self._objects.get_namespaced_custom_object
         try:
             return await self._read(call, **_place(resource, namespace), name=name)
@@ -130,23 +136,23 @@ class Kube:
             raise
 
     async def list(self, resource: Resource, label_selector: str | None = None, namespace: str = "") -> list[Body]:
-        """All of the namespaces that this operator looks after, or of one; page by page."""
+        """All objects of `namespace`, or of every namespace that this operator serves; read page by page."""
         bodies: list[Body] = []
         for place in (namespace,) if namespace else self.namespaces or ("",):
             bodies += await all_pages(partial(self._page, resource, place, label_selector))
-        # items of a list do not say what they are
+        # the items of a list have no apiVersion and kind
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         return [{**kind, **item} for item in bodies]
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
-        """Raises Conflict if it exists."""
+        """Create the object; raises Conflict if it exists."""
         self._writes(resource)
         full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         call = self._objects.create_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), body=full)
 
     async def review(self, group: str, plural: str, kind: str, spec: Body) -> Body:
-        """Asks the API server for its judgement of `spec`, of which nothing is stored: the status it gives."""
+        """Create a review, which is not stored; return its status."""
         body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
         call = self._objects.create_cluster_custom_object
         answer = await _call(call, group=group, version="v1", plural=plural, body=body)
@@ -154,13 +160,13 @@ class Kube:
         return status
 
     async def version(self) -> str:
-        """The API server's own: what has none is no API server."""
+        """The API server's version; raises ApiError where another server answers."""
         found = await called(self._version.get_code)
         version: str = found.git_version
         return version
 
     async def client_authority(self) -> str | None:
-        """Who signs the cluster's client certificates, as the API server publishes it (PEM); None: it takes none."""
+        """The authority (PEM) of the cluster's client certificates; None: the API server accepts none."""
         place = {"namespace": "kube-system", "name": "extension-apiserver-authentication"}
         try:
             found = await called(self._core.read_namespaced_config_map, **place)
@@ -172,7 +178,7 @@ class Kube:
         return authority
 
     async def get_secret(self, namespace: str, name: str) -> Body | None:
-        """None: there is none."""
+        """The object; None: it does not exist."""
         try:
             return await self._secret(self._core.read_namespaced_secret, namespace, name=name)
         except ApiError as error:
@@ -181,52 +187,54 @@ class Kube:
             raise
 
     async def create_secret(self, namespace: str, body: Body) -> Body:
-        """Raises Conflict if it exists."""
+        """Create the object; raises Conflict if it exists."""
         self.fence()
         return await self._secret(self._core.create_namespaced_secret, namespace, body=body)
 
     async def replace_secret(self, namespace: str, name: str, body: Body) -> Body:
-        """Raises Conflict if somebody changed it since `body` was read."""
+        """Replace the object; raises Conflict if it changed since `body` was read."""
         self.fence()
         return await self._secret(self._core.replace_namespaced_secret, namespace, name=name, body=body)
 
     async def _secret(self, call: Any, namespace: str, **arguments: Any) -> Body:
-        """What the API server says of a Secret may repeat what is in it: of a refusal only its kind is told."""
+        """Call for a Secret. An error keeps the status line only: the API server's text may repeat the Secret's
+        content."""
         try:
             found = await called(call, namespace=namespace, **arguments)
         except ApiError as error:
-            said = str(error).partition(":")[0] if error.status else str(error)
+            reason = str(error).partition(":")[0] if error.status else str(error)
             name = arguments.get("name") or arguments["body"]["metadata"]["name"]
-            raise type(error)(error.status, f"Secret {namespace}/{name}: {said}") from None
+            raise type(error)(error.status, f"Secret {namespace}/{name}: {reason}") from None
         body: Body = self._core.api_client.sanitize_for_serialization(found)
         return body
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
-        """Raises Conflict if somebody changed it since `body` was read."""
+        """Replace the object; raises Conflict if it changed since `body` was read."""
         self._writes(resource)
         call = self._objects.replace_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), name=name, body=body)
 
     async def patch(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
-        """A JSON merge patch of everything but status. With metadata.resourceVersion in it: Conflict if it moved."""
+        """Apply a JSON merge patch to everything but status. With metadata.resourceVersion: Conflict if the object
+        changed."""
         self._writes(resource)
         call = self._objects.patch_namespaced_custom_object
         return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
 
     async def patch_status(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
-        """A JSON merge patch of status. With metadata.resourceVersion in it: Conflict if the object moved."""
+        """Apply a JSON merge patch to status. With metadata.resourceVersion: Conflict if the object changed."""
         self._writes(resource)
         call = self._objects.patch_namespaced_custom_object_status
         return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
 
     async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
-        """Of this very object; one that is gone already is fine."""
+        """Delete the object of this uid, if it still exists."""
         self._writes(resource)
         call = self._objects.delete_namespaced_custom_object
         try:
             await _call(call, **_place(resource, namespace), name=name, body={"preconditions": {"uid": uid}})
         except Conflict:
-            # of another uid: not the object that was meant. Whatever else it is, it is not gone
+            # the object has another uid, or changed; only the former means that ours is gone
             there = await self.get(resource, namespace, name)
             if there is not None and there["metadata"]["uid"] == uid:
                 raise
@@ -253,9 +261,9 @@ class Kube:
                 return await _call(call, **arguments)
             except ApiError as error:
                 too_old = error.status == 410 and arguments.get("_continue")
-                if not self._patient or not error.passes or too_old:
+                if not self._patient or not error.is_transient or too_old:
                     raise
-                LOG.warning("asking again: %s", error)
+                LOG.warning("retrying a read: %s", error)
             await asyncio.sleep(AGAIN_SECONDS)
 
 
@@ -273,8 +281,10 @@ def _place(resource: Resource, namespace: str) -> dict[str, str]:
 
 
 async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:
-    """Items of a list, whose pages are asked for by the token of the one before; from the beginning again where the
-    list that was begun is too old to be gone on with, and after a pause where that happens again."""
+    """All items of a list. `ask`: requests the page of a continue token.
+
+    A list whose token has expired (410) begins again, the second time after a pause.
+    """
     items: list[Body] = []
     token, pause = None, 0.0
     while True:
@@ -283,7 +293,7 @@ async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:
         except ApiError as error:
             if token is None or error.status != 410:
                 raise
-            LOG.warning("a list is begun again: %s", error)
+            LOG.warning("a list expired and begins again: %s", error)
             await asyncio.sleep(pause)
             items, token, pause = [], None, AGAIN_SECONDS
             continue
@@ -299,7 +309,7 @@ async def _call(call: Any, **arguments: Any) -> Body:
 
 
 async def called(call: Any, **arguments: Any) -> Any:
-    """The answer; raises ApiError, whatever went wrong."""
+    """The answer of a call; raises ApiError for every failure."""
     try:
         return await call(**arguments, _request_timeout=REQUEST_SECONDS)
     except client.ApiException as error:
@@ -307,7 +317,7 @@ async def called(call: Any, **arguments: Any) -> Any:
     except (OSError, TimeoutError, ClientError) as error:
         raise ApiError(0, f"the API server does not answer: {error}") from None
     except JSONDecodeError as error:
-        raise ApiError(0, f"what answers is no API server: {error}") from None
+        raise ApiError(0, f"the server at this address is not an API server: {error}") from None
 
 
 def _error(status: int, message: str) -> ApiError:
@@ -316,5 +326,5 @@ def _error(status: int, message: str) -> ApiError:
 
 
 def _message(error: Any) -> str:
-    """What the API server says; its headers and our request's are nobody's business."""
+    """Status and body of the API server's answer, without headers, which may hold credentials."""
     return f"{error.status} {error.reason}: {str(error.body or '')[:1000]}"

@@ -1,6 +1,6 @@
-"""Events: for what a user should notice once, such as SQL that was refused. Status says what holds; this, what came.
+"""Events: one for each thing that a user should notice once, such as refused SQL. Conditions have the present state.
 
-One for each new thing (kind, uid, reason, note), not one per retry; what was said is remembered up to a bound.
+An Event is written once per object, reason and note, not per retry; the latest REMEMBERED of them are remembered.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ MAX_NOTE = 1000
 
 
 class Events:
+    """Writes Events. `reporter`: this operator's identity."""
+
     def __init__(self, kube: Kube, reporter: str) -> None:
         self._kube, self._reporter = kube, reporter
-        self._said: OrderedDict[str, None] = OrderedDict()
+        self._written: OrderedDict[str, None] = OrderedDict()
 
     async def warn(self, key: Key, uid: str, reason: str, note: str) -> None:
-        """Says it, unless it was said. An Event that cannot be written is not worth a failure."""
+        """Write a warning about an object, once. A failure to write it is logged only."""
         name = f"{key.name}.{hashlib.sha256(f'{uid} {reason} {note}'.encode()).hexdigest()[:16]}"
-        if name in self._said:
+        if name in self._written:
             return
-        self._said[name] = None
-        if len(self._said) > REMEMBERED:
-            self._said.popitem(last=False)
+        self._written[name] = None
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
         body = {
             "metadata": {"name": name},
             "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
@@ -53,4 +55,4 @@ class Events:
         except Conflict:
             return
         except ApiError as error:
-            LOG.warning("no Event for %s: %s", key, error)
+            LOG.warning("the Event for %s cannot be written: %s", key, error)

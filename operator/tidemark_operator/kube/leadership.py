@@ -1,15 +1,15 @@
-"""Who leads: a Lease that one operator holds and renews, and a term that grows with each that takes charge.
+"""Leadership: a Lease that one operator holds and renews, and a term that each new leader increments.
 
-    stand by ──► the Lease is nobody's, let go of, or run out ──► claim (term + 1) ──► renew, and renew ──► release
-                                                                        another holds it ──► LeadershipLost
+    stand by ──► the Lease is free, released or expired ──► claim (term + 1) ──► renew ... ──► release
+                                                                another operator holds it ──► LeadershipLost
 
-Two fences, since a process may stand still for as long as it likes and go on without knowing. Towards replicas it is
-the term (`leaseTransitions`): a replica serves the client of the highest. Towards the API server it is time: who has
-not renewed for FRESH_SECONDS, by a clock that never goes back and does not stop in sleep, writes nothing until a
-renewal has shown that nobody else took the Lease, which could have happened LEASE_SECONDS after the last. The API
-server's resource version makes each change of the Lease atomic. Should it have been deleted, replicas remember: the
-next term is raised above theirs. A term that operators cannot have come to is a lie of that replica's, and nothing is
-raised for it: the Lease has room for 2^31 terms, and past the last of them nobody could ever lead.
+A process may be suspended for any time and continue without noticing, so there are two fences. Towards replicas it is
+the term (`leaseTransitions`): a replica serves the client with the highest one. Towards the API server it is time: a
+leader that has not renewed for FRESH_SECONDS (by a monotonic clock that runs during sleep) writes nothing until a
+renewal succeeds, since another operator may take the Lease LEASE_SECONDS after the last renewal. The Lease's resource
+version makes each change atomic. After a deletion of the Lease, replicas still know the last term, and the next one is
+raised above it. A term from a replica that operators cannot have reached is refused: the Lease holds 2^31 terms, and
+after the last of them no operator could lead.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LEASE_SECONDS = 10
 FRESH_SECONDS = 7.0
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 1.0
-# so many more operators than the Lease remembers may have led since replicas were made
+# the number of terms that may have been lost with a deleted Lease
 MOST_FORGOTTEN_TERMS = 2**20
-# of one request or two; a connection that hangs must not cost the Lease
+# for one or two requests: a hanging connection must not cost the Lease
 PATIENCE_SECONDS = 3.0
 
 
 class Leadership:
-    """The term of this process, 0 until it leads. Only ever raised."""
+    """The term of this process: 0 until it leads; it only grows. `clock`: seconds, monotonic, running during sleep."""
 
     def __init__(self, kube: Kube, namespace: str, identity: str, clock: Callable[[], float] = now_seconds) -> None:
         self._kube, self._namespace, self._identity, self._clock = kube, namespace, identity, clock
@@ -53,7 +53,7 @@ class Leadership:
         return f"Lease {self._namespace}/{LEASE}"
 
     async def stand_by(self) -> int:
-        """Until this process leads: its term. An API server that is away is asked again."""
+        """Wait until this process leads; return its term. API failures are logged and retried."""
         seen = LeaseObserver(self._identity, self._clock)
         while True:
             try:
@@ -64,20 +64,26 @@ class Leadership:
                         if await self._take(term_of(lease) + 1):
                             return self.term
             except (ApiError, TimeoutError) as error:
-                LOG.warning("standing by: %s", error or f"no answer within {PATIENCE_SECONDS:.0f} s")
+                LOG.warning(
+                    "standing by, the Lease cannot be read: %s", error or f"no answer within {PATIENCE_SECONDS:.0f} s"
+                )
             await asyncio.sleep(LOOK_SECONDS)
 
     async def claim(self, above: int = 0) -> int:
-        """Takes charge, whoever leads, under a new term, higher than every one before and than `above`."""
+        """Take the Lease from any holder, with a term above its term and above `above`; return the term.
+
+        Raises:
+            LeadershipLost: other writers changed the Lease in each of ATTEMPTS tries.
+        """
         async with self._turn:
             for _ in range(ATTEMPTS):
                 self._lease = await self._kube.get(LEASES, self._namespace, LEASE)
                 if await self._take(max(term_of(self._lease), above) + 1):
                     return self.term
-        raise LeadershipLost(f"could not take {self.where}: others keep changing it")
+        raise LeadershipLost(f"{self.where} cannot be taken: other operators change it again and again")
 
     async def keep(self) -> None:
-        """Renews until cancelled; raises LeadershipLost once another holds the Lease."""
+        """Renew every RENEW_SECONDS, until cancelled; raises LeadershipLost once another operator holds the Lease."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
@@ -87,48 +93,54 @@ class Leadership:
                 LOG.warning("%s: %s", self.where, error or f"not renewed within {PATIENCE_SECONDS:.0f} s")
 
     async def renew(self) -> None:
-        """One renewal; raises ApiError, and LeadershipLost."""
+        """Renew once; raises ApiError, LeadershipLost."""
         async with self._turn:
             await self._rewrite(self._identity)
 
     async def release(self) -> None:
-        """Whoever stands by need not wait. For a process that has stopped acting; nothing where it does not lead."""
+        """Release the Lease, if this process holds it, so that a standby need not wait. Stop acting before."""
         if holder_of(self._lease) != self._identity:
             return
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._turn:
                 await self._rewrite("")
         except (ApiError, TimeoutError, LeadershipLost) as error:
-            LOG.info("%s is not let go of: %s", self.where, error)
+            LOG.info("%s cannot be released, it expires instead: %s", self.where, error)
 
     async def outranked(self, by: int) -> int:
-        """A replica serves a higher term. Somebody else leads (raises LeadershipLost), or the Lease was deleted and
-        made anew, and our term must be raised above it; raises OperatorError for a term that cannot be."""
+        """Raise the term above `by`, which a replica serves: the Lease was deleted and created again.
+
+        Raises:
+            LeadershipLost: another operator leads.
+            OperatorError: operators cannot have reached this term.
+        """
         lease = await self._kube.get(LEASES, self._namespace, LEASE)
         if holder_of(lease) not in ("", self._identity):
             raise self._lost(lease)
         if by - self._first > MOST_FORGOTTEN_TERMS:
             raise OperatorError(
-                f"the replica says that it serves an operator of term {by}, which none can have come to: this one "
-                f"began with {self._first}. Restart the replica"
+                f"the replica reports an operator of term {by}, which is impossible: this operator began with "
+                f"{self._first}. Restart the replica"
             )
         return await self.claim(above=by)
 
     @property
     def leads(self) -> bool:
-        """False where another may have taken the Lease."""
+        """Whether this process holds the Lease, and no other operator can have taken it."""
         return holder_of(self._lease) == self._identity and self._late() <= FRESH_SECONDS
 
     def check(self) -> None:
-        """Raises ApiError where this process does not lead: what writes, asks first."""
+        """Raise ApiError unless this process leads; called before every write."""
         if not self.leads:
-            raise ApiError(0, f"{self.where} was not renewed for {self._late():.0f} s: nothing is written until it is")
+            raise ApiError(
+                0, f"{self.where} was not renewed for {self._late():.0f} s: the operator writes nothing until it is"
+            )
 
     def _late(self) -> float:
         return self._clock() - self._renewed
 
     async def _take(self, term: int) -> bool:
-        """False: somebody else changed it first."""
+        """Write the Lease with a new term; False: another writer changed it first."""
         try:
             await self._write(term, self._identity)
         except Conflict:
@@ -138,18 +150,18 @@ class Leadership:
         return True
 
     async def _rewrite(self, holder: str) -> None:
-        """Of the Lease that this process holds; raises LeadershipLost where it does not."""
+        """Write the Lease that this process holds; raises LeadershipLost where another operator holds it."""
         try:
             await self._write(self.term, holder)
         except ApiError as error:
-            # 404: it was deleted. Conflict: that, or our last write got there and its answer did not, or it was taken
+            # 404: deleted. Conflict: deleted, taken, or our last write succeeded and its answer was lost
             if error.status != 404 and not isinstance(error, Conflict):
                 raise
             self._lease = await self._kube.get(LEASES, self._namespace, LEASE)
             if self._lease is not None and holder_of(self._lease) != self._identity:
                 raise self._lost(self._lease) from None
             if self._lease is None and not holder:
-                return  # nobody's already
+                return  # free already
             await self._write(max(self.term, term_of(self._lease)), holder)
 
     async def _write(self, term: int, holder: str) -> None:
@@ -169,7 +181,7 @@ class Leadership:
             self._lease = await self._kube.create(LEASES, self._namespace, body)
         else:
             self._lease = await self._kube.replace(LEASES, self._namespace, LEASE, body)
-        # from before it was asked for: others count from when they see it
+        # the time before the request: others count from when they see the Lease
         self._renewed = began
 
     def _lost(self, lease: Body | None) -> LeadershipLost:

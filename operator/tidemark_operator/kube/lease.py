@@ -1,8 +1,8 @@
-"""Whether a Lease is free: what one who stands by makes of what it sees.
+"""Whether a standby operator may take the Lease.
 
-Times in the Lease are of the holder's clock, which may be wrong, so they are compared with nothing but themselves: a
-Lease has run out when it has not changed for as long as it lasts, by the clock of who looks. One that somebody held and
-that is gone was deleted under its holder, who writes on until it is late, or makes it anew: it runs out like any other.
+Times in the Lease are of the holder's clock, which may be wrong, so they are only compared with each other: a Lease has
+expired when it has not changed for its duration, by the standby's clock. A deleted Lease expires in the same way,
+because its holder continues until its own time is over, or creates the Lease again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ DEFAULT_SECONDS = 15
 
 
 def now_seconds() -> float:
-    """Never back, and on while the machine sleeps: where others go on meanwhile, they count it too."""
-    # only Linux has it, and its monotonic clock stands still in sleep
+    """A monotonic clock (seconds) that also runs while the machine sleeps, as other operators' clocks do."""
+    # CLOCK_BOOTTIME is Linux only, where CLOCK_MONOTONIC stops during sleep
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -35,23 +35,26 @@ def term_of(lease: Body | None) -> int:
 
 
 def holder_of(lease: Body | None) -> str:
-    """Empty: nobody's, or let go of."""
+    """The holder's identity; empty: the Lease is free or released."""
     return str(spec_of(lease).get("holderIdentity") or "")
 
 
 class LeaseObserver:
-    """What was seen last, and since when it has been so. What is held by `identity` was taken by a request whose answer
-    was lost."""
+    """Observes the Lease for a standby: its last state, and since when it is unchanged.
+
+    `identity`: of the standby; a Lease with it was taken by a request whose answer was lost.
+    """
 
     def __init__(self, identity: str, clock: Callable[[], float]) -> None:
         self._identity, self._clock = identity, clock
-        self._said: object = None
+        self._state: object = None
         self._since = clock()
         self._holder: str | None = None
         self._lasts: float = DEFAULT_SECONDS
 
     def is_free(self, lease: Body | None, has_ended: Callable[[str], bool]) -> bool:
-        """Whether it may be taken. `has_ended`: whether the process so written down is known to have."""
+        """Whether the standby may take the Lease. `has_ended`: whether a process in the annotation is known to have
+        ended."""
         if lease is None:
             return self._holder is None or self._has_run_out("deleted")
         if holder_of(lease) in ("", self._identity):
@@ -66,9 +69,9 @@ class LeaseObserver:
             return True
         return has_ended((lease["metadata"].get("annotations") or {}).get(PROCESS, ""))
 
-    def _has_run_out(self, said: object) -> bool:
-        """Whether it has been so for as long as the Lease lasts."""
+    def _has_run_out(self, state: object) -> bool:
+        """Whether the Lease is unchanged for its duration. `state`: what is compared."""
         now = self._clock()
-        if said != self._said:
-            self._said, self._since = said, now
+        if state != self._state:
+            self._state, self._since = state, now
         return now - self._since > self._lasts

@@ -1,9 +1,9 @@
-"""Which process holds the Lease, for those on the same machine: it need not be waited for when it has ended.
+"""The process that holds the Lease: a standby on the same machine takes over at once when it has ended.
 
-    <boot>/<namespace of pids>/<pid>/<start time>        in the Lease's annotation compute.tidemark.dev/process
+    <boot>/<pid namespace>/<pid>/<start time>        in the Lease's annotation compute.tidemark.dev/process
 
-Who sees the same pids can tell whether that very process runs. All others, those in other pods for one, cannot, and
-wait until the Lease has run out.
+A standby in the same pid namespace can check whether that process runs. Every other standby, such as one in another
+pod, waits until the Lease has expired.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tidemark_operator.process_liveness import ProcessId, identify, is_running
 
 @cache
 def this_process() -> str:
-    """This process."""
+    """The annotation for this process."""
     process = identify(os.getpid())
-    assert process is not None, "a process that asks runs"
+    assert process is not None, "the calling process exists"
     return f"{_pids()}/{process.pid}/{process.start_time}"
 
 
 def has_ended(process: str) -> bool:
-    """Whether it is certain that the process has ended; what cannot be read says nothing."""
+    """Whether the process of an annotation has certainly ended; False where that cannot be known."""
     *pids, pid, started = process.split("/") if process.count("/") == 3 else ("", "", "")
     if "/".join(pids) != _pids() or not (pid.isdecimal() and started.isdecimal()):
         return False
@@ -32,6 +32,6 @@ def has_ended(process: str) -> bool:
 
 
 def _pids() -> str:
-    """Where a pid means what it means here: until the next boot, and in this namespace of pids."""
+    """The scope of pids: this boot and this pid namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -1,4 +1,4 @@
-"""JSON merge patches, which keep what they do not name.
+"""JSON merge patches (RFC 7386), which keep fields that they do not name.
 
 old {time: 5, at: "..."}    new {finished: true}    patch {time: null, at: null, finished: true}
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def merge_patch(old: Any, new: Any) -> Any:
-    """What makes `new` of `old` when it is merged into it; an object is named with what it has no more."""
+    """The patch that turns `old` into `new`; it has null for each field that `new` lacks."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     return {name: None for name in old if name not in new} | {n: merge_patch(old.get(n), v) for n, v in new.items()}

@@ -1,8 +1,8 @@
-"""Objects of other people's kinds, the core's among them: what pods are made of.
+"""Objects of Kubernetes' own kinds: StatefulSets, Services, Pods and what they need.
 
-    apply ── server-side, as our field manager: what we do not name stays others', what we name is ours
+    apply ── server-side, with our field manager: fields that we name are ours, all others stay as they are
 
-The client's call for objects of any kind knows of groups alone, and the core has none; so the paths are made here.
+The client's call for objects of any kind requires an API group, which the core kinds lack, so this module builds paths.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Query = Sequence[tuple[str, str]]
 
 
 class Objects:
-    """At the API server; every method raises ApiError."""
+    """Objects at the API server; every method raises ApiError."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
     async def apply(self, body: Body, dry_run: bool = False) -> Body:
-        """Makes the object, or makes it so; what others changed of ours is ours again."""
+        """Create or update the object (server-side apply), overwriting others' changes to our fields."""
         query = [("fieldManager", FIELD_MANAGER), ("force", "true"), *([("dryRun", "All")] if dry_run else [])]
         resource, metadata = resource_of(body), body["metadata"]
         path = f"{_folder(resource, metadata['namespace'])}/{quote(metadata['name'], safe='')}"
         return await self._ask("PATCH", path, query, body, APPLY_PATCH)
 
     async def list(self, resource: Resource, labels: str = "", fields: str = "", namespace: str = "") -> list[Body]:
-        """Of all namespaces that this operator looks after, or of one; page by page."""
+        """The objects of `namespace`, or of every namespace that this operator serves; read page by page."""
         found: list[Body] = []
         for place in (namespace,) if namespace else self._kube.namespaces or ("",):
             found += await all_pages(partial(self._page, resource, place, labels, fields))
@@ -54,8 +54,8 @@ class Objects:
     async def changes(
         self, resource: Resource, namespace: str, labels: str, fields: str, since: str, seconds: int
     ) -> tuple[Sequence[Body], str]:
-        """Objects that come to be as asked within so many seconds, also such as are gone by then, and where to go on.
-        With `since` empty: those that are now."""
+        """Objects that were added or changed within `seconds`, also those deleted by then, and the resource version to
+        continue from. `since` empty: the objects that exist now."""
         query = [("labelSelector", labels), ("fieldSelector", fields)]
         if not since:
             page = await self._ask("GET", _folder(resource, namespace), query)
@@ -64,13 +64,13 @@ class Objects:
         query.append(("allowWatchBookmarks", "true"))
         events = await self._events(_folder(resource, namespace), query)
         for event in events:
-            if event["type"] == "ERROR":  # of an object of another kind: what went wrong
+            if event["type"] == "ERROR":  # its object is a Status: the failure
                 raise ApiError(int(event["object"].get("code") or 0), str(event["object"].get("message")))
             since = event["object"]["metadata"]["resourceVersion"]
         return [event["object"] for event in events if event["type"] in ("ADDED", "MODIFIED")], since
 
     async def delete(self, resource: Resource, body: Body) -> None:
-        """Of this very object, and before it is gone all that it owns; one that is gone already is fine."""
+        """Delete the object of this uid, if it still exists, after everything that it owns."""
         metadata = body["metadata"]
         path = f"{_folder(resource, metadata['namespace'])}/{quote(metadata['name'], safe='')}"
         options = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Foreground"}
@@ -91,13 +91,13 @@ class Objects:
         return answer
 
     async def _events(self, path: str, query: Query) -> Sequence[Body]:
-        """Of a watch, once the API server has ended it: one a line."""
+        """The events of a watch, read to its end; one JSON object per line."""
         asked = {"method": "GET", "path": path, "query": query, "body": None}
-        said: bytes = await called(_request, api=self._kube.api, **asked, form="bytes")
+        answer: bytes = await called(_request, api=self._kube.api, **asked, form="bytes")
         try:
-            return [json.loads(line) for line in said.splitlines()]
+            return [json.loads(line) for line in answer.splitlines()]
         except ValueError:
-            raise ApiError(0, "the API server's watch ended within an event") from None
+            raise ApiError(0, "the API server ended a watch within an event") from None
 
 
 async def _request(
@@ -122,7 +122,7 @@ async def _request(
 
 
 def resource_of(body: Body) -> Resource:
-    """One of those that we make; KeyError for any other."""
+    """The kind of an object that we create; raises KeyError for every other kind."""
     return {(each.api_version, each.kind): each for each in MADE}[body["apiVersion"], body["kind"]]
 
 

@@ -1,4 +1,4 @@
-"""Who a token belongs to, and what that user may do: asked of the API server."""
+"""TokenReview and SubjectAccessReview: the user of a token, and the rights of a user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AUDIENCE = "tidemark-gateway"
 
 @dataclass(frozen=True)
 class User:
-    """As the API server knows the user; `extra` and `uid` go with every question about what it may do."""
+    """A user as the API server knows it; every access review sends `uid`, `groups` and `extra` too."""
 
     name: str
     uid: str = ""
@@ -23,7 +23,7 @@ class User:
 
 @dataclass(frozen=True)
 class Action:
-    """`verb` on objects of `resource`, all of them where `name` is empty; in all namespaces where `namespace` is."""
+    """A verb on a resource. `name` empty: all objects; `namespace` empty: all namespaces."""
 
     verb: str
     group: str
@@ -39,13 +39,13 @@ class Action:
 
 
 class Reviews:
-    """Questions to the API server; each raises ApiError where it does not answer."""
+    """Reviews by the API server; every method raises ApiError where it does not answer."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
     async def user(self, token: str) -> User | None:
-        """Whose token it is; None for one that is not valid for this audience."""
+        """The user of a token; None: the token is invalid, or not for the audience."""
         spec = {"token": token, "audiences": [AUDIENCE]}
         status = await self._kube.review("authentication.k8s.io", "tokenreviews", "TokenReview", spec)
         if not status.get("authenticated") or AUDIENCE not in status.get("audiences", ()):
@@ -53,6 +53,7 @@ class Reviews:
         return _user(status.get("user", {}))
 
     async def may(self, user: User, action: Action) -> bool:
+        """Whether the user may perform the action."""
         attributes = {
             "verb": action.verb,
             "group": action.group,
@@ -72,6 +73,6 @@ class Reviews:
         return status.get("allowed") is True
 
 
-def _user(said: Mapping[str, Any]) -> User:
-    extra = tuple(sorted((key, tuple(values)) for key, values in (said.get("extra") or {}).items()))
-    return User(said.get("username", ""), said.get("uid", ""), tuple(said.get("groups") or ()), extra)
+def _user(status: Mapping[str, Any]) -> User:
+    extra = tuple(sorted((key, tuple(values)) for key, values in (status.get("extra") or {}).items()))
+    return User(status.get("username", ""), status.get("uid", ""), tuple(status.get("groups") or ()), extra)

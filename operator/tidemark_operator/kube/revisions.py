@@ -1,13 +1,13 @@
-"""Stored plans: one immutable ControllerRevision each, owned by the resource that it belongs to.
+"""Stored plans: one immutable ControllerRevision each, owned by the object that the plan is of.
 
     data: {"format": 1, "encoding": "zlib+base64", "plan": "eJzt..."}      canonical bytes, compressed
 
-A plan is stored before anything of it is sent anywhere, and the resource's status says which one is active. So an
-operator may die between any two steps: the next one finds the stored plan, and plans nothing anew by itself.
+A plan is stored before it is sent to replicas, and the object's status names the active one. An operator may therefore
+die between any two steps: the next one finds the stored plan and does not plan again.
 
-Who leads lists them all once, before it stores any. From then on it stores them alone, so an owner that had none then
-has what was stored since, and needs no request to be told that there is nothing. An operator that was replaced may
-still have had one on its way: its name is taken then, the creation is a Conflict, and after that they are listed.
+The leader lists all revisions once, before it stores any. Afterwards only the leader stores them, so it knows without a
+request which owners have none. A replaced operator may still have had a write under way: then the name is taken, the
+creation is a Conflict, and the owner's revisions are listed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Owner:
-    """The object that a revision belongs to, and is collected with."""
+    """The object that owns a revision, and with which it is collected."""
 
     api_version: str
     kind: str
@@ -52,17 +52,17 @@ class Owner:
 
 
 def revision_name(owner: Meta, number: int) -> str:
-    """Deterministic, so that a creation repeated after a crash meets its own trace."""
+    """The revision's name: deterministic, so that a creation repeated after a crash finds the first one."""
     return f"{owner.name}-{owner.uid[:8]}-r{number}"
 
 
 def build_revision(owner: Owner, number: int, value: Any) -> Body:
-    """The ControllerRevision that holds `value`; raises Rejected where it is too large for the API server."""
+    """The ControllerRevision that holds `value`; raises Rejected where it exceeds MAX_STORED_BYTES."""
     data = base64.b64encode(zlib.compress(codec.encode(value), 9)).decode()
     if len(data) > MAX_STORED_BYTES:
         raise Rejected(
             "PlanTooLarge",
-            f"the plan takes {len(data)} bytes when stored, and at most {MAX_STORED_BYTES} fit: split it",
+            f"the compressed plan has {len(data)} bytes, the limit is {MAX_STORED_BYTES}: split the Dataflow",
         )
     return {
         "metadata": {
@@ -77,7 +77,7 @@ def build_revision(owner: Owner, number: int, value: Any) -> Body:
 
 
 def parse_revision(body: Body, expected: type[T]) -> T:
-    """What `build_revision` stored; raises RevisionUnreadable."""
+    """The value that `build_revision` stored; raises RevisionUnreadable."""
     name = body["metadata"]["name"]
     data = body.get("data") or {}
     if data.get("format") != FORMAT:
@@ -97,11 +97,11 @@ class Revisions:
         self._kube = kube
         self._listed: dict[tuple[str, str], Body] = {}
         self._owners: set[str] | None = None
-        """Uids of who may have any; None: of everybody that is not known, since nothing was listed yet."""
+        """Uids of owners that may have revisions; None: nothing was listed yet."""
 
     @asynccontextmanager
     async def listed(self) -> AsyncIterator[None]:
-        """Meanwhile those that are there now are loaded without a request for each: none ever changes."""
+        """List all revisions; within the block, `load` needs no request for them, since revisions never change."""
         bodies = await self._kube.list(REVISIONS, OWNER_LABEL)
         self._listed = {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
         self._owners = {body["metadata"]["labels"][OWNER_LABEL] for body in bodies}
@@ -111,11 +111,11 @@ class Revisions:
             self._listed = {}
 
     async def load(self, namespace: str, name: str, expected: type[T]) -> T | None:
-        """None: there is none of this name."""
+        """The value of a revision; None: it does not exist. Raises RevisionUnreadable."""
         body = self._listed.get((namespace, name)) or await self._kube.get(REVISIONS, namespace, name)
         if body is None:
             return None
-        self._has((body["metadata"].get("labels") or {}).get(OWNER_LABEL, ""))
+        self._note_owner((body["metadata"].get("labels") or {}).get(OWNER_LABEL, ""))
         return parse_revision(body, expected)
 
     async def of(self, owner: Meta) -> list[Body]:
@@ -129,7 +129,7 @@ class Revisions:
         """Stores it and returns its name. One of that number that is there already must hold the same."""
         body = build_revision(owner, number, value)
         name: str = body["metadata"]["name"]
-        self._has(owner.meta.uid)  # from now on, also where no answer comes
+        self._note_owner(owner.meta.uid)  # from now on, also where no answer comes
         try:
             await self._kube.create(REVISIONS, owner.meta.namespace, body)
         except Conflict:
@@ -139,16 +139,16 @@ class Revisions:
         return name
 
     def forget(self, uid: str) -> None:
-        """The owner is gone, and what was stored of it with it."""
+        """Forget an owner that was deleted with its revisions."""
         if self._owners is not None:
             self._owners.discard(uid)
 
-    def _has(self, uid: str) -> None:
+    def _note_owner(self, uid: str) -> None:
         if self._owners is not None:
             self._owners.add(uid)
 
     async def prune(self, owner: Meta, keep: Collection[str]) -> None:
-        """Removes all but these, and the newest: what comes next is numbered after it."""
+        """Delete all revisions but these and the newest one, after which the next is numbered."""
         for body in (await self.of(owner))[:-1]:
             metadata = body["metadata"]
             if metadata["name"] not in keep:

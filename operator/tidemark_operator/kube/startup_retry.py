@@ -1,4 +1,4 @@
-"""An API server that only stumbles while an operator starts is asked again, for a while."""
+"""Retries of transient API failures while an operator starts."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from tidemark_operator.kube.client import ApiError
 LOG = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 TRIES = 30
-"""Then the process ends, and whoever supervises it starts it anew."""
+"""After that many tries the process ends, and its supervisor restarts it."""
 T = TypeVar("T")
 
 
 async def retry_at_startup(what: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """The answer; raises the ApiError of the last try, and at once one that will not pass."""
+    """The answer of `ask`, tried TRIES times. `what`: its name in the log.
+
+    Raises:
+        ApiError: of the last try, or one that is not transient.
+    """
     for _ in range(TRIES - 1):
         try:
             return await ask()
         except ApiError as error:
-            if not error.passes:
+            if not error.is_transient:
                 raise
-            LOG.warning("asking again for %s: %s", what, error)
+            LOG.warning("retrying %s: %s", what, error)
         await asyncio.sleep(RETRY_SECONDS)
     return await ask()

@@ -125,9 +125,9 @@ class ReconcileLoop:
 
     async def _resync(self) -> None:
         for resource in OURS:
-            with self._world.cache.news() as news:
+            with self._world.cache.changes() as changes:
                 listed = await list_kind(self._world.kube, resource)
-            for key in self._world.cache.replace_all(resource, listed, news):
+            for key in self._world.cache.replace_all(resource, listed, changes):
                 self._changed(key)
 
     async def _revisit(self) -> None:
