@@ -190,7 +190,7 @@ def test_an_authority_that_cannot_be_read_stops_the_operator_and_is_not_replaced
     async def scenario() -> None:
         store = MemoryStore()
         store.kept[AT_AUTHORITY] = StoredFiles({"format": b"99"}, "1")
-        with pytest.raises(CertificateRefused, match="another format"):
+        with pytest.raises(CertificateRefused, match="has format '99'"):
             await started(store, Clock())
         assert store.writes == 0
 
@@ -232,7 +232,7 @@ def test_a_place_that_others_write_again_and_again_is_left_for_later() -> None:
     async def scenario() -> None:
         store = Contested()
         keeper = await started(store, Clock())
-        with pytest.raises(OperatorError, match="changed by others"):
+        with pytest.raises(OperatorError, match="other writers change it"):
             await keeper.hold(R1_PLACE, R1)
         assert store.tries == 5
 

@@ -104,7 +104,7 @@ ANSWERS: dict[str, tuple[Material | None, str]] = {
     "what calls": (material(OURS, OPERATOR, NOW_MS), "not trusted: "),
     "one of another authority": (material(FOREIGN, R1, NOW_MS, OURS.certificate), "not trusted: "),
     "one that expired": (material(OURS, R1, NOW_MS - 31 * DAY_MS), "not trusted: certificate has expired"),
-    "plain text": (None, "does not speak TLS as we do"),
+    "plain text": (None, "does not complete a TLS handshake"),
 }
 
 

@@ -18,7 +18,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
         (b"", "does not answer"),
         (HEAD + b'100\r\n\r\n{"kind":', "does not answer"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer"),
-        (HEAD + b"5\r\n\r\nhello", "no API server"),
+        (HEAD + b"5\r\n\r\nhello", "not an API server"),
     ],
     ids=["gone", "cut short", "another protocol", "no JSON"],
 )
