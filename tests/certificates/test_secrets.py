@@ -174,7 +174,7 @@ def test_a_secret_of_somebody_else_is_refused_and_left_as_it_is(
 
     async def scenario(one: Kube, other: Kube) -> None:
         meta = await replica(one, namespace)
-        with pytest.raises(CertificateRefused, match=f"{namespace}/{name} is in the way") as refused:
+        with pytest.raises(CertificateRefused, match=f"{namespace}/{name} was not created by the operator") as refused:
             await held(one, namespace, meta)
         assert "hunter2" not in str(refused.value)
 

@@ -128,7 +128,7 @@ def test_who_has_not_renewed_for_long_writes_nothing_until_nobody_else_turns_out
             kube.patch_status(DATAFLOWS, there.namespace, "d", {"status": {"observedGeneration": 1}}),
             kube.delete(DATAFLOWS, there.namespace, "d", uid),
         ):
-            with pytest.raises(ApiError, match="was not renewed for 8 s: nothing is written"):
+            with pytest.raises(ApiError, match="was not renewed for 8 s: the operator writes nothing"):
                 await attempt
         assert [d["metadata"]["name"] for d in await kube.list(DATAFLOWS, namespace=there.namespace)] == ["d"]
         await leader.renew()
@@ -210,7 +210,7 @@ def test_who_has_no_right_to_the_lease_stands_by_and_says_so(
     async def asked() -> None:
         async with Kube.connect(kinds_installed.outsider_kubeconfig) as kube, asyncio.timeout(BOUND):
             standing = asyncio.create_task(Leadership(kube, namespace, "outsider").stand_by())
-            while caplog.text.count("standing by: 403") < 2:
+            while caplog.text.count("standing by, the Lease cannot be read: 403") < 2:
                 assert not standing.done()
                 await asyncio.sleep(0.05)
             standing.cancel()
