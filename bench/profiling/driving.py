@@ -107,7 +107,7 @@ def instrumented() -> Iterator[Told]:
     patches = [
         mock.patch.object(prepare, "run_stage", spans.run_stage),
         mock.patch.object(StepDescription, "write", _adding(told, "describe", StepDescription.write)),
-        mock.patch(f"{SparkRunner.__module__}.believed", _adding(told, "believe reports", complete_report)),
+        mock.patch(f"{SparkRunner.__module__}.complete_report", _adding(told, "believe reports", complete_report)),
         mock.patch.object(SparkRunner, "_run", _waiting(told, SPARK, SparkRunner._run)),
         mock.patch.object(WorkerRunner, "_run", _waiting(told, WORKER, WorkerRunner._run)),
     ]
