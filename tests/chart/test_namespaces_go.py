@@ -83,22 +83,24 @@ def test_a_namespace_without_rights_holds_up_no_other(bindings: ControlPlane, tm
         until(lambda: "default" in bindings.kubectl("get", "computeinstances", "-n", "team-a", "-o", "name"))
         take(bindings)
         assert first.process.wait(BOUND) == 1
-        assert first.says("nothing is allowed in namespace team-b any more: the operator begins anew")
+        assert first.says("the operator has lost its rights in namespace team-b: it starts anew without it")
 
     with operator(bindings, tmp_path / "second", *both) as second:
         bindings.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([STORE, REPLICA]))
         until(lambda: shapes(bindings))
-        assert second.says("namespace team-b is not looked after: nothing is allowed there. Was it deleted?")
+        assert second.says("namespace team-b is left out: the operator has no rights there. Was it deleted?")
         give(bindings)
         assert second.process.wait(BOUND) == 1
-        assert second.says("namespace team-b may be looked after now: the operator begins anew with it")
+        assert second.says("the operator has rights in namespace team-b now: it starts anew with it")
 
 
 def test_an_operator_that_may_do_nothing_anywhere_says_so(bindings: ControlPlane, tmp_path: Path) -> None:
     """In one line, and is started anew until somebody has seen to it."""
     with operator(bindings, tmp_path / "one", "team-c", "team-d") as one:
         assert one.process.wait(BOUND) == 1
-        assert one.says("tidemark_operator: none of the namespaces team-c, team-d may be looked after. Was it deleted?")
+        assert one.says(
+            "tidemark_operator: the operator has no rights in any of the namespaces team-c, team-d. Was it deleted?"
+        )
 
 
 def test_an_operator_goes_on_while_it_may_do_nothing_anywhere(bindings: ControlPlane, tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_an_operator_goes_on_while_it_may_do_nothing_anywhere(bindings: ControlP
             await asyncio.sleep(4 * namespace_access.TRIES * namespace_access.CHECK_SECONDS)
             assert not watching.done()
             await asyncio.to_thread(give, bindings)
-            with pytest.raises(OperatorError, match="nothing is allowed in namespace team-c any more"):
+            with pytest.raises(OperatorError, match="the operator has lost its rights in namespace team-c"):
                 await asyncio.wait_for(watching, BOUND)
 
     take(bindings)

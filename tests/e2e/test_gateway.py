@@ -87,7 +87,7 @@ def test_why_leads_from_a_view_to_the_source_that_stands_still(system: System) -
     try:
         wait_for("the suspended source to be the reason", lambda: _reason(system)[1].startswith("Suspended: "))
         done = system.tidemark("why", "nowhere", "-n", system.namespace)
-        assert "there is no Dataflow or DataSource nowhere" in done.stderr
+        assert "there is no Dataflow, DataSource, export or table nowhere" in done.stderr
     finally:
         system.kubectl("patch", "datasource", "tpch", "--type=merge", "-p", '{"spec":{"suspend":false}}')
 

@@ -243,7 +243,7 @@ def test_a_status_is_written_to_this_very_object(run: Callable[[Scenario], None]
             await publisher.store(key, {"observedGeneration": "one"}, uid)
         await kube.delete(DATAFLOWS, namespace, "d", uid)
         await kube.create(DATAFLOWS, namespace, dataflow("d"))
-        with pytest.raises(Conflict, match="is not the object"):
+        with pytest.raises(Conflict, match="was replaced by another object of its name"):
             await publisher.store(key, {"observedGeneration": 1}, uid)
 
     run(scenario)
