@@ -106,6 +106,7 @@ def test_must_refuse_bytes_that_are_no_frame(replica: ReplicaProcess, client: Sc
     assert client.describe().incarnation
 
 
+@pytest.mark.usefixtures("client")  # the replica listens once this client is connected
 @pytest.mark.parametrize(
     ("megabytes", "code"), [(5, grpc.StatusCode.INVALID_ARGUMENT), (20, grpc.StatusCode.RESOURCE_EXHAUSTED)]
 )
