@@ -246,17 +246,17 @@ def test_must_log_as_much_as_was_set_last(launch: Callable[..., ReplicaProcess])
     config = InstanceConfig("default", "/a")
     first = ScriptedClient(replica.address)
     first.greet(Epoch(1, 1), config, UpdateConfiguration(settings={"log_level": "debug"}), Schedule(GlobalId("gone")))
-    assert wait_until(lambda: "told Schedule" in replica.log_text())
+    assert wait_until(lambda: "command Schedule" in replica.log_text())
 
     second = ScriptedClient(replica.address)
     second.greet(Epoch(1, 2), config, UpdateConfiguration(max_result_bytes=1), CancelPeek("gone"))
-    assert wait_until(lambda: "told CancelPeek" in replica.log_text())
+    assert wait_until(lambda: "command CancelPeek" in replica.log_text())
     second.send(
         UpdateConfiguration(settings={"log_level": "info"}), AllowCompaction(GlobalId("gone"), Frontier.empty())
     )
     second.send(UpdateConfiguration(settings={"log_level": "debug"}), DropIngestion(GlobalId("gone")))
-    assert wait_until(lambda: "told DropIngestion" in replica.log_text())
-    assert "told AllowCompaction" not in replica.log_text()
+    assert wait_until(lambda: "command DropIngestion" in replica.log_text())
+    assert "command AllowCompaction" not in replica.log_text()
 
 
 def test_sigterm_ends_the_process_and_its_scratch(launch: Callable[..., ReplicaProcess], tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def stuck_in_the_middle_of_a_command(self, event):
     threading.Event().wait()
 
 watchdog.PAUSE_SECONDS = 0.05
-loop.Worker.handle = stuck_in_the_middle_of_a_command
+loop.CommandLoop.handle = stuck_in_the_middle_of_a_command
 sys.exit(main())
 """
 
