@@ -1,26 +1,26 @@
-"""What can go wrong in the operator.
+"""The operator's errors.
 
 OperatorError
-├── Waiting              something else must happen first; the object is looked at again when it has
-├── Rejected             what the user asked for cannot be done as it is; an edit will help, a retry will not
-├── LeadershipLost       another operator of a higher term is in charge: this process ends
-├── PlannerUnavailable   the planner's process does not answer yet
-├── GaveWay              to another that is at the planner for long; it is looked at again when that is done
-├── RevisionUnreadable   a stored plan that this version cannot read
-├── CertificateRefused   what should be a certificate of ours is not, or is somebody else's
-├── SubscribeEnded       a subscribe that ended before its time
-│   ├── SubscribeBehind  since its client is too slow
-│   └── SubscribeRevoked since its client may not read this any more
-├── AnswerLost           an answer that went with the replica that kept it
-├── NotTaken             an answer that its client did not read while others waited
-├── TookTooLong          an answer that was computed for longer than any may
-└── QueryRefused         a query that cannot be answered as asked
-    ├── TimeNotReadable  at the time asked for; at others it can
-    ├── TooMany          as many run, or wait, as may
-    ├── NotYet           perhaps soon: it is looked at again for a while
-    │   ├── NothingComplete  there is no time yet at which it can be answered
-    │   └── NobodyAnswers    no replica does, though there are some
-    └── Changed          what it reads is not there any more
+├── Waiting              the object must wait for something else; the operator reconciles it again afterwards
+├── Rejected             the user's request is impossible as written; an edit helps, a retry does not
+├── LeadershipLost       another operator holds the Lease with a higher term; this process ends
+├── PlannerUnavailable   the planner's process does not answer
+├── GaveWay              a long planning request holds the planner; the object is reconciled again after it
+├── RevisionUnreadable   this version cannot read a stored plan
+├── CertificateRefused   a stored certificate is invalid, and the operator does not own it
+├── SubscribeEnded       a subscribe ended before its end time
+│   ├── SubscribeBehind  because the client reads too slowly
+│   └── SubscribeRevoked because the client lost the right to read
+├── AnswerLost           an answer was lost with the replica that held it
+├── NotTaken             a client did not read its answer while other queries waited
+├── TookTooLong          an answer exceeded the limit on computing time
+└── QueryRefused         a query cannot be answered as written
+    ├── TimeNotReadable  at the requested time; other times are readable
+    ├── TooMany          the limit on running or waiting queries is reached
+    ├── NotYet           the query may succeed soon; the gateway retries it for a while
+    │   ├── NothingComplete  no time exists yet at which the query is answerable
+    │   └── NobodyAnswers    replicas exist, but none of them answers
+    └── Changed          a relation that the query reads has changed or is gone
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OperatorError(Exception):
 
 
 class Waiting(OperatorError):
-    """`reason` and the message go into a condition; nothing is wrong."""
+    """The object waits. `reason` (CamelCase) and the message become a condition; no fault is reported."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class Waiting(OperatorError):
 
 
 class Rejected(OperatorError):
-    """`reason` and the message go into a condition, for the user to act on."""
+    """The user must edit the object. `reason` (CamelCase) and the message become a condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -47,75 +47,75 @@ class Rejected(OperatorError):
 
 
 class LeadershipLost(OperatorError):
-    """Another operator drives the replicas."""
+    """Another operator commands the replicas."""
 
 
 class PlannerUnavailable(OperatorError):
-    """The planner is starting, or was killed."""
+    """The planner is starting, or it was killed."""
 
 
 class GaveWay(OperatorError):
-    """It is planned when it is its turn."""
+    """The object is planned when its turn comes."""
 
 
 class RevisionUnreadable(OperatorError):
-    """A ControllerRevision that does not hold a plan of ours."""
+    """A ControllerRevision holds no plan that this version understands."""
 
 
 class CertificateRefused(OperatorError):
-    """What is kept where a certificate should be cannot be used, and is not ours to replace."""
+    """A Secret or file holds an invalid certificate, and the operator may not replace it."""
 
 
 class QueryRefused(OperatorError):
-    """The query names nothing, or a time that cannot be read."""
+    """The query names an unknown relation or an unreadable time."""
 
 
 class TimeNotReadable(QueryRefused):
-    """The time asked for is none, is past, or has not come; the message says which can be read."""
+    """The requested time is invalid, compacted away, or in the future. The message gives the readable times."""
 
 
 class TooMany(QueryRefused):
-    """There is no place for another one now."""
+    """The gateway has no free slot for another query."""
 
 
 class NotYet(QueryRefused):
-    """As asked, but too early."""
+    """The query is valid, but nothing can answer it yet."""
 
 
 class NobodyAnswers(NotYet):
-    """The replicas that are to answer are starting, or were lost a moment ago."""
+    """The replicas that should answer are starting, or their connections were lost a moment ago."""
 
 
 class NothingComplete(NotYet):
-    """There is no time at which all that the query reads is both complete and still there."""
+    """No time is both complete and still readable in every relation of the query."""
 
 
 class Changed(QueryRefused):
-    """What the query reads went between its planning and its answer."""
+    """A relation of the query changed between planning and answer."""
 
     def __init__(self) -> None:
-        super().__init__("what the statement reads was changed or deleted just now: ask again")
+        super().__init__("a relation that the statement reads was just changed or deleted: run the statement again")
 
 
 class SubscribeEnded(OperatorError):
-    """The data are in error, the client is too slow, or no replica goes on with it."""
+    """The data hold an error, the client reads too slowly, or no replica can continue the subscribe."""
 
 
 class SubscribeBehind(SubscribeEnded):
-    """More waits for the client than may; it can go on from where it was told everything."""
+    """The client's backlog exceeds the limit. The client can resume after the last complete time it received."""
 
 
 class SubscribeRevoked(SubscribeEnded):
-    """The right to what it reads was taken back, or whoever showed who it is can do so no more."""
+    """The client lost the right to read a relation, or its credentials expired."""
 
 
 class AnswerLost(OperatorError):
-    """A large answer that was being read; what has been read of it is of no use."""
+    """The replica that held a large answer is gone. The part that the client has read is unusable."""
 
 
 class TookTooLong(OperatorError):
-    """Nobody is known to wait for it any more, and it keeps replicas from other work."""
+    """The query ran past the limit. It is ended, because it keeps the replicas from other work."""
 
 
 class NotTaken(OperatorError):
-    """The client reads too slowly, or not at all."""
+    """The client reads its answer too slowly, or not at all."""

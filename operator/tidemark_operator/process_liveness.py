@@ -1,9 +1,9 @@
-"""Whether a process is the one we started: its pid, and when it began (a pid alone is used again by others).
+"""Identity and liveness of a process: its pid and its start time. The kernel reuses a pid alone.
 
     /proc/<pid>/stat    field 6: session, 22: start time in ticks since boot
 
-Each child leads a session of its own. Spark's JVM stays in it, and Python workers change their process group but not
-their session, so the session is what has to be empty when a replica is gone.
+Each child leads a session of its own. Spark's JVM stays in that session. Python workers change their process group but
+not their session. A replica is therefore gone when its session is empty.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True)
 class ProcessId:
+    """`start_time`: in clock ticks since boot."""
+
     pid: int
     start_time: int
 
@@ -35,23 +37,24 @@ def _stat(pid: int) -> _Stat | None:
         text = (_PROC / str(pid) / "stat").read_text()
     except OSError:
         return None
-    # the second field is the program's name in parentheses, with whatever characters it likes
+    # the second field is the program's name in parentheses; the name may hold any character
     fields = text.rpartition(")")[2].split()
     return _Stat(fields[0], int(fields[3]), int(fields[19]))
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this pid now; None where there is none (a zombie has ended)."""
+    """The process that has this pid now. None: no process has it, or a zombie does."""
     stat = _stat(pid)
     return None if stat is None or stat.state in "ZX" else ProcessId(pid, stat.start_time)
 
 
 def is_running(process: ProcessId) -> bool:
+    """Whether exactly this process runs; a later process with the same pid does not count."""
     return identify(process.pid) == process
 
 
 def session_members(process: ProcessId) -> list[int]:
-    """Processes of the session that `process` leads or led. None where its pid belongs to somebody else by now."""
+    """Pids of the session that `process` leads or led. The list is empty once another process has its pid."""
     leader = _stat(process.pid)
     if leader is not None and leader.start_time != process.start_time:
         return []
@@ -61,7 +64,7 @@ def session_members(process: ProcessId) -> list[int]:
 
 
 def signal_session(process: ProcessId, number: signal.Signals) -> None:
-    """Sends the signal to every member that is still there."""
+    """Send the signal to every process that is left in the session."""
     for pid in session_members(process):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

@@ -87,7 +87,9 @@ def test_errors_of_what_is_not_installed_are_those_of_a_finished_table(
 def test_a_finished_table_is_in_error_while_no_replica_is_there() -> None:
     """It is not known whether it can be read, and what it holds is."""
     found = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, replicas=1, online=1)
-    facts = DataflowFacts(found, Stored("d-r2"), scheduled=True, exports=1, exports_in_error=("v: X",), remembered=True)
+    facts = DataflowFacts(
+        found, Stored("d-r2"), scheduled=True, exports=1, exports_in_error=("v: X",), errors_recorded=True
+    )
     held = {v.type: (v.status.value, v.reason) for v in dataflow_conditions(facts)}
 
     assert held["Erroring"] == ("True", "ErrorRows")

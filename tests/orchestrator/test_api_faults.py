@@ -126,7 +126,7 @@ def test_a_deletion_that_is_refused_is_told_of_the_shape_that_waits_for_it(clust
             trouble = one(orchestrator, spec).trouble
             assert trouble is not None
             assert trouble.reason == "Refused"
-            assert f"StatefulSet {cluster.namespace}/{old.name} is not deleted yet: 403" in trouble.message
+            assert f"StatefulSet {cluster.namespace}/{old.name} cannot be deleted: 403" in trouble.message
 
             refused.clear()
             now.seconds += 60

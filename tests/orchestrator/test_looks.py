@@ -10,8 +10,8 @@ from tidemark_operator.kube.client import Kube
 from tidemark_operator.orchestrator.kubernetes.names import member
 from tidemark_operator.orchestrator.kubernetes.orchestrator import (
     LOOK_SECONDS,
-    ON_ITS_WAY_SECONDS,
     SOON_SECONDS,
+    STARTING_SECONDS,
     KubernetesOrchestrator,
 )
 
@@ -30,11 +30,11 @@ class Scene:
 
     def pause(self, *, failures: int = 0, took: float = 0.0) -> float:
         """After a look."""
-        self.orchestrator._note_coming()
+        self.orchestrator._note_starting()
         return self.orchestrator._pause(failures, took)
 
     def see(self, ready: int, driver: bool = True) -> None:
-        looking = self.orchestrator._looking
+        looking = self.orchestrator._pods
         looking._drivers = {SHAPE: pod(running())} if driver else {}
         looking._executors = {SHAPE: [pod(running()), pod({**running(), "ready": ready == 2})]}
 
@@ -58,9 +58,9 @@ def test_what_does_not_come_is_looked_at_as_everything_else() -> None:
     """An image that cannot be pulled stays so for days."""
     scene = Scene()
     scene.pause()
-    scene.now = ON_ITS_WAY_SECONDS / 2
+    scene.now = STARTING_SECONDS / 2
     assert scene.pause() == SOON_SECONDS
-    scene.now = ON_ITS_WAY_SECONDS
+    scene.now = STARTING_SECONDS
     assert scene.pause() == LOOK_SECONDS
 
 

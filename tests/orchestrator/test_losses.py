@@ -16,11 +16,16 @@ from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
 from tidemark_operator.kube.objects import PODS, Objects
 from tidemark_operator.orchestrator.interface import Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import executor_losses, executors
-from tidemark_operator.orchestrator.kubernetes.executor_losses import EXECUTORS, FAILED, TOLD_SECONDS, Losses
+from tidemark_operator.orchestrator.kubernetes.executor_losses import (
+    EXECUTORS,
+    FAILED,
+    REPORTED_SECONDS,
+    ExecutorLosses,
+)
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member
 from tidemark_operator.orchestrator.kubernetes.pod_observation import observe_executors
 
-REMEDY = "one ended with exit code 137; give executors more memory: spec.executors.resources"
+REMEDY = "an executor ended with exit code 137; give executors more memory: spec.executors.resources"
 OUT_OF_MEMORY = Trouble("OOMKilled", REMEDY)
 
 
@@ -92,7 +97,7 @@ def lost_of(observation: Observation) -> Trouble | None:
 def test_it_is_told_for_ten_minutes_and_of_its_own_driver() -> None:
     """The last one, however many there were; who left in good order is none of them, and labels alone say nothing."""
     now = 0.0
-    told = Losses(None, lambda: now)  # type: ignore[arg-type]
+    told = ExecutorLosses(None, lambda: now)  # type: ignore[arg-type]
     metadata = {"labels": member(LARGE, SETTINGS).labels(EXECUTOR), "ownerReferences": owned_by("r2-0", "d1")}
     told.note({"metadata": metadata, "status": failed()})
     told.note({"metadata": metadata, "status": failed(0, "Completed") | {"phase": "Succeeded"}})
@@ -100,10 +105,10 @@ def test_it_is_told_for_ten_minutes_and_of_its_own_driver() -> None:
 
     assert told.last("d1") == OUT_OF_MEMORY
     assert told.last("d2") is None
-    now = TOLD_SECONDS - 1
+    now = REPORTED_SECONDS - 1
     told.forget()
     assert told.last("d1") == OUT_OF_MEMORY
-    now = TOLD_SECONDS
+    now = REPORTED_SECONDS
     assert told.last("d1") is None
 
 
@@ -126,7 +131,7 @@ NEVER_BEGAN = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't 
 )
 def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], told: Trouble) -> None:
     """Also where no container is left in it, or none ever was."""
-    losses = Losses(None)  # type: ignore[arg-type]
+    losses = ExecutorLosses(None)  # type: ignore[arg-type]
     pod = {"metadata": {"ownerReferences": owned_by("r2-0", "d1")}, "status": status}
     losses.note(pod)
 
@@ -158,7 +163,7 @@ class ApiServer:
 
     def watched(self) -> None:
         with pytest.raises(ExceptionGroup) as ended:
-            asyncio.run(Losses(self, lambda: self.at).watch(["ns"]))  # type: ignore[arg-type]
+            asyncio.run(ExecutorLosses(self, lambda: self.at).watch(["ns"]))  # type: ignore[arg-type]
         assert ended.group_contains(Over)
 
 
@@ -186,7 +191,7 @@ def test_must_an_api_server_that_refuses_is_asked_ever_more_rarely(
     assert server.asked == ["", "", "2", "", "4", "", "6", "7", "8"]
     assert server.pauses == [1.0, 1.0, 2.0, 1.0, 4.0, 1.0, 0.0, 1.0, 1.0]
     assert [record.getMessage() for record in caplog.records] == 2 * [
-        "executors that failed are not seen in ns: no watch"
+        "failed executors cannot be watched in namespace ns: no watch"
     ]
 
 
@@ -225,7 +230,7 @@ def test_must_many_namespaces_take_turns() -> None:
 
     async def scenario() -> Slow:
         server = Slow()
-        watching = asyncio.create_task(Losses(server, Ticking()).watch(namespaces))  # type: ignore[arg-type]
+        watching = asyncio.create_task(ExecutorLosses(server, Ticking()).watch(namespaces))  # type: ignore[arg-type]
         await asyncio.wait_for(server.all_thrice.wait(), BOUND)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -257,7 +262,7 @@ def test_must_watches_of_many_namespaces_leave_room_for_all_else(control_plane: 
 
     async def scenario() -> None:
         async with Kube.connect(control_plane.kubeconfig, namespaces) as kube:
-            watching = asyncio.create_task(Losses(Objects(kube)).watch(namespaces))
+            watching = asyncio.create_task(ExecutorLosses(Objects(kube)).watch(namespaces))
             try:
                 for _ in range(10):
                     await asyncio.sleep(1)

@@ -120,7 +120,7 @@ def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
     assert observe_executors(2, [pod(running()), pod(running())]).running == 2
     assert observe_executors(2, [pod(running()), broken]).trouble == Trouble("ErrImagePull", "gone")
     assert observe_executors(2, [pod(running()), pod({**running(), "ready": False})]).running == 1
-    assert observe_executors(2, [failed]).trouble == Trouble("Error", "one ended with exit code 52")
+    assert observe_executors(2, [failed]).trouble == Trouble("Error", "an executor ended with exit code 52")
     assert observe_executors(2, [pod(running(), deletionTimestamp="now")]).running == 0
 
 
@@ -137,7 +137,7 @@ def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
     assert late.trouble.reason == "NodeLost"
     assert "2026-01-01T00:00:20Z" in late.trouble.message
     assert "kubectl delete node n7" in late.trouble.message
-    assert late.trouble.message.endswith("it writes nothing wrong")
+    assert late.trouble.message.endswith("cannot write wrong data")
 
 
 def test_agree_the_exit_code_of_a_driver_whose_executors_never_came() -> None:

@@ -19,7 +19,7 @@ from tests.orchestrator.pods import LARGE, SETTINGS
 from tests.orchestrator.test_left_executors import account, labels
 from tests.orchestrator.test_refused_executors import limit
 from tests.waiting import BOUND
-from tidemark_operator.orchestrator.kubernetes.executors import OF_THE_POD, pod_template, spark_conf, template_text
+from tidemark_operator.orchestrator.kubernetes.executors import POD_SETTINGS, pod_template, spark_conf, template_text
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(3600)]
@@ -52,7 +52,7 @@ while True:
 def conf(cluster: Cluster, folder: Path, server: str, of: Member) -> dict[str, str]:
     """What a driver is told, but that it runs here, and reads its rights and the secret from this folder."""
     (folder / "secret").write_text("x" * 32)
-    asked = {name: value for name, value in spark_conf(of, SETTINGS).items() if name not in OF_THE_POD}
+    asked = {name: value for name, value in spark_conf(of, SETTINGS).items() if name not in POD_SETTINGS}
     rights = "spark.kubernetes.authenticate"
     return asked | {
         "spark.kubernetes.namespace": cluster.namespace,

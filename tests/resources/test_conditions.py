@@ -117,13 +117,13 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
     ),
     (
         "what it reads an index of is in quarantine, and it has never been scheduled",
-        replace(SERVING, exports_hydrated=0, resting="it waits for d", waiting_for_inputs=("index d.i",)),
+        replace(SERVING, exports_hydrated=0, quarantined_input="it waits for d", waiting_for_inputs=("index d.i",)),
         "Planned=True/Planned Scheduled=False/InputQuarantined Hydrated=False/InputQuarantined "
         "Ready=False/InputQuarantined Progressing=False/InputQuarantined",
     ),
     (
         "what it reads an index of is in quarantine, and it is hydrated all the same",
-        replace(SERVING, resting="it waits for d"),
+        replace(SERVING, quarantined_input="it waits for d"),
         "Scheduled=True/Scheduled Ready=True/Ready Progressing=False/UpToDate",
     ),
     (

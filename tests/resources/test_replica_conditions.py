@@ -98,7 +98,7 @@ def test_a_replica_is_suspended_when_nothing_of_it_is_left(
     all replicas of an instance."""
     expect(
         replica.replica_conditions(
-            ReplicaFacts(instance, suspended, Down("Stopping", "the process is being stopped"), left=left)
+            ReplicaFacts(instance, suspended, Down("Stopping", "the process is being stopped"), process_exists=left)
         ),
         rows,
     )

@@ -1,7 +1,8 @@
-"""Orchestrators: they see to it that the processes which should run do run, and that no other of ours does.
+"""Orchestrators: start the processes of replicas that should run, and end those that should not.
 
-interface   what the operator asks of any orchestrator
-process     local subprocesses that outlive the operator: development, tests, a first try
-    child       one supervised process          launch      what a child runs first: a lock, a record, then exec
-    record      what is on disk about it        liveness    pid + start time, and the session's members
+Read in this order:
+
+interface     the Orchestrator protocol, the spec of a replica, and the Observation of its process
+kubernetes/   replicas as pods: a StatefulSet for each replica and shape
+local/        replicas and the planner as subprocesses that outlive the operator: development, tests, a first try
 """

@@ -1,7 +1,8 @@
-"""What the operator asks of an orchestrator, whatever runs the replicas.
+"""The Orchestrator protocol: the operator's view of whatever runs the replicas.
 
-A replica runs in one *shape*: all that a change of would need another process. Where two shapes of a replica can run
-beside each other, each is a replica of its own to the protocol, until the operator says that the later one takes over.
+A replica runs in one *shape*: the part of its spec whose change needs a new process. An orchestrator may run two shapes
+of a replica side by side. The protocol then treats each as a replica of its own, until the operator lets the newer one
+take over.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from tidemark_operator.resources.manifest.replica import UpdateStrategy
 from tidemark_protocol.ids import ReplicaId
 
 STORE_SETTINGS = "TIDEMARK_STORE_SETTINGS"
-"""By which a replica is told where the entries of its Secret are: a folder as Kubernetes mounts one
-(storage/mounted_settings.py)."""
+"""Environment variable with the folder that holds the entries of the replica's Secret, one file for each entry, as
+Kubernetes mounts a Secret (storage/mounted_settings.py)."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A resource by name and uid; all that is made for it goes with it."""
+    """The owner of generated objects, by name and uid. Deleting the owner deletes the objects."""
 
     name: str = ""
     uid: str = ""
@@ -30,7 +31,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Requests:
-    """What a pod is sure to have, as the API server writes it; empty: as much as its limits."""
+    """Resource requests of a pod, as Kubernetes quantities. An empty field means: equal to the limit."""
 
     cpu: str = ""
     memory: str = ""
@@ -38,7 +39,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Executors:
-    """Processes of Spark's beside the driver. `memory_bytes`: of each, Python workers included."""
+    """Spark executors. `cores` and `memory_bytes` are per executor; the memory includes its Python workers."""
 
     instances: int = 0
     cores: int = 2
@@ -48,7 +49,7 @@ class Executors:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Where arrangements lie: a volume of this size that goes with the pod, or a claim that executors share."""
+    """The volume of arrangements: an emptyDir of `bytes`, or the claim that driver and executors share."""
 
     bytes: int = 20 << 30
     claim: str = ""
@@ -56,7 +57,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class Volume:
-    """A PersistentVolumeClaim, mounted at the same path in all pods of the replica."""
+    """A PersistentVolumeClaim that every pod of the replica mounts at `path`."""
 
     claim: str
     path: str
@@ -65,8 +66,8 @@ class Volume:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """What only an orchestrator of pods can give, and `credentials`: a Secret whose AWS_* entries are settings of
-    the object store."""
+    """The fields that only an orchestrator of pods supports, and `credentials`: the name of a Secret whose AWS_*
+    entries configure the object store."""
 
     requests: Requests = Requests()
     executors: Executors = Executors()
@@ -77,8 +78,8 @@ class PodSpec:
 
 @dataclass(frozen=True)
 class ReplicaSpec:
-    """A replica that should run. `key` is its resource's uid: a later resource of the same name is another.
-    `strategy` None: the orchestrator's own."""
+    """A replica that should run. `key` is the uid of its resource, which a later resource of the same name does not
+    share. `strategy` None: the orchestrator's default."""
 
     key: str
     namespace: str
@@ -92,15 +93,17 @@ class ReplicaSpec:
 
     @property
     def engine(self) -> tuple[str, ...]:
-        """What its program is told of how to compute, whatever it runs in."""
+        """Command-line options that select the evaluator; every orchestrator passes them."""
         return ("--evaluator=catalyst", "--driver-steps=0") if self.spark_only else ()
 
 
 NO_EXECUTORS = "NoExecutors"
-"""The reason of an end of which the executors are the cause, and nothing that was to be computed: none ever came up."""
+"""Exit reason of a driver whose executors never started. No dataflow is the cause of such an exit."""
 
 
 class Phase(Enum):
+    """The phase of a process; BACKING_OFF: it ended, and waits for its next start."""
+
     STARTING = "starting"
     RUNNING = "running"
     BACKING_OFF = "backing off"
@@ -109,17 +112,18 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended; `code` None where nobody could see it, negative for a signal. `said`: the reason, where
-    somebody gave one."""
+    """How a process ended. `code`: the exit code, negative for a signal, None if unknown. `at_ms`: milliseconds since
+    1970. `stated_reason`: the reason that the kubelet or the replica gave, else empty."""
 
     code: int | None
     at_ms: int
-    said: str = ""
+    stated_reason: str = ""
 
     @property
     def reason(self) -> str:
-        if self.said:
-            return self.said
+        """A CamelCase reason for a condition."""
+        if self.stated_reason:
+            return self.stated_reason
         if self.code is None or self.code >= 0:
             return "Completed" if self.code == 0 else "Crashed"
         return "Killed" if self.code == -9 else "Terminated"
@@ -127,7 +131,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What keeps a process from running, in words that its user knows: `reason` is CamelCase."""
+    """Why a process does not run, for a condition: a CamelCase `reason`, and a message for the user."""
 
     reason: str
     message: str
@@ -135,8 +139,8 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executors of a replica; one runs once its driver can have it compute. `trouble`: what keeps one from running;
-    `lost`: how one ended lately."""
+    """The executors of a replica. An executor counts as running once it has registered with its driver. `trouble`: why
+    one of them does not run. `lost`: how the last one that failed in the past ten minutes ended."""
 
     wanted: int
     running: int
@@ -146,8 +150,9 @@ class Workers:
 
 @dataclass(frozen=True)
 class Observation:
-    """A process as it is now. `incarnation` is never used twice; `address` is where it listens, or will; `shape` tells
-    it from others of its replica, where there can be several."""
+    """The current state of a process. `address`: where it listens, or will listen. `incarnation`: a unique name of this
+    run of the process. `started_at_ms`: milliseconds since 1970. `shape`: empty where a replica has one process
+    only."""
 
     phase: Phase
     address: str
@@ -161,43 +166,42 @@ class Observation:
 
 
 class Orchestrator(Protocol):
-    """All methods return at once; what they ask for happens in `run`."""
+    """Runs replicas. Synchronous methods record a request and return at once; `run` carries the requests out."""
 
     news: asyncio.Event
-    """Set when an observation may be another than before; whoever looks at them clears it."""
+    """Set when an observation may have changed. The reader of the observations clears it."""
 
     async def adopt(self) -> None:
-        """Sees what an earlier operator left; before anything else."""
+        """Find the processes that an earlier operator left. Call this before every other method."""
 
     async def run(self) -> None:
-        """Works until cancelled. Cancelling leaves the replicas running."""
+        """Start and end processes until cancelled. A cancellation leaves the replicas running."""
 
     def refusal(self, replica: ReplicaSpec) -> str | None:
-        """Why it cannot run this replica."""
+        """Why this orchestrator cannot run the replica; None: it can."""
 
     def ensure(self, replica: ReplicaSpec) -> None:
-        """From now on it runs, in this shape; another shape replaces the process."""
+        """Run the replica in the shape of this spec. A changed shape replaces the process."""
 
     def drop(self, key: str) -> None:
-        """From now on it does not run, and nothing of it is left."""
+        """End the replica and remove everything that was made for it."""
 
     def retain(self, keys: Collection[str]) -> None:
-        """Drops every replica but these: also those that an earlier operator started."""
+        """Drop every other replica, including those that an earlier operator started."""
 
     def observe(self, key: str) -> tuple[Observation, ...]:
-        """Its processes: the one that serves, then the one that is to take its place, if any. Empty: there is nothing
-        of it."""
+        """The processes of a replica: first the one that serves, then its successor, if any. Empty: it has none."""
 
     def take_over(self, key: str) -> None:
-        """The one that is to take the place of the other does."""
+        """Let the successor serve, and end the process before it."""
 
 
 def replica_id(name: str, shape: str) -> ReplicaId:
-    """What the protocol calls the process of a ComputeReplica, whose name holds no dot."""
+    """The protocol's id of a process. The name of a ComputeReplica holds no dot, so the id is unambiguous."""
     return ReplicaId(f"{name}.{shape}" if shape else name)
 
 
 def resource_of(replica: ReplicaId) -> tuple[str, str]:
-    """The ComputeReplica's name, and the shape."""
+    """The inverse of `replica_id`: the ComputeReplica's name, and the shape."""
     name, _, shape = replica.partition(".")
     return name, shape

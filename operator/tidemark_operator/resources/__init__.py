@@ -1,19 +1,13 @@
-"""The four kinds as the operator sees them: typed views in, status and conditions out.
+"""The four kinds of resources, as typed views, and their conditions. Everything here is pure: no client, clock or I/O.
 
     API server's dict ──parse──> ComputeInstance │ ComputeReplica │ DataSource │ Dataflow   (frozen)
-                                                                                    │
-    what the controller knows ──> facts ──conditions_of──> Verdicts ──merge──> status dict
+    controller's state ──> facts ──conditions_of──> Verdicts ──merge──> conditions in status
 
-Everything here is pure: no client, no clock (the time of writing is an argument), no I/O. The API server has
-validated a manifest against `crds/` before it comes here; parsing raises all the same on what does not fit,
-since a cluster may run CustomResourceDefinitions of another version.
+Read in this order:
 
-* `errors`      the package's exceptions
-* `fields`      reading a nested dict with the path at hand;  `durations`, `quantities`: the texts in it
-* `meta`        what all kinds share
-* `instance`, `replica`, `data_source` (with `file_table`), `dataflow`      the four views
-* `digest`      spec_digest
-* `frontier`    a frontier's shape in status
-* `conditions`  Verdict, Condition and merging;  `*_conditions`  the truth table, one file per kind
-* `status`      the status documents
+* `manifest/`     the four kinds, the fields of a nested dict, and the errors that name a field
+* `conditions/`   the truth tables, one module for each kind
+
+The API server has validated a manifest against `crds/`. Parsing still raises on an invalid field, because a cluster may
+run CustomResourceDefinitions of another version.
 """

@@ -47,7 +47,7 @@ def replica_status_of(world: World, key: Key, body: Body, now: status_documents.
         _executors(serving.executors, running.executor_problem(id) if running else None)
         if serving and serving.executors
         else None,
-        left=bool(observed),
+        process_exists=bool(observed),
     )
     online = state is not None and state.online
     installed, hydrated = hydrated_on(running, id)

@@ -144,10 +144,12 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
         too_old=_incompatible(running, exports, now.ms) if running else "",
         finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
-        remembered=bool(remembered),
+        errors_recorded=bool(remembered),
         replacement=replacement,
         quarantined=quarantine(state, pending if shown is coming and pending else state.active),
-        resting=why_waiting(running, shown) if running and shown and not all(c.hydrated for c in exports) else "",
+        quarantined_input=why_waiting(running, shown)
+        if running and shown and not all(c.hydrated for c in exports)
+        else "",
     )
     verdicts = dataflow_conditions.dataflow_conditions(facts)
     book = world.fleet.book(state.key.namespace)

@@ -1,13 +1,16 @@
-"""Replicas as pods: one StatefulSet of one driver pod each; Spark makes the executors.
+"""Replicas as pods: one StatefulSet with one driver pod for each replica and shape; Spark makes the executors.
 
-    ReplicaSpec ─► names      the shape: a hash of all that needs another process ─► names and labels
-                   templates  manifests: StatefulSet, Service, ConfigMap, Secret, PodDisruptionBudget
-                     driver, executors, security       what they are made of
-                   ownership  an object ─► whose it is, by its owners
-                   deciding   what is wanted + what there is ─► what to apply, what to delete
-                   observing  StatefulSet + pod + what was refused ─► Observation
-                   orchestrator   the only one that acts
+Read in this order:
 
-All but the last are pure. The API server holds all state: a StatefulSet says by its owner and labels whose it is and
-in which shape, so the next operator goes on with what it finds.
+    names            ReplicaSpec ─► shape (a hash of what needs a new process) ─► names and labels of objects
+    templates        manifests: StatefulSet, Service, ConfigMap, Secret, PodDisruptionBudget
+    driver, executors, volumes, security   the parts of the pod templates
+    ownership        an object ─► the replica or instance that owns it
+    reconcile_plan   wanted + found ─► what to apply, what to delete
+    pod_observation  StatefulSet + pod + refusals ─► Observation
+    pod_watch, executor_losses   read the API server
+    orchestrator     the loop; the only module that writes
+
+The API server holds all state. The owner and labels of a StatefulSet name its replica and shape, so the next operator
+continues from what it finds.
 """

@@ -1,4 +1,4 @@
-"""When to try again what failed: after a second, then twice as long each time, up to a minute."""
+"""Exponential back-off per key: one second after the first failure, doubled for each further one, at most a minute."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ T = TypeVar("T")
 
 
 class Backoff(Generic[T]):
+    """Failures by key. `now` is in seconds of a monotonic clock."""
+
     def __init__(self) -> None:
         self._failures: dict[T, int] = {}
         self._not_before: dict[T, float] = {}

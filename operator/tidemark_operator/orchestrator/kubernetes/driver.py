@@ -1,4 +1,4 @@
-"""The driver's pod: the replica program, with Spark in it or executors beside it."""
+"""The pod template of the driver: the replica program, with Spark inside it or with executors in pods of their own."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ FIELDS = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "P
 
 
 def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
-    """Of the one pod of a replica."""
+    """The pod template of a replica's StatefulSet."""
     with_executors = bool(member.spec.pod.executors.instances)
     volumes, mounts = driver_volumes(member, template_name(member, settings))
     spec: dict[str, Any] = {
-        # only to make executors are rights needed
+        # the driver needs rights for one purpose: to make executors
         "automountServiceAccountToken": with_executors,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "securityContext": pod_security(settings.user),
-        "affinity": _apart(member),
+        "affinity": _anti_affinity(member),
         "containers": [_container(member, settings, mounts)],
         "volumes": volumes,
     }
@@ -57,7 +57,7 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
         "args": ["tidemark_replica", *_arguments(member, settings)],
         "env": [*fields, *store_settings(member)],
         "ports": _ports(bool(spec.pod.executors.instances)),
-        # it listens within seconds, whatever Spark does, until it ends; whether it still answers the operator asks
+        # the replica listens within seconds, whatever Spark does, until it ends; the operator checks that it answers
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},
         "readinessProbe": {**alive, "periodSeconds": 5},
         "livenessProbe": {**alive, "periodSeconds": 20, "failureThreshold": 6, "timeoutSeconds": 5},
@@ -82,7 +82,7 @@ def _arguments(member: Member, settings: Settings) -> list[str]:
         "--metrics-host=0.0.0.0",
         *spec.engine,
     ]
-    if not spec.pod.scratch.claim:  # a claim's end is that of its disk
+    if not spec.pod.scratch.claim:  # a claim is bounded by its disk
         arguments.append(f"--scratch-size={spec.pod.scratch.bytes}")
     conf = spark_conf(member, settings)
     if conf:
@@ -101,8 +101,8 @@ def _ports(with_executors: bool) -> list[dict[str, Any]]:
     return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()]
 
 
-def _apart(member: Member) -> dict[str, Any]:
-    """Replicas of one instance are copies of each other: better not on one node."""
+def _anti_affinity(member: Member) -> dict[str, Any]:
+    """Prefer different nodes for the replicas of an instance: they are copies of each other."""
     others = {INSTANCE_UID: member.spec.instance.uid, ROLE: DRIVER}
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": others}}
     preferred = [{"weight": 100, "podAffinityTerm": term}]

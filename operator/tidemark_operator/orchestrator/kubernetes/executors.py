@@ -1,7 +1,7 @@
-"""Executors: what Spark is told of them, and the template of their pods.
+"""Executors: their Spark configuration and their pod template.
 
-They have no rights and no token. Spark makes the pods, with the driver's rights, and owns them by the driver's pod, so
-that they go with it.
+Executors have no rights and no token. Spark makes their pods with the driver's rights. The driver's pod owns them, so
+Kubernetes deletes them with it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from tidemark_operator.orchestrator.kubernetes.volumes import (
 MASTER = "k8s://https://kubernetes.default.svc"
 DRIVER_PORT, BLOCK_PORT = 7078, 7079
 STARTS_SECONDS = 600
-"""So long an executor may take until it has registered; Spark gives one up after as long."""
+"""Time that an executor has to register; Spark gives up an executor after the same time."""
 MIB = 1 << 20
 TEMPLATE_DIGITS = 8
-# losses within ten minutes after which the driver gives up, and Kubernetes starts it again ever more rarely: executors
-# that cannot come up are not made without end. Of pods that are refused the driver notices sooner (its executors.py).
+# The driver ends after so many losses within ten minutes, and Kubernetes restarts it with a back-off: this bounds the
+# pods that Spark makes for executors that cannot start. The driver notices refused pods sooner
+# (tidemark_replica/command_loop/executors.py).
 LEAST_FAILURES, FAILURES_PER_EXECUTOR = 64, 24
 
-# What was measured, or needed, on a cluster; the same for all replicas.
+# Settings of every replica; each was measured, or proved necessary, on a cluster.
 ALWAYS = {
     "spark.submit.deployMode": "client",
-    # rights on pods alone: no config maps, claims or services are made or removed
+    # the driver has rights on pods alone: Spark must not make or remove config maps, claims or services
     "spark.kubernetes.executor.disableConfigMap": "true",
     "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
     "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
@@ -49,29 +50,29 @@ ALWAYS = {
     # how soon a lost executor is noticed, and another one made
     "spark.kubernetes.executor.apiPollingInterval": "5s",
     "spark.kubernetes.executor.eventProcessingInterval": "200ms",
-    # until then nobody can tell Spark to ask for fewer, each refusal counts as a loss, and there is one a second
+    # until this time has passed Spark keeps its request; each refused pod counts as a loss, one a second
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "10s",
-    # a fetch from the address of a pod that is gone would wait for two minutes
+    # by default a fetch from the address of a deleted pod waits for two minutes
     "spark.shuffle.io.connectionCreationTimeout": "3s",
     "spark.shuffle.io.retryWait": "1s",
     "spark.shuffle.io.maxRetries": "2",
-    # by a file: otherwise the secret stands in the spec of each executor's pod
+    # in a file: Spark would otherwise write the secret into the spec of each executor's pod
     "spark.authenticate": "true",
     "spark.authenticate.secret.file": f"{AUTHENTICATION}/{SECRET_FILE}",
     "spark.network.crypto.enabled": "true",
 }
-# filled in by Kubernetes, from the driver's environment
-OF_THE_POD = {
+# Kubernetes substitutes these from the driver's environment
+POD_SETTINGS = {
     "spark.kubernetes.namespace": "$(POD_NAMESPACE)",
     "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
-    # executors are given the address that is bound
+    # Spark gives executors the bound address
     "spark.driver.bindAddress": "$(POD_IP)",
     "spark.driver.host": "$(POD_IP)",
 }
 
 
 def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
-    """Without executors there is nothing to tell: Spark runs in the driver."""
+    """The Spark settings of a driver with executors; empty where Spark runs inside the driver."""
     executors = member.spec.pod.executors
     if not executors.instances:
         return {}
@@ -79,17 +80,17 @@ def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
     cores = str(executors.cores)
     conf = {
         **ALWAYS,
-        **OF_THE_POD,
+        **POD_SETTINGS,
         "spark.kubernetes.container.image": settings.image,
         "spark.kubernetes.container.image.pullPolicy": settings.pull_policy,
         "spark.kubernetes.executor.podTemplateFile": f"{TEMPLATES}/{TEMPLATE_FILE}",
         "spark.executor.instances": str(executors.instances),
         "spark.executor.cores": cores,
-        # also of what is rendered before they have registered
+        # Spark would otherwise count registered executors only, and plan too few partitions before they register
         "spark.default.parallelism": str(executors.instances * executors.cores),
         "spark.kubernetes.executor.request.cores": executors.requests.cpu or cores,
         "spark.kubernetes.executor.limit.cores": cores,
-        # half for the JVM, half for Python workers: the limit of the pod is the sum
+        # half for the JVM, half for the Python workers; the sum is the memory limit of the pod
         "spark.executor.memory": f"{heap}m",
         "spark.executor.memoryOverhead": f"{executors.memory_bytes // MIB - heap}m",
         "spark.executor.maxNumFailures": str(max(LEAST_FAILURES, FAILURES_PER_EXECUTOR * executors.instances)),
@@ -100,8 +101,8 @@ def spark_conf(member: Member, settings: Settings) -> dict[str, str]:
 
 
 def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
-    """Of an executor. Spark adds the program and its name, and says image and resources itself; they are here so that
-    the driver can try whether such a pod would be admitted."""
+    """The pod template of an executor. Spark adds program and name, and overrides image and resources. The template
+    names these all the same, so that the driver can test with a dry run whether such a pod is admitted."""
     volumes, mounts = shared_volumes(member)
     wanted = member.spec.pod.executors
     memory = f"{wanted.memory_bytes // MIB}Mi"
@@ -114,7 +115,7 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
         },
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": mounts,
-        # it listens there once its driver has taken it in: before, it can compute nothing
+        # the executor opens this port once it has registered with its driver; before, it can compute nothing
         "startupProbe": {"tcpSocket": {"port": BLOCK_PORT}, "periodSeconds": 1, "failureThreshold": STARTS_SECONDS},
         **({"env": settings_of_store} if (settings_of_store := store_settings(member)) else {}),
     }
@@ -134,19 +135,19 @@ def pod_template(member: Member, settings: Settings) -> dict[str, Any]:
 
 
 def template_text(member: Member, settings: Settings) -> str:
-    """The template as a file."""
+    """The template as JSON text."""
     return json.dumps(pod_template(member, settings), indent=1, sort_keys=True)
 
 
 def template_name(member: Member, settings: Settings) -> str:
-    """Of the ConfigMap. Another text is another one: what a running driver makes executors from does not change with a
-    later version of the operator."""
+    """The name of the template's ConfigMap. The name holds a digest of the text, so a later version of the operator
+    does not change the template of a running driver."""
     digest = hashlib.sha256(template_text(member, settings).encode()).hexdigest()
     return f"{member.name}-{digest[:TEMPLATE_DIGITS]}"
 
 
 def resources(cores: int, memory_bytes: int, requests: Requests) -> dict[str, Any]:
-    """Of a container."""
+    """Limits and requests of a container."""
     limits = {"cpu": str(cores), "memory": str(memory_bytes)}
     return {
         "limits": limits,

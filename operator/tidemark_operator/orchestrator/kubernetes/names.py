@@ -1,11 +1,11 @@
-"""What the objects of a replica are called, and what they say of themselves.
+"""Names and labels of the objects of a replica, and its shape.
 
     ComputeReplica r1 ─┬─ shape 3f9c0a12 ─► StatefulSet, Service, Secret r1-3f9c0a12, pod r1-3f9c0a12-0
-                       │                    ConfigMap r1-3f9c0a12-DIGEST: of what is in it
+                       │                    ConfigMap r1-3f9c0a12-DIGEST (of its contents)
                        └─ shape b17e44d0 ─► ...
 
-The shape is a hash of what was asked for and not of the manifests made of it: a later version of the operator, whose
-templates may differ, takes over the pods that it finds.
+The shape is a hash of the spec, not of the generated manifests. A later version of the operator, whose templates may
+differ, therefore adopts the pods that it finds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_operator.resources.manifest.meta import GROUP
 
 SHAPE_FORMAT = 1
-"""Raised where pods of an earlier version of the operator must not go on."""
+"""Raise this number when pods of an earlier operator must be replaced."""
 SHAPE_DIGITS = 8
 
 REPLICA = f"{GROUP}/replica"
@@ -52,12 +52,12 @@ class Member:
 
     @property
     def selector(self) -> dict[str, str]:
-        """Its driver, and no other pod."""
+        """Labels that select its driver, and no other pod."""
         return {REPLICA_UID: self.spec.key, SHAPE: self.shape, ROLE: DRIVER}
 
     @property
     def executors(self) -> dict[str, str]:
-        """All of its executors, and no other pod."""
+        """Labels that select all of its executors, and no other pod."""
         return {REPLICA_UID: self.spec.key, SHAPE: self.shape, ROLE: EXECUTOR}
 
     def labels(self, role: str) -> dict[str, str]:
@@ -78,7 +78,8 @@ def member(spec: ReplicaSpec, settings: Settings) -> Member:
 
 
 def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
-    """Another one: another process. Whose it is, how it changes, and how its image is had are no part of it."""
+    """The shape of a replica, in hexadecimal; a new shape needs a new process. Owner, update strategy and image pull
+    settings are not part of it."""
     shape: dict[str, Any] = {
         "format": SHAPE_FORMAT,
         "cores": spec.cores,
@@ -95,18 +96,18 @@ def shape_of(spec: ReplicaSpec, settings: Settings) -> str:
 
 
 def address(name: str, namespace: str) -> str:
-    """Where a member of that name listens."""
+    """The host and port at which a member of that name listens."""
     return f"{name}.{namespace}.svc:{GRPC_PORT}"
 
 
 def shape_label(labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """The replica's uid and the shape that an object of ours names."""
+    """The replica's uid and the shape that the labels name; None: a label is missing."""
     uid, shape = labels.get(REPLICA_UID), labels.get(SHAPE)
     return (uid, shape) if uid and shape else None
 
 
 def _pod(pod: PodSpec) -> dict[str, Any]:
-    """The shape is a hash of this: a name that changed here would start every replica anew."""
+    """The hashed part of a PodSpec. Do not rename its keys: that would restart every replica."""
     return {
         "requests": _requests(pod.requests),
         "executors": {

@@ -1,4 +1,4 @@
-"""Whose an object is: by its owner, with whom it goes anyway. Labels only find it, for anybody may put them on. Pure.
+"""The replica or instance that owns an object, by its owner reference. Labels only select: anybody can set them. Pure.
 
 StatefulSet   controlled by a ComputeReplica, whose uid its labels name, and its name the name and shape
 driver        a pod, controlled by such a StatefulSet
@@ -15,7 +15,7 @@ from tidemark_operator.orchestrator.kubernetes.names import INSTANCE_UID, shape_
 
 
 def controller(body: Body, resource: Resource) -> dict[str, Any] | None:
-    """The one that controls the object, if it is of that kind, of whichever version."""
+    """The controlling owner reference of an object, if it names that kind, in any version; else None."""
     for owner in body["metadata"].get("ownerReferences") or ():
         group = owner["apiVersion"].rpartition("/")[0]
         if owner.get("controller") and (group, owner["kind"]) == (resource.group, resource.kind):
@@ -25,7 +25,7 @@ def controller(body: Body, resource: Resource) -> dict[str, Any] | None:
 
 
 def shape_of_set(stateful_set: Body) -> tuple[str, str] | None:
-    """The replica's uid and the shape that a StatefulSet is of; None: of none."""
+    """The replica's uid and the shape of a StatefulSet; None: it belongs to no replica."""
     owner, named = controller(stateful_set, REPLICAS), shape_label(stateful_set["metadata"].get("labels") or {})
     if owner is None or named is None:
         return None
@@ -34,6 +34,6 @@ def shape_of_set(stateful_set: Body) -> tuple[str, str] | None:
 
 
 def instance_of_budget(budget: Body) -> str | None:
-    """The uid of the instance whose drivers a budget bounds; None: of none."""
+    """The uid of the instance whose drivers a budget protects; None: it belongs to no instance."""
     owner, named = controller(budget, INSTANCES), (budget["metadata"].get("labels") or {}).get(INSTANCE_UID)
     return named if owner is not None and named == owner["uid"] else None

@@ -1,12 +1,12 @@
-"""What a driver's pod says of the process in it. Pure: objects of the API server in, an Observation out.
+"""The Observation of a driver's process, from its pod. Pure: objects of the API server in, an Observation out.
 
     no pod       ─► why the StatefulSet could not make it: quota, admission
-    Pending      ─► Unschedulable, ImagePullBackOff, ...: the word that `kubectl get pods` shows
-    Running      ─► the container, how often it was started again, and how it ended before
-    Terminating  ─► NodeLost, where nobody says for a minute that it has ended
+    Pending      ─► Unschedulable, ImagePullBackOff, ...: the reason that `kubectl get pods` shows
+    Running      ─► the container, its restarts, and its last exit
+    Terminating  ─► NodeLost, if the node does not confirm the end within a minute of the grace period
 
-The incarnation is the pod and how often its container was started. What is said here goes into conditions, so it holds
-no secrets: the API server's own reasons and messages.
+The incarnation is the pod's uid and its container's restart count. Reasons and messages go into conditions; they are
+the API server's own words and hold no secrets.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Exit, Observation, Phase, Trouble, Workers
 
 MAX_MESSAGE = 512
-# a container that waits for these only waits for its turn
-_PASSING = frozenset({"ContainerCreating", "PodInitializing"})
+# waiting reasons of a container that is starting normally
+_NORMAL_WAITS = frozenset({"ContainerCreating", "PodInitializing"})
 BACKING_OFF = "CrashLoopBackOff"
 NODE_LOST = "NodeLost"
 LOST_SECONDS = 60.0
@@ -37,8 +37,9 @@ def observe(
     executors: Workers | None = None,
     before: Exit | None = None,
 ) -> Observation:
-    """`ending_seconds`: for how long it has been seen to be told to end; `refused`: why there is no pod; `before`: how
-    the pod before this one ended."""
+    """The Observation of a driver's pod; `pod` None: there is none. `ending_seconds`: time since the pod was first
+    observed with a deletion timestamp. `refused`: why the pod cannot be made. `before`: the exit of the previous
+    pod."""
     if pod is None:
         return Observation(Phase.STARTING, address, last_exit=before, shape=shape, trouble=refused, executors=executors)
     container = _container(pod)
@@ -59,7 +60,7 @@ def observe(
 
 
 def observe_executors(wanted: int, pods: Sequence[Body], lost: Trouble | None = None) -> Workers:
-    """Of the executors' pods that are there now; `lost`: what ended the last one that failed."""
+    """The state of the executors, from their pods. `lost`: how the last one that failed ended."""
     alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     running = sum(is_up(pod) for pod in alive)
     troubles = (trouble_of_executor(pod) for pod in alive)
@@ -67,17 +68,17 @@ def observe_executors(wanted: int, pods: Sequence[Body], lost: Trouble | None = 
 
 
 def is_up(pod: Body) -> bool:
-    """Whether all in it runs and is ready: an executor once its driver has taken it in, as its probe tells."""
+    """Whether the pod runs and is ready. An executor is ready once it has registered with its driver (its probe)."""
     containers = (pod.get("status") or {}).get("containerStatuses") or ()
     return _pod_phase(pod) == "Running" and all(container.get("ready") for container in containers)
 
 
 def trouble_of(pod: Body) -> Trouble | None:
-    """Why it does not run; None where it does, or nothing is wrong with it."""
+    """Why the pod does not run; None: it runs, or it is starting normally."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") and waiting["reason"] not in _PASSING:
+        if waiting.get("reason") and waiting["reason"] not in _NORMAL_WAITS:
             return trouble(waiting["reason"], waiting.get("message"))
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -88,11 +89,11 @@ def trouble_of(pod: Body) -> Trouble | None:
 
 
 def lost(pod: Body, ending_seconds: float) -> Trouble | None:
-    """Where it should have ended long since. A StatefulSet makes no other pod meanwhile: whether it has ended only its
-    node can say, or whoever knows that the node is off.
+    """NodeLost, if the pod has been ending for a minute more than its grace period; else None.
 
-    By how long it was seen to end, not by the time that it is due: that is of the API server's clock, and a clock here
-    that is ahead of it would take each pod that ends for lost."""
+    The StatefulSet makes no other pod meanwhile: only the node, or a person who knows that the node is off, can tell
+    that the process has ended. The function compares durations of the operator's clock. The deletion timestamp is of
+    the API server's clock, and an operator's clock ahead of it would declare every ending pod lost."""
     due = pod["metadata"].get("deletionTimestamp")
     grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
     if due is None or ending_seconds < grace + LOST_SECONDS:
@@ -100,14 +101,15 @@ def lost(pod: Body, ending_seconds: float) -> Trouble | None:
     name, node = pod["metadata"]["name"], (pod.get("spec") or {}).get("nodeName") or "its node"
     return trouble(
         NODE_LOST,
-        f"pod {name} should have ended at {due}, and node {node} does not say that it has: is it off, or cut off? The "
-        f"replica starts elsewhere once the node answers, or is removed (kubectl delete node {node}), or on kubectl "
-        f"delete pod {name} --force, which is safe: should the process run on, it writes nothing wrong",
+        f"pod {name} should have ended at {due}, but node {node} has not confirmed it: the node may be off or cut off. "
+        f"The replica starts elsewhere once the node answers. If the node is gone, remove it (kubectl delete node "
+        f"{node}) or the pod (kubectl delete pod {name} --force). Both are safe: a process that still runs cannot "
+        f"write wrong data",
     )
 
 
 def refusal(events: Iterable[Body]) -> Trouble | None:
-    """Why a StatefulSet could not make its pod, by the last of its events."""
+    """Why a StatefulSet could not make its pod: the last of its FailedCreate events; None: there is none."""
     failed = [event for event in events if event.get("reason") == "FailedCreate"]
     if not failed:
         return None
@@ -116,28 +118,33 @@ def refusal(events: Iterable[Body]) -> Trouble | None:
 
 
 def trouble(reason: str, message: str | None) -> Trouble:
-    """Bounded: it goes into a condition."""
+    """A Trouble whose reason and message are cut to the size of a condition."""
     return Trouble(reason[:128], " ".join((message or reason).split())[:MAX_MESSAGE])
 
 
 def milliseconds(timestamp: str | None) -> int | None:
+    """Milliseconds since 1970 of a timestamp of the API server."""
     return None if timestamp is None else int(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
 def vanished(pod: Body, at_ms: int) -> Exit:
-    """A pod that is gone while it should run. A container that dies is started again in the same pod, so one that ran
-    until its pod was gone was ended with it (an eviction, a drain, a lost node, somebody's delete): that is no death of
-    its own. A look may miss that the pod was told to."""
-    told = pod["metadata"].get("deletionTimestamp")
+    """The exit of a pod that is gone while it should run; `at_ms`: milliseconds since 1970, now.
+
+    The kubelet restarts a container that dies in the same pod. A container that ran until its pod was gone was
+    therefore
+    ended with the pod (eviction, drain, lost node, deletion), and did not die by itself. The last list may be older
+    than
+    the pod's deletion timestamp."""
+    deleted = pod["metadata"].get("deletionTimestamp")
     container = _container(pod)
     ended = (container.get("state") or {}).get("terminated")
-    if ended and (ended.get("reason") == "OOMKilled" or not told):
+    if ended and (ended.get("reason") == "OOMKilled" or not deleted):
         return _exit(ended)
     return Exit(None, at_ms, "Terminated")
 
 
 def _container(pod: Body) -> dict[str, Any]:
-    """The status of its only container; empty before there is one."""
+    """The status of the pod's only container; empty before it exists."""
     statuses: list[dict[str, Any]] = (pod.get("status") or {}).get("containerStatuses") or [{}]
     return statuses[0]
 
@@ -154,7 +161,7 @@ def _phase(pod: Body, container: dict[str, Any]) -> Phase:
 
 
 def _last_exit(container: dict[str, Any]) -> Exit | None:
-    """Of the container before this one, or of this one where none has followed yet."""
+    """The exit of this container, or else of the one before it in the same pod."""
     states = (container.get("state") or {}, container.get("lastState") or {})
     ended = next((state["terminated"] for state in states if state.get("terminated")), None)
     return _exit(ended) if ended else None
@@ -162,15 +169,17 @@ def _last_exit(container: dict[str, Any]) -> Exit | None:
 
 def _exit(ended: dict[str, Any]) -> Exit:
     code = int(ended.get("exitCode") or 0)
-    said = {SIGKILL: "Killed", SIGTERM: "Terminated", EXIT_NO_EXECUTORS: NO_EXECUTORS}.get(code, "")
+    reason = {SIGKILL: "Killed", SIGTERM: "Terminated", EXIT_NO_EXECUTORS: NO_EXECUTORS}.get(code, "")
     if ended.get("reason") == "OOMKilled":
-        said = "OOMKilled"
-    return Exit(code, milliseconds(ended.get("finishedAt")) or 0, said)
+        reason = "OOMKilled"
+    return Exit(code, milliseconds(ended.get("finishedAt")) or 0, reason)
 
 
 def trouble_of_executor(pod: Body) -> Trouble | None:
-    """How it ended, if it failed, or why it does not run. What its node says of the pod as a whole (Evicted, OutOfcpu,
-    NodeShutdown) is the cause: its container may never have been there, and an exit code only follows from it."""
+    """How an executor's pod failed, or why it does not run; None: nothing is wrong with it.
+
+    A reason that the node gives for the whole pod (Evicted, OutOfcpu, NodeShutdown) takes precedence: it is the cause,
+    and an exit code is a consequence. The pod may never have had a container."""
     status = pod.get("status") or {}
     if _pod_phase(pod) == "Failed" and status.get("reason"):
         return trouble(status["reason"], status.get("message"))
@@ -179,7 +188,7 @@ def trouble_of_executor(pod: Body) -> Trouble | None:
         if ended.get("exitCode"):
             reason = ended.get("reason") or "Error"
             remedy = "; give executors more memory: spec.executors.resources" if reason == "OOMKilled" else ""
-            return trouble(reason, f"one ended with exit code {ended['exitCode']}{remedy}")
+            return trouble(reason, f"an executor ended with exit code {ended['exitCode']}{remedy}")
     return trouble_of(pod)
 
 

@@ -1,9 +1,9 @@
-"""What there is of ours at the API server, as of the last look, and what it says of each replica.
+"""The operator's StatefulSets and pods, as of the last list, and the Observation of each replica.
 
-StatefulSets, their pods and those of these ─► Found, drivers and executors by replica and shape
-a StatefulSet without a pod ─► its events say why
-a driver's pod that was there before, and is not now ─► how it ended
-one that was told to end, and is there still         ─► for how long it has been seen so
+StatefulSets, their pods, and the pods that these own ─► Found, drivers and executors by replica and shape
+a StatefulSet without a pod       ─► the reason, from its events
+a driver's pod that disappeared   ─► its exit
+a driver's pod that is being deleted ─► the time since this was first observed
 """
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ from tidemark_operator.kube.client import EVENTS, ApiError, Body, Resource
 from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
 from tidemark_operator.orchestrator.interface import Exit, Observation, Trouble
 from tidemark_operator.orchestrator.kubernetes import pod_observation
-from tidemark_operator.orchestrator.kubernetes.executor_losses import Losses
+from tidemark_operator.orchestrator.kubernetes.executor_losses import ExecutorLosses
 from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
 from tidemark_operator.orchestrator.kubernetes.ownership import controller
 from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Found, Shape, found_in
 
 LOG = logging.getLogger(__name__)
-ASK_WHY_SECONDS = 10.0
+EVENTS_SECONDS = 10.0
 OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 
 
-class Looking:
+class PodWatch:
+    """Lists StatefulSets and pods, and remembers what one list alone does not show."""
+
     def __init__(
-        self, objects: Objects, losses: Losses, concerns: Callable[[Found], bool], clock: Callable[[], float]
+        self, objects: Objects, losses: ExecutorLosses, concerns: Callable[[Found], bool], clock: Callable[[], float]
     ) -> None:
-        """What does not `concern` us is as good as not there. `clock`: seconds, of any beginning."""
+        """StatefulSets for which `concerns` is False are ignored. `clock`: monotonic, in seconds."""
         self._objects, self._losses, self._concerns, self._clock = objects, losses, concerns, clock
         self.found: list[Found] = []
         self._drivers: dict[Shape, Body] = {}
@@ -39,11 +41,11 @@ class Looking:
         self._refusals: dict[Shape, Trouble | None] = {}
         self._asked: dict[Shape, float] = {}
         self._ending: dict[str, float] = {}
-        """When a driver's pod was first seen to be told to end, by its uid."""
+        """When a driver's pod was first observed with a deletion timestamp, by its uid."""
         self._looked = 0.0
 
     async def look(self) -> None:
-        """Raises ApiError, and then knows what it knew."""
+        """List everything anew. Raises ApiError, and then keeps the state of the list before."""
         found = [each for each in found_in(await self._objects.list(STATEFUL_SETS, OURS)) if self._concerns(each)]
         pods = await self._objects.list(PODS, OURS)
         drivers = dict(_of(pods, STATEFUL_SETS, {each.uid: (each.key, each.shape) for each in found}))
@@ -53,11 +55,11 @@ class Looking:
         self._note_exits(drivers)
         self._note_endings(drivers)
         self.found, self._drivers, self._executors = found, drivers, executors
-        await self._ask_why()
+        await self._read_events()
         self._forget()
 
     def observe(self, key: str, shape: str, name: str, namespace: str, executors: int | None) -> Observation:
-        """`executors`: how many there should be; None where nobody knows."""
+        """The Observation of one shape. `executors`: the wanted number; None: unknown."""
         at = (key, shape)
         driver, workers = self._drivers.get(at), None
         if executors:
@@ -74,7 +76,7 @@ class Looking:
         )
 
     def is_complete(self, at: Shape, executors: int) -> bool:
-        """Whether all of its pods are up."""
+        """Whether the driver and all executors of a shape are ready."""
         driver, others = self._drivers.get(at), self._executors.get(at, [])
         if driver is None or not pod_observation.is_up(driver):
             return False
@@ -89,23 +91,28 @@ class Looking:
 
     def _note_endings(self, drivers: dict[Shape, Body]) -> None:
         self._looked = self._clock()
-        told = [p["metadata"]["uid"] for p in drivers.values() if p["metadata"].get("deletionTimestamp")]
-        self._ending = {uid: self._ending.get(uid, self._looked) for uid in told}
+        deleted = [p["metadata"]["uid"] for p in drivers.values() if p["metadata"].get("deletionTimestamp")]
+        self._ending = {uid: self._ending.get(uid, self._looked) for uid in deleted}
 
-    async def _ask_why(self) -> None:
-        """Of those that have no pod, now and then."""
+    async def _read_events(self) -> None:
+        """Find out why StatefulSets have no pod: one list of events each, at most every `EVENTS_SECONDS`."""
         now = self._clock()
         for each in self.found:
             shape = (each.key, each.shape)
-            if shape in self._drivers or each.going:
+            if shape in self._drivers or each.deleting:
                 self._refusals.pop(shape, None)
                 self._asked.pop(shape, None)
-            elif now - self._asked.get(shape, -ASK_WHY_SECONDS) >= ASK_WHY_SECONDS:
+            elif now - self._asked.get(shape, -EVENTS_SECONDS) >= EVENTS_SECONDS:
                 self._asked[shape] = now
                 try:
                     self._refusals[shape] = await self._refusal(each)
-                except ApiError as error:  # it only tells why: nothing else waits for it
-                    LOG.warning("why there is no pod of %s/%s is not known: %s", each.namespace, each.name, error)
+                except ApiError as error:  # the events only explain: nothing depends on them
+                    LOG.warning(
+                        "cannot list the events of StatefulSet %s/%s, which has no pod: %s",
+                        each.namespace,
+                        each.name,
+                        error,
+                    )
 
     async def _refusal(self, found: Found) -> Trouble | None:
         fields = f"regarding.uid={found.uid},reason=FailedCreate"
@@ -119,7 +126,7 @@ class Looking:
 
 
 def _of(pods: Iterable[Body], kind: Resource, owners: Mapping[str, Shape]) -> Iterator[tuple[Shape, Body]]:
-    """The pods that one of `owners`, which are of that kind, controls."""
+    """The pods that one of `owners` controls, with its shape; `owners`: by uid, all of kind `kind`."""
     for pod in pods:
         owner = controller(pod, kind)
         if owner is not None and owner["uid"] in owners:

@@ -1,15 +1,15 @@
-"""What to do about the difference between what should run and what there is. Pure.
+"""The difference between wanted and existing StatefulSets, as a decision. Pure.
 
                       nothing there        this shape there      another shape there
-    Surge             apply                apply                 apply beside; the other goes once it is taken over
-    Recreate          apply                apply                 delete; apply when it is gone
+    Surge             apply                apply                 apply beside it; delete the other after the takeover
+    Recreate          apply                apply                 delete; apply once it is gone
     not wanted        -                    delete                delete
-    kept              -                    -                     -         not known yet in which shape
+    kept              -                    -                     -         the wanted shape is not known yet
 
-A resource that was deleted and made anew waits until the name is free.
+A resource that was deleted and created again waits until the StatefulSet of the old one has freed the name.
 
-Of several shapes the one that took over serves, else the oldest: all others were made beside it, and never came so far.
-Where that is the wanted one, as when an edit is taken back, they go at once.
+Of several shapes, the one that took over serves, or else the oldest: the others were made beside it and never took
+over. If the serving shape is the wanted one, because an edit was reverted, the others are deleted at once.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tidemark_operator.orchestrator.kubernetes.ownership import shape_of_set
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
 
 Shape = tuple[str, str]
-"""Uid of a replica, and one shape of it."""
+"""The uid of a replica, and one of its shapes."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A StatefulSet of ours; `key`: the uid of the replica that it is of."""
+    """A StatefulSet that the operator made; `key`: the uid of its replica."""
 
     key: str
     shape: str
@@ -48,11 +48,11 @@ class Found:
 
     @property
     def instance(self) -> str:
-        """Its uid."""
+        """The uid of its instance."""
         return str((self.body["metadata"].get("labels") or {}).get(INSTANCE_UID, ""))
 
     @property
-    def going(self) -> bool:
+    def deleting(self) -> bool:
         return bool(self.body["metadata"].get("deletionTimestamp"))
 
     @property
@@ -62,12 +62,14 @@ class Found:
 
 @dataclass(frozen=True)
 class Decision:
+    """What to apply and what to delete."""
+
     apply: tuple[Member, ...]
     delete: tuple[Found, ...]
 
 
 def found_in(stateful_sets: Iterable[Body]) -> list[Found]:
-    """Those of ours, the oldest first."""
+    """The StatefulSets that a replica owns, the oldest first."""
     ours = [(shape_of_set(body), body) for body in stateful_sets]
     return sorted((Found(*shape, body) for shape, body in ours if shape), key=lambda found: found.age)
 
@@ -75,7 +77,7 @@ def found_in(stateful_sets: Iterable[Body]) -> list[Found]:
 def decide(
     wanted: Mapping[str, Member], found: Iterable[Found], taken_over: Set[Shape], kept: Set[str] = frozenset()
 ) -> Decision:
-    """`wanted` and `kept` by uid; `taken_over`: shapes that have taken the place of those before."""
+    """The table above. `wanted`, `kept`: by uid of the replica; `taken_over`: shapes that serve after a takeover."""
     apply, delete = [], []
     of: dict[str, list[Found]] = {}
     named: dict[tuple[str, str], str] = {}
@@ -90,22 +92,23 @@ def decide(
         serving = server(member, shapes, taken_over)
         delete += [each for each in others if each is not serving]
         if named.get((member.spec.namespace, member.name), key) != key:
-            continue  # that of a resource of the same name, which was deleted, is still there
+            continue  # the StatefulSet of a deleted resource of the same name still exists
         mine = len(others) < len(shapes)
         if mine or not others or strategy(member) is UpdateStrategy.SURGE:
             apply.append(member)
-    return Decision(tuple(apply), tuple(each for each in delete if not each.going))
+    return Decision(tuple(apply), tuple(each for each in delete if not each.deleting))
 
 
 def server(member: Member, shapes: Iterable[Found], taken_over: Set[Shape]) -> Found | None:
-    """Which other shape serves while the wanted one hydrates; None: there is none. `shapes`: all that are there, the
+    """The other shape that serves while the wanted one hydrates; None: there is none. `shapes`: all existing ones, the
     oldest first."""
     if strategy(member) is not UpdateStrategy.SURGE or (member.spec.key, member.shape) in taken_over:
         return None
-    there = [each for each in shapes if not each.going]
+    there = [each for each in shapes if not each.deleting]
     serves = next((each for each in there if (each.key, each.shape) in taken_over), there[0] if there else None)
     return None if serves is None or serves.shape == member.shape else serves
 
 
 def strategy(member: Member) -> UpdateStrategy:
+    """The replica's update strategy, by default Surge."""
     return member.spec.strategy or UpdateStrategy.SURGE

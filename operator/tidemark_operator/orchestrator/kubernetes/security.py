@@ -1,4 +1,4 @@
-"""What every pod of ours has: PodSecurity `restricted`, a root file system that is only read, folders to write to."""
+"""Security settings and volumes of every pod: PodSecurity `restricted`, a read-only root, writable folders."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ CONTAINER_SECURITY = {
 
 
 def pod_security(user: int | None) -> dict[str, Any]:
-    """None: whom the cluster chooses, as one does that gives each namespace users of its own."""
-    who = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
-    return {"runAsNonRoot": True, **who, "seccompProfile": {"type": "RuntimeDefault"}}
+    """The security context of a pod. `user` None: the cluster chooses the user (OpenShift assigns one per
+    namespace)."""
+    ids = {} if user is None else {"runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    return {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
 def ephemeral(name: str, bytes: int) -> dict[str, Any]:
-    """A volume that goes with the pod, and has an end."""
+    """An emptyDir with a size limit in bytes."""
     return {"name": name, "emptyDir": {"sizeLimit": str(bytes)}}
 
 
 def secret(name: str, secret_name: str, optional: bool = False) -> dict[str, Any]:
-    """`optional`: pods start without it, and have it once it is there."""
-    of = {"secretName": secret_name, "defaultMode": 0o440}
-    return {"name": name, "secret": {**of, "optional": True} if optional else of}
+    """A Secret as a volume. `optional`: pods start without the Secret, and see it once it exists."""
+    source = {"secretName": secret_name, "defaultMode": 0o440}
+    return {"name": name, "secret": {**source, "optional": True} if optional else source}
 
 
 def claim(name: str, claim_name: str, read_only: bool = False) -> dict[str, Any]:

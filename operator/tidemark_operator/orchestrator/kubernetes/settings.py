@@ -1,4 +1,4 @@
-"""What holds for all replicas of an operator, given on its command line."""
+"""Settings of all replicas of an operator, from its command line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ USER = 65532
 
 @dataclass(frozen=True)
 class Settings:
-    """Accounts are those of replicas that have executors; others need no rights, and have none. `user`: of all pods;
-    None: the cluster chooses."""
+    """The service accounts serve replicas with executors; other replicas have no account and no rights. `user`: the uid
+    of every pod; None: the cluster chooses."""
 
     image: str
     pull_policy: str = "IfNotPresent"

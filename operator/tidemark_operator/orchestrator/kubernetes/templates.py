@@ -1,9 +1,10 @@
-"""The manifests of a replica. Pure: what is asked for in, what to apply out.
+"""The manifests of a replica. Pure: a spec in, objects to apply out.
 
     ComputeReplica ─owns─► StatefulSet ─owns─► Service, ConfigMap, Secret, the pod ─owns─► executors' pods
     ComputeInstance ─owns─► PodDisruptionBudget over the drivers of all its replicas
 
-The StatefulSet comes first and owns the rest: with it everything goes, whenever the operator ended in between.
+The operator applies the StatefulSet first. The StatefulSet owns the rest, so its deletion removes everything, even if
+the operator died in between.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidemark_operator.orchestrator.kubernetes.volumes import SECRET_FILE, TEMPL
 
 
 def stateful_set(member: Member, settings: Settings) -> Body:
-    """One pod. `OnDelete`: what a later operator would write differently is for the next pod, and ends no process."""
+    """A StatefulSet of one pod. `OnDelete`: a template that a later operator changes applies to the next pod only."""
     spec = {
         "replicas": 1,
         "serviceName": member.name,
@@ -42,7 +43,7 @@ def stateful_set(member: Member, settings: Settings) -> Body:
 
 
 def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
-    """What goes with the StatefulSet, all but what is secret."""
+    """The objects that the StatefulSet owns, except its Secret."""
     owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))
     found = [{**_object("v1", "Service", member, owner), "spec": _service(member)}]
     if member.spec.pod.executors.instances:
@@ -52,7 +53,7 @@ def belongings(member: Member, settings: Settings, set_uid: str) -> list[Body]:
 
 
 def spark_secret(member: Member, set_uid: str, value: str) -> Body | None:
-    """By which driver and executors know each other; made once."""
+    """The Secret by which driver and executors authenticate to each other; the operator creates it once."""
     if not member.spec.pod.executors.instances:
         return None
     owner = _owned_by(STATEFUL_SETS, Owner(member.name, set_uid))
@@ -60,7 +61,7 @@ def spark_secret(member: Member, set_uid: str, value: str) -> Body | None:
 
 
 def disruption_budget(namespace: str, instance: Owner) -> Body:
-    """At most one driver of an instance at a time is evicted; executors may come and go."""
+    """A budget that lets at most one driver of an instance be evicted at a time. Executors are not in it."""
     labels = {**MANAGED, INSTANCE: instance.name, INSTANCE_UID: instance.uid}
     metadata = {
         "name": f"tidemark-instance-{instance.name}",
@@ -74,7 +75,7 @@ def disruption_budget(namespace: str, instance: Owner) -> Body:
 
 
 def _service(member: Member) -> dict[str, Any]:
-    """A name for the pod; also before it is ready, or the operator could not see why it is not."""
+    """A DNS name for the pod. It resolves before the pod is ready, so that the operator can ask why it is not."""
     return {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
@@ -94,7 +95,8 @@ def _object(api_version: str, kind: str, member: Member, owner: dict[str, Any], 
 
 
 def _owned_by(resource: Resource, owner: Owner) -> dict[str, Any]:
-    """Who blocks the deletion of its owner needs a right on that: on our own kinds the operator has it."""
+    """An owner reference. It blocks the owner's deletion only for Tidemark's kinds: others need a right that the
+    operator lacks."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,

@@ -1,9 +1,9 @@
-"""Where a replica reads and writes: the volumes of its driver, and those that executors share with it.
+"""The volumes of a driver, and those that its executors share.
 
-/tmp       of the pod          /scratch   arrangements: of the driver alone, or a claim; a folder per replica and shape
-/local     Spark's own files   <path>     claims that spec.volumes names
+/tmp       temporary files     /scratch   arrangements: an emptyDir, or a claim with a folder per replica and shape
+/local     Spark's own files   <path>     the claims of spec.volumes
 
-The Secret of the object store is mounted, and not in the environment: what changes in it counts without a restart.
+The Secret of the object store is mounted, not in the environment: a change in it takes effect without a restart.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim,
 TMP, LOCAL, SCRATCH = "/tmp", "/local", "/scratch"
 AUTHENTICATION, TEMPLATES, STORE = "/etc/tidemark/spark", "/etc/tidemark/executor", "/etc/tidemark/store"
 TEMPLATE_FILE, SECRET_FILE = "pod.yaml", "secret"
-# Spark takes volumes of this name for its own files, and makes none without an end
+# Spark uses volumes of this name for its files, instead of an emptyDir without a size limit
 SPARK_LOCAL = "spark-local-dir-1"
 Volumes = list[dict[str, Any]]
 
 
 def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
-    """Volumes, and mounts, of every pod of a replica."""
+    """Volumes and mounts of every pod of a replica."""
     pod = member.spec.pod
     volumes = [ephemeral("tmp", TMP_BYTES), ephemeral(SPARK_LOCAL, pod.scratch.bytes)]
     mounts = [mount("tmp", TMP), mount(SPARK_LOCAL, LOCAL)]
@@ -44,12 +44,12 @@ def shared_volumes(member: Member) -> tuple[Volumes, Volumes]:
 
 
 def store_settings(member: Member) -> Volumes:
-    """The environment that says where the Secret's entries are, to all who read or write shards."""
+    """The environment of every process that reads or writes shards: where the entries of the Secret are."""
     return [{"name": STORE_SETTINGS, "value": STORE}] if member.spec.pod.credentials else []
 
 
 def driver_volumes(member: Member, template: str) -> tuple[Volumes, Volumes]:
-    """Of the driver; `template`: the ConfigMap with that of its executors."""
+    """Volumes and mounts of the driver. `template`: the ConfigMap with the pod template of its executors."""
     volumes, mounts = shared_volumes(member)
     volumes.append(secret("tls", replica_secret(member.spec.name)))
     mounts.append(mount("tls", MOUNT_PATH, read_only=True))

@@ -1,10 +1,10 @@
-"""What a child runs first, before it becomes the program: take the lock, write the record, exec.
+"""The launcher of a child: take the lock, write the record, exec the program.
 
     python launch.py HOME DIGEST PROGRAM ARGUMENTS...
 
-The lock (an open file that the program and its children inherit) makes it impossible that two processes run for one
-child, whenever the operator died: between starting a child and remembering it there is no gap, because the child
-remembers itself. Stands alone: it is run as a file, without this package's imports.
+The lock is an open file that the program and its children inherit; it keeps a second process of the same child from
+starting. The child writes its own record, so an operator that dies at any moment leaves no process without one. The
+module runs as a file and imports nothing of this package.
 """
 
 import fcntl

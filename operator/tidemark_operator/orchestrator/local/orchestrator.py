@@ -1,4 +1,4 @@
-"""Replicas and the planner as local subprocesses, each in a session and a folder of its own, that outlive the operator.
+"""The local orchestrator: replicas and the planner as subprocesses that outlive the operator, each in its own session.
 
     STATE/replicas/<uid>/     home of a replica (see process_record.py)
     STATE/planner/            home of the planner
@@ -6,8 +6,8 @@
     STATE/stores/             credentials for object stores (reconcile/store_secrets.py), a folder for each Secret
     SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
 
-A next operator finds the homes, adopts what runs in the shape that is wanted, and drops what has no resource any more.
-Socket paths must stay under 107 bytes, so where STATE is long they are in a folder of the system's for temporary files.
+The next operator finds the homes, adopts the processes whose shape is wanted, and drops those without a resource. A
+socket path is limited to 107 bytes. If STATE is too long, the sockets are in the system's folder for temporary files.
 """
 
 from __future__ import annotations
@@ -35,21 +35,23 @@ STEP_SECONDS = 0.25
 MAX_SOCKET_BYTES = 100
 PLANNER = "planner"
 REPLICAS = "replicas"
-# what a child may see of our environment: how to find programs and libraries, and nothing that could be a secret
+# environment variables that every child inherits: paths of programs and libraries, and nothing secret
 PASSED_ON = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME",
     "PYSPARK_PYTHON", "SPARK_SUBMIT_OPTS", "LD_LIBRARY_PATH",
 )  # fmt: skip
-# what a replica is told besides, since it reads and writes the shards: where the object store is,
+# environment variables for replicas alone, which read and write shards: the address of the object store
 STORE = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP")
-# and who it is there, unless a Secret says that
-WHO = (
+# and the credentials for it, unless a Secret provides them
+STORE_CREDENTIALS = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE",
 )  # fmt: skip
 
 
 class ProcessOrchestrator:
+    """An Orchestrator (interface.py) whose replicas are subprocesses."""
+
     def __init__(
         self,
         state: Path,
@@ -57,12 +59,14 @@ class ProcessOrchestrator:
         planner: bool = True,
         certificates: Path | None = None,
     ) -> None:
-        """`planner` False: one runs elsewhere, and none here. `certificates`: where children find theirs."""
+        """`planner` False: the planner runs elsewhere. `certificates`: the folder of the children's certificates.
+        Raises
+        OperatorError if another user owns the folder of sockets."""
         self._state, self._certificates, self.news = state.absolute(), certificates, asyncio.Event()
         self._sockets = socket_folder(self._state)
         self._environment = {name: environment[name] for name in PASSED_ON if name in environment}
         self._store = {name: environment[name] for name in STORE if name in environment}
-        self._who = {name: environment[name] for name in WHO if name in environment}
+        self._store_credentials = {name: environment[name] for name in STORE_CREDENTIALS if name in environment}
         self.stores = FileStore(self._state / "stores")
         for folder in (self._state, self._replicas):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -75,14 +79,14 @@ class ProcessOrchestrator:
         return f"unix://{self._socket(PLANNER)}"
 
     def kill_planner(self) -> None:
-        """For a plan that takes too long: the planner has no state worth keeping."""
+        """Kill a planner that takes too long; it starts again. The planner has no state."""
         self._planner.kill()
 
     async def adopt(self) -> None:
-        """Their homes were read when this was made."""
+        """Nothing to do: the constructor has read the homes."""
 
     def refusal(self, replica: ReplicaSpec) -> str | None:
-        """A process has no volumes of its own, and one machine no executors on others."""
+        """Processes support no volumes, requests or executors, and no second process beside the first."""
         pod = replica.pod
         asked = {
             "executors": pod.executors.instances,
@@ -93,20 +97,21 @@ class ProcessOrchestrator:
         }
         names = ", ".join(f"spec.{name}" for name, given in asked.items() if given)
         return (
-            f"replicas are processes of the operator's machine, which have no {names}: leave it out" if names else None
+            f"this operator runs replicas as local processes, which do not support {names}: remove it"
+            if names
+            else None
         )
 
     def observe_planner(self) -> Observation:
         return self._planner.observe()
 
     def explain_planner(self) -> str:
-        """Why the planner does not answer, as far as its process tells; empty where nothing is known."""
+        """Why the planner does not answer: its last exit; empty if it has never ended."""
         last = self.observe_planner().last_exit
         if last is None:
             return ""
-        return (
-            f"its process ended last with exit code {last.code}; it is started again (log: {self._state / PLANNER}/log)"
-        )
+        log = self._state / PLANNER / "log"
+        return f"its process last ended with exit code {last.code} and is being restarted (log: {log})"
 
     def ensure(self, replica: ReplicaSpec) -> None:
         child = self._children.setdefault(replica.key, Child(Home(self._replicas / replica.key)))
@@ -125,7 +130,7 @@ class ProcessOrchestrator:
         return (child.observe(),) if child else ()
 
     def take_over(self, key: str) -> None:
-        """There is never more than one process of a replica."""
+        """Nothing to do: a replica has one process at most."""
 
     async def run(self) -> None:
         while True:
@@ -134,7 +139,7 @@ class ProcessOrchestrator:
             await asyncio.sleep(STEP_SECONDS)
 
     def step(self, now_ms: int) -> None:
-        """One look at every child."""
+        """Take one step of every child; `now_ms`: milliseconds since 1970."""
         self._planner.step(now_ms)
         for key, child in list(self._children.items()):
             child.step(now_ms)
@@ -157,9 +162,9 @@ class ProcessOrchestrator:
         command += self._tls(SecretLocation(replica_secret(replica.name), replica.namespace))
         environment = {**self._environment, **self._store}
         if not replica.pod.credentials:
-            return Shape(command, {**environment, **self._who}, socket)
+            return Shape(command, {**environment, **self._store_credentials}, socket)
         folder = str(self.stores.path(SecretLocation(replica.pod.credentials, replica.namespace)))
-        return Shape(command, {**environment, STORE_SETTINGS: folder}, socket, told=(folder,))
+        return Shape(command, {**environment, STORE_SETTINGS: folder}, socket, digest_extras=(folder,))
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)
@@ -172,7 +177,7 @@ class ProcessOrchestrator:
 
 
 def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[str, ...]:
-    """How a replica is started."""
+    """The command line of a replica."""
     options = {
         "--listen": listen,
         "--scratch": str(scratch),
@@ -180,12 +185,12 @@ def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[s
         "--cores": str(replica.cores),
         "--memory": str(replica.memory_bytes),
     }
-    told = (word for option in options.items() for word in option)
-    return (sys.executable, "-m", "tidemark_replica", *told, *replica.engine)
+    words = (word for option in options.items() for word in option)
+    return (sys.executable, "-m", "tidemark_replica", *words, *replica.engine)
 
 
 def socket_folder(state: Path) -> Path:
-    """A 0700 folder for sockets whose paths are short enough; raises OperatorError if it is somebody else's."""
+    """Make a folder of mode 0700 whose socket paths are short enough. Raises OperatorError if another user owns it."""
     folder = state / "s"
     if len(os.fsencode(folder)) + 17 > MAX_SOCKET_BYTES:
         name = hashlib.sha256(os.fsencode(state)).hexdigest()[:12]
@@ -193,5 +198,7 @@ def socket_folder(state: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = folder.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise OperatorError(f"{folder} must belong to this user alone (mode 0700): replicas listen there")
+        raise OperatorError(
+            f"{folder} holds the sockets of replicas and must belong to this user alone (mode 0700): remove it"
+        )
     return folder

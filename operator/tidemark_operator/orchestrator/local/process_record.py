@@ -1,7 +1,7 @@
-"""What is on disk about a child, in its home folder.
+"""The files of a child, in its home folder.
 
-process.json     written by the child itself (launch.py): pid, start time, digest of its shape
-attempts.json    written by the operator: how often it was started again, and how it ended last
+process.json     written by the child itself (launch.py): pid, start time, digest of its shape, time of start
+attempts.json    written by the operator: number of restarts and failures, last exit
 lock, log, log.1, scratch/
 """
 
@@ -22,7 +22,7 @@ MAX_LOG_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Record:
-    """The process that the child's home names."""
+    """The contents of process.json; `started_at_ms`: milliseconds since 1970."""
 
     process: ProcessId
     digest: str
@@ -35,7 +35,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Attempts:
-    """`failures`: in a row, which sets the back-off; `restarts`: in all."""
+    """The contents of attempts.json. `failures`: in a row, for the back-off; `restarts`: in total."""
 
     restarts: int = 0
     failures: int = 0
@@ -43,7 +43,7 @@ class Attempts:
 
 
 class Home:
-    """A child's folder."""
+    """A child's home folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,12 +78,13 @@ class Home:
         os.replace(new, self.path / "attempts.json")
 
     def clear_scratch(self) -> None:
-        """Arrangements live and die with their process."""
+        """Empty the scratch folder: arrangements are of no use to the next process."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.create()
 
     def bound_log(self) -> None:
-        """Keeps at most two logs of MAX_LOG_BYTES. The child appends, so it goes on writing after the cut."""
+        """Keep at most two logs of MAX_LOG_BYTES each. The child opens its log for appending, so a truncation is
+        safe."""
         try:
             if self.log.stat().st_size <= MAX_LOG_BYTES:
                 return

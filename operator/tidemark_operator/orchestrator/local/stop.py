@@ -1,7 +1,7 @@
-"""`python -m tidemark_operator.orchestrator.local.stop STATE_DIR`: ends what an operator left running.
+"""`python -m tidemark_operator.orchestrator.local.stop STATE_DIR`: ends the processes that an operator left.
 
-Replicas and the planner outlive their operator on purpose; this is for when there shall be no next one. The operator
-itself must have ended, or it would start them again.
+Replicas and the planner outlive their operator on purpose. This command ends them when no operator follows. Stop the
+operator first: it would start them again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _STEP_SECONDS = 0.1
 
 
 def stop_all(state: Path) -> bool:
-    """Ends every child that the state folder knows, and removes their homes; False if some would not end in time."""
+    """End every child of the state folder and remove its home. False: some did not end within a minute."""
     homes = [path for path in [*(state / REPLICAS).glob("*"), state / PLANNER] if path.is_dir()]
     children = [Child(Home(path)) for path in homes]
     for child in children:
@@ -42,7 +42,10 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if stop_all(Path(arguments[0]).absolute()):
         return 0
-    print(f"some processes did not end within {_TIMEOUT_SECONDS:.0f} s: see {arguments[0]}", file=sys.stderr)
+    print(
+        f"some processes did not end within {_TIMEOUT_SECONDS:.0f} s: see {arguments[0]}",
+        file=sys.stderr,
+    )
     return 1
 
 

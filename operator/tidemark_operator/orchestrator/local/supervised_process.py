@@ -1,12 +1,12 @@
-"""One supervised process: what should run, what runs, and the next thing to do about the difference.
+"""One supervised process: the wanted shape, the running process, and the next step between them.
 
     wanted ──┬─ nothing runs ─────────► start (after a back-off that doubles from 1 to 60 s)
              ├─ runs in another shape ► stop, then start
-             └─ runs ────────────────► fine; after a minute the back-off is forgotten
+             └─ runs ────────────────► nothing; after a minute the back-off is reset
     not wanted ── stop ── remove the home
 
-Stopping is SIGTERM, then SIGKILL after a grace, to every process of the session and to nothing else: the leader is
-known by pid and start time. `step` never waits; it is called again and again.
+Stopping is SIGTERM to the leader, then, after a grace period, SIGKILL to every process of the session. Pid and start
+time identify the leader, so no other process gets a signal. `step` never blocks; its caller repeats it.
 """
 
 from __future__ import annotations
@@ -35,24 +35,28 @@ _LAUNCH = str(Path(__file__).with_name("launch.py"))
 
 @dataclass(frozen=True)
 class Shape:
-    """A program to run; `environment` is all that it gets. `told`: what of it makes another shape."""
+    """A program to run. `environment` is complete. `digest_extras`: parts of the environment that belong to the
+    digest."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     socket: Path
-    told: tuple[str, ...] = ()
+    digest_extras: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
-        return hashlib.sha256("\0".join((*self.command, *self.told)).encode()).hexdigest()[:16]
+        """A child is restarted when this changes."""
+        return hashlib.sha256("\0".join((*self.command, *self.digest_extras)).encode()).hexdigest()[:16]
 
 
 def backoff_ms(failures: int) -> int:
-    """How long to wait before a start, after so many failures in a row."""
+    """Milliseconds to wait before the next start, after `failures` failures in a row."""
     return 0 if failures == 0 else min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** min(failures - 1, 10))
 
 
 class Child:
+    """A supervised process. Times are in milliseconds since 1970."""
+
     def __init__(self, home: Home, grace_ms: int = GRACE_MS) -> None:
         self._home, self._grace_ms = home, grace_ms
         self._claimed = False
@@ -64,7 +68,7 @@ class Child:
         self._not_before_ms = 0
 
     def want(self, shape: Shape | None) -> None:
-        """What should run; None: nothing. Until the first call the child is left as it was found."""
+        """Set the shape that should run; None: nothing. Before the first call `step` does nothing."""
         self._claimed, self._wanted = True, shape
 
     @property
@@ -72,10 +76,10 @@ class Child:
         return self._claimed and self._wanted is None and self._record is None and self._popen is None
 
     def step(self, now_ms: int) -> None:
-        """Does the one next thing."""
+        """Take the one next step towards the wanted state."""
         if not self._claimed:
             return
-        self._look()
+        self._refresh()
         if self._record is None:
             if self._popen is not None and self._popen.poll() is None:
                 return
@@ -89,6 +93,7 @@ class Child:
         self._home.bound_log()
 
     def observe(self) -> Observation:
+        """The current state of the process."""
         shape = self._wanted
         record = self._record
         return Observation(
@@ -101,11 +106,11 @@ class Child:
         )
 
     def remove(self) -> None:
-        """Nothing of a child that is gone stays behind."""
+        """Remove the home of a child that is gone."""
         self._home.remove()
 
     def kill(self) -> None:
-        """SIGKILL at once, for a process that does not answer; the next steps start it again."""
+        """Send SIGKILL at once to a process that does not answer. Later steps start it again."""
         if self._record is not None and is_running(self._record.process):
             signal_session(self._record.process, signal.SIGKILL)
 
@@ -116,23 +121,24 @@ class Child:
             return Phase.RUNNING
         return Phase.STARTING if self._popen is not None else Phase.BACKING_OFF
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         if self._record is None:
             self._record = self._home.record()
         if self._popen is not None:
             self._popen.poll()  # also keeps an ended child from staying a zombie
 
     def _absent(self, now_ms: int) -> None:
-        """No process: the launcher came to nothing, or nothing was started yet."""
+        """Handle a child without a process: the launcher failed, or nothing was started yet."""
         if self._popen is not None:
             code, self._popen = self._popen.returncode, None
-            taken = code == LOCK_TAKEN
-            self._failed(Exit(code, now_ms), now_ms, counts=not taken)
+            counts = code != LOCK_TAKEN
+            self._failed(Exit(code, now_ms), now_ms, counts=counts)
         elif self._wanted is not None and now_ms >= self._not_before_ms:
             self._start(self._wanted)
 
     def _ended(self, record: Record, now_ms: int) -> None:
-        """The leader is gone. What it left behind goes first: it may hold memory, files and the lock."""
+        """Handle the end of the leader. The rest of its session is killed first: it may hold memory, files and the
+        lock."""
         if session_members(record.process):
             signal_session(record.process, signal.SIGKILL)
             return
@@ -145,8 +151,8 @@ class Child:
             self._failed(Exit(code, now_ms), now_ms, counts=not expected)
 
     def _reaped(self, record: Record) -> int | None:
-        """How a leader that was our child ended; None: an earlier operator's was not. It may have ended since the last
-        look at it, and nobody would take it from the system later."""
+        """The exit code of a leader that this operator started; None: an earlier operator started it. The call also
+        reaps a leader that ended since the last poll."""
         started = self._popen
         return None if started is None or started.pid != record.process.pid else started.wait()
 

@@ -1,8 +1,8 @@
-"""Conditions: what `kubectl wait` and people look at.
+"""Conditions of an object's status, for `kubectl wait` and for people.
 
-A Verdict is what is true now; a Condition is a Verdict with its history: since when, and of which generation of
-the spec. Merging keeps `lastTransitionTime` while the status stays as it was, and stamps every condition with the
-generation that was looked at, so that `kubectl wait` after an edit does not take the old answer for the new one.
+A Verdict is the present state of one condition. A condition in status adds history: the time of its last transition,
+and the generation of the spec. Merging keeps `lastTransitionTime` while the status is unchanged, and writes the
+observed generation into every condition, so that `kubectl wait` after an edit does not accept the old answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 from tidemark_operator.resources.conditions.frontier import timestamp
 
 _MOST_MESSAGE = 2048
-"""Longer messages are cut: status is read by everybody, often."""
+"""Longest message in characters. Longer ones are cut: every watcher receives each status."""
 
 
 class Status(Enum):
+    """The status of a condition, as the API server writes it."""
+
     TRUE = "True"
     FALSE = "False"
     UNKNOWN = "Unknown"
@@ -26,7 +28,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is true now of one condition."""
+    """The present state of one condition. `reason` is CamelCase; docs/reference/conditions.md lists the reasons."""
 
     type: str
     status: Status
@@ -39,26 +41,29 @@ class Verdict:
 
 
 def yes(type: str, reason: str, message: str = "") -> Verdict:
+    """The condition `type` is True."""
     return Verdict(type, Status.TRUE, reason, message)
 
 
 def no(type: str, reason: str, message: str = "") -> Verdict:
+    """The condition `type` is False."""
     return Verdict(type, Status.FALSE, reason, message)
 
 
 def unknown(type: str, reason: str, message: str = "") -> Verdict:
+    """The condition `type` is Unknown."""
     return Verdict(type, Status.UNKNOWN, reason, message)
 
 
 def because(type: str, cause: Verdict) -> Verdict:
-    """Not `type`, for the reason that `cause` gives: the first link of the chain is the one to mend."""
+    """`type` is False for the reason and message of `cause`, the first condition of the chain that fails."""
     return no(type, cause.reason, cause.message)
 
 
 def merge_conditions(
     old: Iterable[Mapping[str, Any]], verdicts: Sequence[Verdict], generation: int, now_ms: int
 ) -> list[dict[str, Any]]:
-    """The conditions to write: exactly those of `verdicts`, in that order."""
+    """The conditions to write: exactly those of `verdicts`, in that order. `now_ms`: milliseconds since 1970."""
     before = {condition.get("type"): condition for condition in old}
     return [_condition(verdict, before.get(verdict.type), generation, now_ms) for verdict in verdicts]
 
@@ -81,7 +86,7 @@ def _cut(message: str) -> str:
 
 
 def holds(conditions: Iterable[Mapping[str, Any]], type: str, generation: int) -> bool:
-    """Whether a status says so of this generation (or a later one) of the spec."""
+    """Whether the condition `type` is True for this generation of the spec, or for a later one."""
     return any(
         condition.get("type") == type
         and condition.get("status") == "True"

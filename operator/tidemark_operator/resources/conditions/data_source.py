@@ -1,6 +1,7 @@
 """The truth table of a DataSource: InstanceFound, SchemaKnown, Ingesting, Erroring, Ready.
 
-Erroring does not end Ready: what was read well stays right, and a view in error says so itself.
+A DataSource that is Erroring stays Ready: rows that were ingested stay correct, and a view in error has its own
+condition.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ TYPES = ("InstanceFound", SCHEMA_KNOWN, INGESTING, ERRORING, READY)
 
 @dataclass(frozen=True, slots=True)
 class IngestionFailure:
-    """Why the ingesting replica cannot go on. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced"""
+    """Why the ingesting replica stopped. `reason` is CamelCase: SourceUnreadable, IngestionFailed, Fenced."""
 
     reason: str
     message: str
@@ -24,18 +25,20 @@ class IngestionFailure:
 
 @dataclass(frozen=True, slots=True)
 class DataSourceFacts:
+    """The input of the truth table."""
+
     instance: InstanceFacts
     suspended: bool
     deleting_used_by: tuple[str, ...] = ()
-    """Dataflows that read the tables of a DataSource which is to be deleted."""
+    """Dataflows that still read the tables, if the DataSource is being deleted."""
     schema_unknown_of: tuple[str, ...] = ()
-    """Tables whose columns wait to be inferred from a first file."""
+    """Tables without declared columns and without a first file to infer them from."""
     ingester: str | None = None
-    """The replica that ingests, once its tables' frontiers are known."""
+    """The replica that ingests, once the frontiers of its tables are known."""
     failure: IngestionFailure | None = None
     refused_files: int = 0
     warning: str = ""
-    """What the ingester noticed and goes on in spite of: half-written files, files that changed afterwards."""
+    """Problems that do not stop ingestion: half-written files, files that changed after they were read."""
 
 
 def data_source_conditions(facts: DataSourceFacts) -> list[Verdict]:
@@ -49,21 +52,25 @@ def _schema_known(facts: DataSourceFacts) -> Verdict:
         return no(
             SCHEMA_KNOWN,
             "WaitingForFiles",
-            f"columns of {', '.join(facts.schema_unknown_of)} are inferred from the first file, and there is none "
-            "yet; or give columns",
+            f"no complete file of {', '.join(facts.schema_unknown_of)} to infer the columns from: add a file, or "
+            "declare columns",
         )
     return yes(SCHEMA_KNOWN, "SchemaKnown")
 
 
 def _ingesting(facts: DataSourceFacts) -> Verdict:
     if facts.suspended:
-        return no(INGESTING, "Suspended", "spec.suspend stops ingestion; the tables stay readable as they are")
+        return no(
+            INGESTING,
+            "Suspended",
+            "spec.suspend stops ingestion; the tables stay readable. Set spec.suspend: false to resume",
+        )
     if (idle := runs_nothing(INGESTING, facts.instance)) is not None:
         return idle
     if facts.failure is not None:
         return no(INGESTING, facts.failure.reason, facts.failure.message)
     if facts.ingester is None:
-        return no(INGESTING, "Starting", "no replica has reported the tables' frontiers yet")
+        return no(INGESTING, "Starting", "waiting until a replica reports the frontiers of the tables")
     return yes(INGESTING, "Ingesting", _where(facts))
 
 
@@ -73,7 +80,12 @@ def _where(facts: DataSourceFacts) -> str:
 
 def _erroring(facts: DataSourceFacts) -> Verdict:
     if facts.refused_files:
-        return yes(ERRORING, "BadInput", f"files refused: {facts.refused_files}; each is a row in error")
+        return yes(
+            ERRORING,
+            "BadInput",
+            f"{facts.refused_files} files refused; each is an error row in its table. Correct the files, or set "
+            "onBadRecord: deadLetter",
+        )
     if facts.ingester is None:
         return unknown(ERRORING, "NotIngesting")
     return no(ERRORING, "NoErrors")
@@ -81,7 +93,11 @@ def _erroring(facts: DataSourceFacts) -> Verdict:
 
 def _ready(facts: DataSourceFacts, *needed: Verdict) -> Verdict:
     if facts.deleting_used_by:
-        return no(READY, "InUse", f"to be deleted; waits for {', '.join(facts.deleting_used_by)}")
+        return no(
+            READY,
+            "InUse",
+            f"being deleted; waiting until {', '.join(facts.deleting_used_by)} are deleted, or no longer read it",
+        )
     for verdict in needed:
         if not verdict.holds:
             return because(READY, verdict)

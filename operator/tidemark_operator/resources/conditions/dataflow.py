@@ -3,12 +3,12 @@
     InstanceFound ──> Planned ──> Scheduled ──> Hydrated ──> Ready          each needs the one before it;
                                                    └──────> Erroring ──┘    the first that fails gives the reason
 
-Ready answers one question: do reads of *this* generation of the spec give results? So it is False while an edit does
-not plan, or hydrates beside the revision that still serves (the message says so), and while the results are errors.
-Progressing answers another: is there anything that will change by waiting?
+Ready answers: do reads of *this* generation of the spec return results? It is False while an edit cannot be planned,
+while an edit hydrates beside the revision that still serves (the message names it), and while the results are errors.
+Progressing answers: will anything change without an action of the user?
 
-Of an edited Dataflow, Scheduled, Hydrated and Erroring speak of the edit. One that is replaced because what it imports
-is edited serves its own spec all the while: only Progressing tells of that.
+After an edit, Scheduled, Hydrated and Erroring describe the edit. A Dataflow that is replaced because one of its inputs
+was edited serves its own spec meanwhile: only Progressing reports the replacement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidemark_operator.resources.conditions.instance import (
 
 PLANNED, SCHEDULED, HYDRATED = "Planned", "Scheduled", "Hydrated"
 HYDRATING = "Hydrating"
-"""The reason whose message moves all the time."""
+"""The reason whose message changes often: it holds a percentage."""
 ERRORING, PROGRESSING = "Erroring", "Progressing"
 QUARANTINED, INPUT_QUARANTINED = "Quarantined", "InputQuarantined"
 TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRESSING)
@@ -34,21 +34,22 @@ TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRES
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """The planner is asked, at others, or cannot be reached, or its plan waits to be stored; `message` tells which."""
+    """No plan yet: the planner works on it, is busy or unreachable, or the plan waits to be stored. `message` says
+    which."""
 
     message: str = "waiting for the planner"
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingForInputs:
-    """The SQL names what is not there (yet), such as `DataSource tpch`, or what has no schema yet."""
+    """The SQL names inputs that do not exist or have no schema yet, such as `DataSource tpch`."""
 
     inputs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRefused:
-    """The planner's answer, for good: `reason` is CamelCase, `message` has line, column and the offending word."""
+    """The planner refused the SQL. `reason` is CamelCase; `message` has line, column and the offending word."""
 
     reason: str
     message: str
@@ -56,7 +57,7 @@ class PlanRefused:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A revision of this generation of the spec is stored, and is what the replicas are to run."""
+    """A revision of this generation of the spec is stored; the replicas should run it."""
 
     revision: str
 
@@ -66,8 +67,8 @@ Plan = Planning | WaitingForInputs | PlanRefused | Stored
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A revision is to take over from the one that serves. `own`: because this spec was edited; else because what it
-    imports was. `waits`: what for; `failed`: waiting will not help."""
+    """A revision that will replace the serving one. `own`: this spec was edited; else an input was. `waits`: what it
+    waits for. `failed`: it cannot succeed without an edit."""
 
     own: bool
     waits: str = ""
@@ -76,34 +77,36 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class DataflowFacts:
+    """The input of the truth table."""
+
     instance: InstanceFacts
     plan: Plan
     suspended: bool = False
     serving: str | None = None
-    """The revision that replicas run, be it of this generation or of one before."""
+    """The revision that serves reads, of this generation or of an earlier one."""
     deleting_used_by: tuple[str, ...] = ()
-    """Dataflows that read the exports of a Dataflow which is to be deleted."""
+    """Dataflows that still read the exports, if the Dataflow is being deleted."""
     waiting_for_inputs: tuple[str, ...] = ()
-    """Inputs whose frontier has not passed the as_of: until then nothing can be computed."""
+    """Inputs whose upper has not passed the as_of: nothing can be computed before."""
     scheduled: bool = False
     exports: int = 0
     exports_hydrated: int = 0
     hydration: str = ""
-    """How far the furthest hydration is, in words."""
+    """Progress of the replica that has hydrated most, as text."""
     too_old: str = ""
-    """What the images of replicas do not know of it, where none that answers can compute it."""
+    """The features that the replicas' images lack, if no connected replica can compute the Dataflow."""
     finished: bool = False
     """No export will change any more."""
     exports_in_error: tuple[str, ...] = ()
-    """Exports that hold errors: `name: code` for each."""
-    remembered: bool = False
-    """That they do was told before, and is so for ever: nobody computes what is finished."""
+    """Exports that hold errors, each as `name: code`."""
+    errors_recorded: bool = False
+    """The errors are those of a finished Dataflow, known from its status: no replica computes it any more."""
     quarantined: str = ""
-    """Which replicas died while it was hydrating, if so many did that it is not scheduled any more."""
-    resting: str = ""
-    """Which Dataflow that is quarantined it needs an index of, if no replica has that."""
+    """The replicas that died while it hydrated, if they are so many that it is quarantined."""
+    quarantined_input: str = ""
+    """The quarantined Dataflow whose index it needs, if no replica has that index."""
     replacement: Replacement | None = None
-    """Where it is the spec that was edited, `scheduled` and what follows it above are the new revision's."""
+    """With `own`, the fields from `scheduled` on describe the new revision."""
 
 
 def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
@@ -119,11 +122,19 @@ def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
 def _planned(facts: DataflowFacts) -> Verdict:
     match facts.plan:
         case _ if not facts.instance.found:
-            return unknown(PLANNED, "InstanceNotFound", f"there is no ComputeInstance {facts.instance.name}")
+            return unknown(
+                PLANNED,
+                "InstanceNotFound",
+                f"ComputeInstance {facts.instance.name} does not exist: create it, or correct spec.instance",
+            )
         case Planning(message):
             return unknown(PLANNED, "Planning", message)
         case WaitingForInputs(inputs):
-            return no(PLANNED, "WaitingForInputs", f"waits for {', '.join(inputs)}")
+            return no(
+                PLANNED,
+                "WaitingForInputs",
+                f"waiting for {', '.join(inputs)}: apply it, or correct the name in the SQL",
+            )
         case PlanRefused(reason, message):
             return no(PLANNED, reason, message)
         case Stored():
@@ -132,23 +143,31 @@ def _planned(facts: DataflowFacts) -> Verdict:
 
 def _scheduled(facts: DataflowFacts, planned: Verdict) -> Verdict:
     if facts.suspended:
-        return no(SCHEDULED, "Suspended", "spec.suspend takes this dataflow off the replicas")
+        return no(
+            SCHEDULED,
+            "Suspended",
+            "spec.suspend removes this Dataflow from the replicas. Set spec.suspend: false to resume",
+        )
     if not planned.holds:
         return because(SCHEDULED, planned)
     if (idle := runs_nothing(SCHEDULED, facts.instance)) is not None:
         return idle
     if facts.quarantined and facts.exports_hydrated < facts.exports:
         return no(SCHEDULED, QUARANTINED, facts.quarantined)
-    if facts.resting and facts.exports_hydrated < facts.exports:
-        return no(SCHEDULED, INPUT_QUARANTINED, facts.resting)
+    if facts.quarantined_input and facts.exports_hydrated < facts.exports:
+        return no(SCHEDULED, INPUT_QUARANTINED, facts.quarantined_input)
     if facts.waiting_for_inputs:
         return no(
             SCHEDULED,
             "WaitingForInputs",
-            f"until their frontiers pass the as_of, nothing can be computed: {', '.join(facts.waiting_for_inputs)}",
+            f"waiting until the frontiers of these inputs pass the as_of: {', '.join(facts.waiting_for_inputs)}",
         )
     if not facts.scheduled:
-        return no(SCHEDULED, "Queued", "waits for its turn to hydrate")
+        return no(
+            SCHEDULED,
+            "Queued",
+            "waiting until other Dataflows have hydrated (spec.hydrationConcurrency of the ComputeInstance)",
+        )
     return yes(SCHEDULED, "Scheduled")
 
 
@@ -164,7 +183,7 @@ def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
 
 
 def _erroring(facts: DataflowFacts, hydrated: Verdict) -> Verdict:
-    if not hydrated.holds and not facts.remembered:
+    if not hydrated.holds and not facts.errors_recorded:
         return unknown(ERRORING, hydrated.reason, hydrated.message)
     if facts.exports_in_error:
         return yes(ERRORING, "ErrorRows", "; ".join(facts.exports_in_error))
@@ -183,7 +202,7 @@ def _ready(facts: DataflowFacts, *needed: Verdict) -> Verdict:
 
 
 def _still_serving(ready: Verdict, facts: DataflowFacts) -> Verdict:
-    """Say that an earlier revision serves, where this generation does not."""
+    """Append the revision that serves, if it is of an earlier generation."""
     if facts.serving is None or (isinstance(facts.plan, Stored) and facts.plan.revision == facts.serving):
         return ready
     return no(READY, ready.reason, f"{ready.message}; revision {facts.serving} still serves")
@@ -191,19 +210,27 @@ def _still_serving(ready: Verdict, facts: DataflowFacts) -> Verdict:
 
 def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verdict:
     if facts.deleting_used_by:
-        return no(PROGRESSING, "InUse", f"to be deleted; waits for {', '.join(facts.deleting_used_by)}")
+        return no(
+            PROGRESSING,
+            "InUse",
+            f"being deleted; waiting until {', '.join(facts.deleting_used_by)} are deleted, or no longer read it",
+        )
     if isinstance(facts.plan, PlanRefused):
         return because(PROGRESSING, planned)
     if facts.replacement is not None and facts.replacement.failed:
         return no(PROGRESSING, "ReplacementFailed", facts.replacement.waits)
     if facts.suspended or facts.instance.suspended:
-        return no(PROGRESSING, "Suspended", "nothing changes before suspend is false")
+        return no(
+            PROGRESSING,
+            "Suspended",
+            "suspended: set spec.suspend: false on the Dataflow or its ComputeInstance to resume",
+        )
     if facts.replacement is not None and (ready.holds or facts.replacement.own):
         return yes(PROGRESSING, "Replacing", facts.replacement.waits)
     if ready.reason in (QUARANTINED, INPUT_QUARANTINED, IMAGE_TOO_OLD):
         return because(PROGRESSING, ready)
     if ready.holds and facts.finished:
-        return no(PROGRESSING, "Finished", "its results are complete for all times")
+        return no(PROGRESSING, "Finished", "the results are complete for all times and will not change")
     if ready.holds or ready.reason == "ErrorRows":
-        return no(PROGRESSING, "UpToDate", "the revision of this spec serves")
+        return no(PROGRESSING, "UpToDate", "the revision of this spec serves reads")
     return yes(PROGRESSING, ready.reason, ready.message)

@@ -1,6 +1,6 @@
-"""The planner's diagnostics as a standing of the plan: waited for, or refused for good.
+"""The state of a plan, from the planner's diagnostics: waiting for inputs, or refused.
 
-UNRESOLVED_RELATION alone      WaitingForInputs: what is missing may be applied later
+UNRESOLVED_RELATION alone      WaitingForInputs: the missing input may be applied later
 anything else                  PlanRefused: `line 3, column 14, at "nme": ...`; reason UnresolvedColumn
 """
 
@@ -15,7 +15,7 @@ _MISSING = "UNRESOLVED_RELATION"
 def standing(refused: Refused) -> WaitingForInputs | PlanRefused:
     """What to say of a Dataflow that the planner refused. The first diagnostic gives the reason."""
     if not refused.diagnostics:
-        return PlanRefused("Internal", "the planner refused without saying why")
+        return PlanRefused("Internal", "the planner refused the SQL without a reason: see the planner's log")
     faults = [diagnostic for diagnostic in refused.diagnostics if diagnostic.code != _MISSING]
     if not faults:
         missing = dict.fromkeys(_missing(diagnostic) for diagnostic in refused.diagnostics)
@@ -24,12 +24,12 @@ def standing(refused: Refused) -> WaitingForInputs | PlanRefused:
 
 
 def reason(code: str) -> str:
-    """UNRESOLVED_COLUMN is UnresolvedColumn: conditions have reasons in CamelCase."""
+    """The CamelCase reason of a diagnostic's code: UNRESOLVED_COLUMN becomes UnresolvedColumn."""
     return "".join(word.capitalize() for word in code.split("_"))
 
 
 def describe(diagnostic: Diagnostic) -> str:
-    """Where, what word, and what about it."""
+    """A diagnostic as text: position, offending word, message."""
     where = [f"view {diagnostic.view}"] if diagnostic.view else []
     if diagnostic.line:
         where += [f"line {diagnostic.line}", f"column {diagnostic.column}"]
@@ -39,7 +39,7 @@ def describe(diagnostic: Diagnostic) -> str:
 
 
 def _missing(diagnostic: Diagnostic) -> str:
-    """`tpch.lineitem` could be a table or an export: both kinds are named."""
+    """The missing input as text. `tpch.lineitem` could be a table or an export, so the text names both kinds."""
     parts = diagnostic.relation
     if len(parts) < 2:
         return f"Dataflow {'.'.join(parts)} ({describe(diagnostic)})"

@@ -1,11 +1,11 @@
-"""A frontier's shape in status.
+"""A frontier as status holds it.
 
     None                    absent                                           unknown
     Frontier.at(1732147200000)  {time: 1732147200000, at: "2024-11-21T..."}  times before it are complete
     Frontier.empty()        {finished: true}                                 nothing will ever change again
 
 `at` is for people and for kubectl's LAG column, which shows `now - at`: a time beyond the clock (a dataflow may be
-complete for times to come) is shown as now, since kubectl prints `<invalid>` for a negative age.
+complete for future times) is shown as now, because kubectl prints `<invalid>` for a negative age.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tidemark_protocol import frontier
 from tidemark_protocol.frontier import Frontier
 
 Reported = Frontier | None
-"""A frontier as far as it is known."""
+"""A frontier; None: unknown."""
 
 
 def frontier_status(reported: Reported, now_ms: int) -> dict[str, Any] | None:
-    """The shape above; None stays None, and the builders of status leave such fields out."""
+    """The form above. `now_ms`: milliseconds since 1970. None stays None: the builders of status omit such fields."""
     if reported is None:
         return None
     if reported.time is None:
@@ -32,7 +32,7 @@ def frontier_status(reported: Reported, now_ms: int) -> dict[str, Any] | None:
 
 
 def parse_frontier(shape: Mapping[str, Any] | None) -> Reported:
-    """What a status says. The inverse of `frontier_status`, up to the clamped `at`."""
+    """The frontier in a status: the inverse of `frontier_status`, except that `at` is clamped. Raises ResourceError."""
     if not shape:
         return None
     fields = Fields(shape, "frontier")
@@ -40,7 +40,7 @@ def parse_frontier(shape: Mapping[str, Any] | None) -> Reported:
 
 
 def meet(reported: Iterable[Reported]) -> Reported:
-    """How far all of them are. Unknown if one of them is, or if there is none."""
+    """The meet of the frontiers; None (unknown) if one of them is unknown, or if there is none."""
     known = list(reported)
     if not known or any(one is None for one in known):
         return None
@@ -48,14 +48,14 @@ def meet(reported: Iterable[Reported]) -> Reported:
 
 
 def moment(frontier: Frontier) -> str:
-    """A time of a frontier as options such as `--as-of` take it, and as people read it."""
+    """A frontier's time in milliseconds, as `--as-of` takes it, followed by the date."""
     time = frontier.encode()
     shown = date(time)
     return shown if shown == str(time) else f"{time} ({shown})"
 
 
 def date(ms: int) -> str:
-    """A time as people read it: UTC, to the millisecond."""
+    """Milliseconds since 1970 as an ISO 8601 date in UTC; a time past the year 9999 stays a number."""
     try:
         found = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError):  # past the year 9999
@@ -64,5 +64,5 @@ def date(ms: int) -> str:
 
 
 def timestamp(ms: int) -> str:
-    """A time as the API server writes dates: whole seconds, UTC."""
+    """Milliseconds since 1970 as the API server writes dates: whole seconds, UTC."""
     return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

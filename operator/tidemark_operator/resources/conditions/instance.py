@@ -1,4 +1,4 @@
-"""Ready of a ComputeInstance, and InstanceFound, which the three kinds that name an instance begin with."""
+"""Ready of a ComputeInstance, and InstanceFound, the first condition of the three kinds that name an instance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tidemark_operator.resources.manifest.meta import API_VERSION, InstanceName,
 INSTANCE_FOUND = "InstanceFound"
 READY = "Ready"
 IMAGE_TOO_OLD = "ImageTooOld"
-"""Of a replica that cannot be told of a Dataflow, and of a Dataflow that none can be told of."""
+"""Reason of a replica whose image cannot run some Dataflow, and of a Dataflow that no replica's image can run."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretTrouble:
-    """Why a Secret is of no use; `reason` is CamelCase."""
+    """Why a Secret cannot be used; `reason` is CamelCase."""
 
     reason: str
     message: str
@@ -25,7 +25,7 @@ class SecretTrouble:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaTrouble:
-    """What a replica says keeps it from working: the object store, its executors; `reason` is CamelCase."""
+    """A problem that a replica reports, of the object store or of its executors; `reason` is CamelCase."""
 
     replica: str
     reason: str
@@ -34,32 +34,44 @@ class ReplicaTrouble:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFacts:
-    """What is known of an instance, there or not."""
+    """The state of an instance, whether it exists or not. `replicas`, `online`: numbers of ComputeReplicas."""
 
     namespace: Namespace
     name: InstanceName
     found: bool
     unreadable: str = ""
-    """Why this version cannot read it: what is known of it is from before."""
+    """Why this version cannot read its spec; the other fields are from the last readable spec."""
     suspended: bool = False
     replicas: int = 0
     online: int = 0
     secret: SecretTrouble | None = None
-    """What is wrong with the Secret that it names."""
+    """The problem of the Secret of spec.storage.secretName."""
     store: tuple[ReplicaTrouble, ...] = ()
-    """Of replicas that are online."""
+    """Problems of the object store, from replicas that are online."""
 
 
 def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
     """The conditions of a ComputeInstance."""
     if facts.suspended:
-        return [no(READY, "Suspended", "spec.suspend stops all replicas of this instance")]
+        return [
+            no(
+                READY,
+                "Suspended",
+                "spec.suspend stops all replicas of this instance. Set spec.suspend: false to resume",
+            )
+        ]
     if facts.replicas == 0:
-        return [no(READY, "NoReplicas", "no ComputeReplica names this instance: nothing is computed")]
+        return [no(READY, "NoReplicas", "no ComputeReplica names this instance, so nothing is computed: create one")]
     if facts.secret is not None:
         return [no(READY, facts.secret.reason, facts.secret.message)]
     if facts.online == 0:
-        return [no(READY, "NoReplicaOnline", f"none of {facts.replicas} replicas answers")]
+        return [
+            no(
+                READY,
+                "NoReplicaOnline",
+                f"none of {facts.replicas} replicas answers: see the condition Online of each ComputeReplica",
+            )
+        ]
     online = f"{facts.online} of {facts.replicas} replicas online"
     if not facts.store:
         return [yes(READY, "ReplicasOnline", online)]
@@ -71,25 +83,26 @@ def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
 
 
 def instance_found(facts: InstanceFacts) -> Verdict:
+    """The condition InstanceFound."""
     if facts.unreadable:
         return no(
             INSTANCE_FOUND,
             "InstanceUnreadable",
-            f"ComputeInstance {facts.name} cannot be read by this version of the operator ({facts.unreadable}). What "
-            "runs goes on by what was read of it before; no replica is started. Correct it, or upgrade the operator",
+            f"this version of the operator cannot read ComputeInstance {facts.name} ({facts.unreadable}). Running "
+            "replicas continue with its last readable spec; no replica is started. Correct it, or upgrade the operator",
         )
     if facts.found:
         return yes(INSTANCE_FOUND, "Found")
     return no(
         INSTANCE_FOUND,
         "InstanceNotFound",
-        f"there is no ComputeInstance {facts.name} in namespace {facts.namespace}. Apply, with a location that "
+        f"ComputeInstance {facts.name} does not exist in namespace {facts.namespace}. Apply this, with a location that "
         f"every replica can write:\n{manifest(facts)}",
     )
 
 
 def manifest(facts: InstanceFacts) -> str:
-    """What to apply to have the instance."""
+    """A manifest that creates the instance."""
     return (
         f"apiVersion: {API_VERSION}\n"
         "kind: ComputeInstance\n"
@@ -99,18 +112,25 @@ def manifest(facts: InstanceFacts) -> str:
 
 
 def runs_nothing(type: str, facts: InstanceFacts) -> Verdict | None:
-    """Why the instance runs nothing at all, if so: the same words for every kind."""
+    """Why the instance runs nothing, in the same words for every kind; None: some replica answers."""
     if not facts.found:
-        return no(type, "InstanceNotFound", f"there is no ComputeInstance {facts.name}")
+        return no(
+            type,
+            "InstanceNotFound",
+            f"ComputeInstance {facts.name} does not exist: create it, or correct spec.instance",
+        )
     if facts.suspended:
-        return no(type, "InstanceSuspended", f"ComputeInstance {facts.name} is suspended")
+        return no(type, "InstanceSuspended", f"ComputeInstance {facts.name} is suspended: set its spec.suspend: false")
     if facts.online == 0:
-        return no(type, "NoReplicaOnline", f"none of {facts.replicas} replicas of ComputeInstance {facts.name} answers")
+        message = (
+            f"none of {facts.replicas} replicas of ComputeInstance {facts.name} answers: see their condition Online"
+        )
+        return no(type, "NoReplicaOnline", message)
     return None
 
 
 def invalid_spec(types: Sequence[str], error: ResourceError) -> list[Verdict]:
-    """The conditions of an object that cannot be read: Ready says why, nothing else is known."""
+    """The conditions of an object with an invalid spec: Ready is False and names the field, the others are Unknown."""
     return [
         no(type, "InvalidSpec", str(error)) if type == READY else unknown(type, "InvalidSpec", str(error))
         for type in types

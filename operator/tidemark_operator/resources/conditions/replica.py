@@ -1,7 +1,7 @@
-"""The truth table of a ComputeReplica: InstanceFound, Online, Ready, UpToDate, and ExecutorsReady where it has some.
+"""The truth table of a ComputeReplica: InstanceFound, Online, Ready, UpToDate, and ExecutorsReady if it has executors.
 
-Online is the process and its connection; Ready is Online with every dataflow of the instance hydrated here. UpToDate:
-the process that serves is in the shape that spec asks for; while it is not, another one hydrates beside it.
+Online: the process answers. Ready: it is online, and every Dataflow of the instance is hydrated on it. UpToDate: the
+serving process has the shape of the spec; while it has not, a successor hydrates beside it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ TYPES = ("InstanceFound", ONLINE, READY, UP_TO_DATE)
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """The process was started and has not answered yet."""
+    """The process is started and has not answered yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """The process answers, and runs the operator's commands."""
+    """The process answers. `dataflows`, `hydrated`: numbers of Dataflows assigned to it, and hydrated on it."""
 
     dataflows: int
     hydrated: int
-    lacks: str = ""
-    """What its image does not know, and which Dataflows it computes nothing of for that."""
+    missing_features: str = ""
+    """The features that its image lacks, and the Dataflows that it does not compute for that reason."""
 
     @property
     def count(self) -> str:
@@ -38,7 +38,7 @@ class Answering:
 
 @dataclass(frozen=True, slots=True)
 class Down:
-    """There is no process that answers. `reason` is CamelCase: Crashed, Killed, NotConnected ..."""
+    """No process answers. `reason` is CamelCase: Crashed, Killed, NotConnected ..."""
 
     reason: str
     message: str
@@ -49,7 +49,8 @@ Process = Starting | Answering | Down
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFacts:
-    """`reason`, `message`: what is wrong with one that does not run, if anything is; `lost`: how one ended lately."""
+    """The executors of a replica. `reason`, `message`: why one of them does not run, if known. `lost`: how the last one
+    that failed in the past ten minutes ended."""
 
     wanted: int
     running: int
@@ -64,15 +65,15 @@ class ExecutorFacts:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
-    """`process` is the one that serves; `beside`: the one that is to take its place."""
+    """The input of the truth table. `process`: the one that serves. `successor`: the one that hydrates beside it."""
 
     instance: InstanceFacts
     suspended: bool
     process: Process
-    beside: Process | None = None
+    successor: Process | None = None
     executors: ExecutorFacts | None = None
-    left: bool = False
-    """Whether there is anything of its processes: one that was told to end may write until it has ended."""
+    process_exists: bool = False
+    """Whether any of its processes may still exist. A process that is stopping may write until it has ended."""
 
 
 def replica_conditions(facts: ReplicaFacts) -> list[Verdict]:
@@ -83,47 +84,65 @@ def replica_conditions(facts: ReplicaFacts) -> list[Verdict]:
 
 
 def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
-    """What keeps one from taking the place of the other is said here, and is no trouble of the one that serves."""
-    match facts.beside:
+    """The condition UpToDate. It reports the problems of the successor, which do not affect the serving process."""
+    match facts.successor:
         case None:
             return yes(UP_TO_DATE, "UpToDate") if online.holds else because(UP_TO_DATE, online)
         case Starting():
             return no(
-                UP_TO_DATE, "Surging", "a process in the new shape starts; the old one serves until it has hydrated"
+                UP_TO_DATE,
+                "Surging",
+                "a process in the new shape is starting; the old one serves until the new one has hydrated",
             )
         case Answering():
-            says = f"{facts.beside.count} in the new shape; the old one serves until all are"
-            return no(UP_TO_DATE, "Surging", f"{says}; {facts.beside.lacks}" if facts.beside.lacks else says)
+            message = f"{facts.successor.count} in the new shape; the old one serves until all are"
+            return no(
+                UP_TO_DATE,
+                "Surging",
+                f"{message}; {facts.successor.missing_features}" if facts.successor.missing_features else message,
+            )
         case Down(reason, message):
             return no(
                 UP_TO_DATE,
                 f"Surge{reason}",
-                f"the old shape goes on serving, since the new one does not run beside it: {message}. Make room, take "
-                "the edit back, or set spec.updateStrategy: Recreate, which ends the old one first",
+                f"the old shape goes on serving, because the new one does not run beside it: {message}. Add capacity, "
+                "revert the edit, or set spec.updateStrategy: Recreate, which ends the old process first",
             )
 
 
 def _executors(facts: ExecutorFacts, process: Process, online: Verdict) -> Verdict:
     count = facts.count
     if facts.running >= facts.wanted:
-        return yes(EXECUTORS_READY, "ExecutorsRunning", f"{count}; lately {facts.lost}" if facts.lost else count)
-    if facts.reason and isinstance(process, Answering | Down):  # it may be why the process is down
+        return yes(EXECUTORS_READY, "ExecutorsRunning", f"{count}; last failure: {facts.lost}" if facts.lost else count)
+    if facts.reason and isinstance(
+        process, Answering | Down
+    ):  # the executors may be the reason why the process is down
         return no(EXECUTORS_READY, facts.reason, f"{count}: {facts.message}")
     if not online.holds:
         return because(EXECUTORS_READY, online)
-    return no(EXECUTORS_READY, "Starting", f"{count}; Spark starts them, and counts those that have registered")
+    return no(EXECUTORS_READY, "Starting", f"{count}; waiting until all executors have registered with the driver")
 
 
 def _online(facts: ReplicaFacts) -> Verdict:
     if not facts.instance.found:
-        return no(ONLINE, "InstanceNotFound", f"there is no ComputeInstance {facts.instance.name}")
-    if facts.instance.suspended:  # before its own suspension: `kubectl wait` finds one reason on all replicas
-        return _stopped(facts, "InstanceSuspended", f"ComputeInstance {facts.instance.name} is suspended")
+        return no(
+            ONLINE,
+            "InstanceNotFound",
+            f"ComputeInstance {facts.instance.name} does not exist: create it, or correct spec.instance",
+        )
+    if (
+        facts.instance.suspended
+    ):  # checked before spec.suspend, so that all replicas of the instance have the same reason for `kubectl wait`
+        return _stopped(
+            facts,
+            "InstanceSuspended",
+            f"ComputeInstance {facts.instance.name} is suspended: set its spec.suspend: false",
+        )
     if facts.suspended:
-        return _stopped(facts, "Suspended", "spec.suspend stops this replica")
+        return _stopped(facts, "Suspended", "spec.suspend stops this replica. Set spec.suspend: false to resume")
     match facts.process:
         case Starting():
-            return no(ONLINE, "Starting", "the process was started and has not answered yet")
+            return no(ONLINE, "Starting", "the process is started and has not answered yet")
         case Down(reason, message):
             return no(ONLINE, reason, message)
         case Answering():
@@ -131,18 +150,19 @@ def _online(facts: ReplicaFacts) -> Verdict:
 
 
 def _stopped(facts: ReplicaFacts, reason: str, message: str) -> Verdict:
-    """The reason is there once nothing of it runs: whoever copies its tables waits for that."""
-    if not facts.left:
+    """Stopping, until all its processes have ended; then `reason`. A user who copies its tables waits for that
+    reason."""
+    if not facts.process_exists:
         return no(ONLINE, reason, message)
-    says = f": {facts.process.message}" if isinstance(facts.process, Down) else ""
-    return no(ONLINE, "Stopping", f"{message}, and its process has not ended yet{says}")
+    detail = f": {facts.process.message}" if isinstance(facts.process, Down) else ""
+    return no(ONLINE, "Stopping", f"{message}; its process has not ended yet and may still write{detail}")
 
 
 def _ready(process: Process, online: Verdict) -> Verdict:
     if not online.holds or not isinstance(process, Answering):
         return because(READY, online)
-    if process.lacks:
-        return no(READY, IMAGE_TOO_OLD, f"{process.count}; {process.lacks}")
+    if process.missing_features:
+        return no(READY, IMAGE_TOO_OLD, f"{process.count}; {process.missing_features}")
     if process.hydrated < process.dataflows:
         return no(READY, "Hydrating", process.count)
-    return yes(READY, "Hydrated", f"{process.dataflows} dataflows")
+    return yes(READY, "Hydrated", f"all {process.dataflows} dataflows are hydrated")
