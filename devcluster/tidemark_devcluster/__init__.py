@@ -1,16 +1,12 @@
-"""The local control plane: a real etcd and kube-apiserver on loopback, for the demo and the tests.
+"""The development cluster: a real etcd and kube-apiserver on loopback, for the demo and the tests.
 
-    recipe       which programs, from which Go modules, with which flags
-    toolchain    the Go that compiles them
-    build        compiles them once into a cache outside the checkout
-    layout       what lies where in a state folder; credentials: the tokens, the key, the kubeconfigs
-    commands     the command lines of the three servers
-    processes    pid + start time: who is whom, how one starts and ends
-    plane        up, down and status of one control plane
-    main         the command line
+Read in this order:
 
-    node/        a real node beside it, in namespaces of its own: pods run
-    images/      the images of the Dockerfile, with buildah
+    main             the command line
+    programs/        Go programs, compiled once into a cache outside the checkout
+    control_plane/   up, down and status of one control plane: etcd, kube-apiserver, kube-controller-manager
+    node/            a one-node cluster in namespaces of its own, in which pods run
+    images/          the images of the Dockerfile, built with buildah
 
-Nothing here knows Tidemark's own resources, and a user's own cluster or kubeconfig is never touched.
+The package knows nothing of Tidemark's resources. It never touches a user's own cluster or kubeconfig.
 """

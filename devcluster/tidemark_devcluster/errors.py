@@ -1,4 +1,4 @@
-"""What can go wrong with the control plane. Each message is one line that names the object and the remedy."""
+"""Errors of the development cluster. Each message is one line that names the object and the remedy."""
 
 
 class DevClusterError(Exception):
@@ -6,7 +6,7 @@ class DevClusterError(Exception):
 
 
 class ToolchainMissing(DevClusterError):
-    """No Go new enough on PATH, and none could be had from PyPI."""
+    """PATH has no Go that is new enough, and none could be installed from PyPI."""
 
 
 class BuildFailed(DevClusterError):
@@ -14,7 +14,7 @@ class BuildFailed(DevClusterError):
 
 
 class DownloadFailed(DevClusterError):
-    """A Go module could not be had, or is not the one that go.sum names."""
+    """A Go module could not be downloaded, or does not match go.sum."""
 
 
 class AssetsIncomplete(DevClusterError):
@@ -22,11 +22,11 @@ class AssetsIncomplete(DevClusterError):
 
 
 class NotEnoughRoom(DevClusterError):
-    """Too little disk or memory for what is about to start."""
+    """The machine has too little disk or memory for the requested action."""
 
 
 class PortTaken(DevClusterError):
-    """Another program listens on the port that was asked for."""
+    """Another program listens on the requested port."""
 
 
 class StartFailed(DevClusterError):
@@ -38,7 +38,7 @@ class StopFailed(DevClusterError):
 
 
 class StateUnusable(DevClusterError):
-    """The state folder holds what this version did not write, or cannot be used at all."""
+    """The state folder is of another version, holds foreign files, or cannot be written."""
 
 
 class NodeImpossible(DevClusterError):
@@ -46,12 +46,12 @@ class NodeImpossible(DevClusterError):
 
 
 class KernelLacks(NodeImpossible):
-    """No command on this machine mends it: another kernel is needed, or a module of this one."""
+    """The kernel lacks a feature: a node needs another kernel, or a module of this one."""
 
 
 class ImageFailed(DevClusterError):
-    """An image could not be made, or could not be given to the node."""
+    """An image could not be built, or could not be loaded into the node."""
 
 
 class KubectlFailed(DevClusterError):
-    """kubectl returned an error; the message is what it said."""
+    """kubectl failed; the message is its error output."""

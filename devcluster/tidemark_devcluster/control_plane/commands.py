@@ -1,7 +1,7 @@
-"""The command lines of the three servers, as pure functions of where things lie and which port is theirs.
+"""The command lines of the three servers, as pure functions of the layout and the port.
 
-All run with the state folder as working directory, so that etcd's socket has a short name wherever the folder
-is (the path of a unix socket holds 107 bytes).
+Every server runs in the state folder, so the path of etcd's socket is short wherever the folder is: the path of a
+unix socket is limited to 107 bytes.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ SERVERS = (ETCD, APISERVER, CONTROLLER_MANAGER)
 
 ETCD_SOCKET = "unix://etcd.sock"
 PEER_SOCKET = "unix://peer.sock"
-# members must name an address to each other; there is one member, nobody connects to it
+# etcd requires an address for peers; there is one member, so nothing connects to it
 NOWHERE = "http://localhost:0"
 # those that need no kubelet and that Tidemark's objects rely on: owner references, deletion of namespaces, the
 # default service accounts, cluster roles made of others, and the pods of replicas (made, and never run)
@@ -32,7 +32,7 @@ CONTROLLERS = (
 
 @dataclass(frozen=True)
 class Command:
-    """One server: its name, how it is started, and what its environment adds."""
+    """One server: its name, its command line, and additions to its environment."""
 
     name: str
     arguments: tuple[str, ...]

@@ -3,8 +3,8 @@
     up:  lock ─► adopt what runs ─► etcd ─► kube-apiserver ─► /readyz ─► kubeconfig ─► controller manager ─► ready
     down: lock ─► the same three in reverse order, each by pid and start time
 
-`up` is a repair: what runs is left alone, what died is started again on the same data and port. A failed `up`
-ends what it started. The state folder outlives `down`; `delete` removes it.
+`up` also repairs: it leaves running servers alone, and restarts dead ones on the same data and port. A failed `up` ends
+the servers that it started. `down` keeps the state folder; `delete` removes it.
 """
 
 import platform
@@ -37,7 +37,7 @@ class Status:
 
 
 class ControlPlane:
-    """The control plane of a state folder. Holds nothing that is not in the folder: any process may use one."""
+    """The control plane of a state folder. All state is in the folder, so any process may use one."""
 
     def __init__(self, state: Path, kubeconfig: Path | None = None) -> None:
         """`kubeconfig` is where to write the administrator's; by default into the state folder."""
@@ -87,7 +87,7 @@ class ControlPlane:
             self.layout.remove()
 
     def status(self) -> Status:
-        """What runs now."""
+        """The servers that run now, and whether the API server is ready."""
         alive = {name: who for name in SERVERS if (who := self.running(name)) is not None}
         port = self.layout.stored_port()
         return Status(
@@ -126,5 +126,6 @@ def apply_kinds(kubectl: Callable[..., str], kinds: Path) -> None:
 
 
 def _has_no_conditions_yet(error: KubectlFailed) -> bool:
-    """What kubectl says, instead of waiting, of an object whose conditions are null: a kind's are for a moment."""
+    """Whether kubectl failed because the conditions are null, as they are for a moment after a definition is
+    created."""
     return "accessor error: <nil>" in str(error)

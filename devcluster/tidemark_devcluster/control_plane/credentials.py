@@ -1,4 +1,4 @@
-"""Who may speak to the API server: two tokens, the key of service accounts, and the kubeconfigs.
+"""Credentials of the API server: two tokens, the key of service accounts, and the kubeconfigs.
 
 All is made here from random bytes, so no `openssl` is needed. The service account key is an EC P-256 key: any
 number below the curve's order is one, and its SEC 1 form has a fixed length.
@@ -20,7 +20,7 @@ SEC1_P256 = bytes.fromhex("a00a06082a8648ce3d030107")
 
 @dataclass(frozen=True)
 class Tokens:
-    """The bearer tokens: one may do everything, the other is known but may do nothing."""
+    """The bearer tokens: the administrator has every right, the outsider is authenticated and has none."""
 
     administrator: str
     outsider: str
@@ -35,7 +35,7 @@ class Tokens:
 
     @staticmethod
     def from_csv(text: str) -> "Tokens":
-        """What `as_csv` wrote."""
+        """The inverse of `as_csv`."""
         by_user = {row[1]: row[0] for row in csv.reader(io.StringIO(text)) if len(row) > 2}
         return Tokens(by_user["administrator"], by_user["outsider"])
 

@@ -1,4 +1,4 @@
-"""The state folder of one control plane (mode 0700, for it holds keys), and what lies where in it.
+"""The state folder of one control plane (mode 0700, because it holds keys), and its files.
 
     lock            held while a command changes what runs
     settings.json   the API server's port, so that a restart keeps the address
@@ -12,7 +12,7 @@
     kubeconfig      for the administrator (or elsewhere, where that was asked for)
     kubeconfig-outsider   for a user who is authenticated and has no right
 
-Files are written whole or not at all, so a command that dies leaves a folder that the next one understands.
+Files are written atomically, so a command that dies leaves a valid folder.
 """
 
 import fcntl
@@ -47,7 +47,7 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """Made first: what marks a folder as a control plane's."""
+        """The lock file. It is made first, and marks a folder as a control plane's."""
         return self.root / "lock"
 
     @property

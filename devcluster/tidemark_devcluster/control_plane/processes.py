@@ -1,11 +1,11 @@
-"""Processes that outlive the command that started them, and are never mistaken for another.
+"""Processes that outlive the command that started them, with an identity that no other process shares.
 
-A process is identified by its pid, its start time (clock ticks since boot) and the boot: a pid alone may be
-another program's by now. The process writes its own identity before it becomes the server,
+Pid, start time (clock ticks since boot) and boot id identify a process: the kernel reuses a pid alone. The process
+writes its own identity before it becomes the server,
 
     sh: write pids/<name> ─► exec <server>
 
-so there is no moment at which a server runs and nobody knows it, whenever the starter dies. Signals go through
+so a server is on record from its first moment, even if its starter dies. Signals go through
 a pidfd, which stays with the process it was opened for.
 """
 
@@ -33,7 +33,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True)
 class Identity:
-    """Which process: the pid, when it began, in which boot."""
+    """The identity of a process: pid, start time in clock ticks since boot, boot id."""
 
     pid: int
     ticks: int
@@ -52,7 +52,7 @@ class Identity:
         except ProcessLookupError:
             return False
         try:
-            return _who_has(self.pid) == self and not _ended(descriptor, 0)
+            return _identity_of(self.pid) == self and not _ended(descriptor, 0)
         finally:
             os.close(descriptor)
 
@@ -63,8 +63,8 @@ def parse_stat(stat: str, boot: str) -> Identity:
     return Identity(int(pid), int(rest.rpartition(")")[2].split()[19]), boot)
 
 
-def _who_has(pid: int) -> Identity | None:
-    """Who has this pid now; None if nobody."""
+def _identity_of(pid: int) -> Identity | None:
+    """The identity of the process that has this pid now; None: there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -73,7 +73,7 @@ def _who_has(pid: int) -> Identity | None:
 
 
 def recorded(pid_file: Path) -> Identity | None:
-    """Who wrote this pid file. A torn file was written by a shell that died before it became the server."""
+    """The identity in a pid file. A torn file was written by a shell that died before it became the server."""
     try:
         boot, stat = pid_file.read_text(encoding="utf-8", errors="replace").splitlines()
         return parse_stat(stat, boot)
@@ -115,7 +115,7 @@ def start(
             start_new_session=True,
         )
     _children[child.pid] = child
-    identity = _who_has(child.pid)
+    identity = _identity_of(child.pid)
     assert identity is not None, "a child is there until it is reaped"
     return identity
 
@@ -137,7 +137,7 @@ def stop(identity: Identity, grace: float) -> None:
 
 
 def _terminate(identity: Identity, descriptor: int, grace: float) -> None:
-    """SIGTERM, then SIGKILL, each with its own patience."""
+    """Send SIGTERM, then SIGKILL, each with a timeout of its own. Raises StopFailed."""
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS)):
         try:
             signal.pidfd_send_signal(descriptor, number)

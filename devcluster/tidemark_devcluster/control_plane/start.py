@@ -1,9 +1,9 @@
-"""Brings up what does not run, in order, and waits until it is ready.
+"""One run of `up`: start the servers that do not run, in order, and wait until they are ready.
 
     adopt what runs ─► etcd ─► kube-apiserver ─► /readyz ─► kubeconfigs ─► controller manager ─► ready
 
-Each wait ends early when a server it depends on dies, with the end of that server's log. A start that fails
-ends what it started.
+A wait fails early when a server that it depends on dies; the error has the end of that server's log. A failed start
+ends the servers that it started.
 """
 
 import os

@@ -60,8 +60,8 @@ def image_name(target: str) -> str:
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """What builds images, while its lock is held."""
+class BuildContext:
+    """The settings of a build of images, while its lock is held."""
 
     buildah: Buildah
     folder: Path
@@ -110,7 +110,7 @@ def packages_of(python: str, *, made_here: bool) -> tuple[str, ...]:
 
 
 @contextmanager
-def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> Iterator[Workshop]:
+def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> Iterator[BuildContext]:
     """One build at a time, with the base image that was asked for and what builds need of this machine."""
     cache = Cache.of(environ)
     folder = cache.root / "images"
@@ -127,7 +127,7 @@ def workshop(options: BuildOptions, environ: Mapping[str, str], progress: Progre
         pip_conf = Path(temporary) / "pip.conf"
         pip_conf.write_text(mine.pip_conf, encoding="utf-8")
         arguments = (*packages_of(python, made_here=not options.python), *host.volumes(mine, pip_conf))
-        yield Workshop(buildah, folder, arguments, progress)
+        yield BuildContext(buildah, folder, arguments, progress)
 
 
 def build_all(options: BuildOptions, environ: Mapping[str, str], progress: Progress) -> dict[str, Image]:

@@ -1,4 +1,4 @@
-"""buildah, with a storage of its own in the cache: no daemon, and no image of the machine's is seen or changed."""
+"""buildah with its own storage in the cache: no daemon, and no access to the machine's images."""
 
 import json
 import os
@@ -17,7 +17,7 @@ LOG_TAIL_LINES = 25
 
 @dataclass(frozen=True)
 class Buildah:
-    """Its storage, and where it writes what it says."""
+    """A buildah command with its storage folder and its log file."""
 
     storage: Path
     log: Path
@@ -28,7 +28,7 @@ class Buildah:
         return any(image in (one.get("names") or []) for one in json.loads(listed or "null") or [])
 
     def identity(self, image: str) -> str:
-        """What changes when the image does."""
+        """The id of an image, which changes with its contents."""
         return self._run(["inspect", "--type=image", "--format={{.FromImageID}}", image]).strip()
 
     def commit_folder(self, root: Path, image: str) -> None:
@@ -83,17 +83,17 @@ class Buildah:
             # it makes this folder, for networks that builds of ours do not have, in /etc unless told otherwise
             write_private(settings, f'[network]\nnetwork_config_dir = "{self.storage / "cni"}"\n')
         environment = dict(self.environ) | {"BUILDAH_ISOLATION": "chroot", "CONTAINERS_CONF": str(settings)}
-        with self.log.open("ab") as said:
+        with self.log.open("ab") as log:
             answer = subprocess.run(
                 [find("buildah"), *root, *arguments],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=log,
                 check=False,
             )
-            said.write(answer.stdout)
+            log.write(answer.stdout)
         if answer.returncode != 0:
             tail = "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])
-            raise ImageFailed(f"buildah {arguments[0]} failed ({answer.returncode}; all it said: {self.log}):\n{tail}")
+            raise ImageFailed(f"buildah {arguments[0]} failed ({answer.returncode}; log: {self.log}):\n{tail}")
         return answer.stdout.decode()

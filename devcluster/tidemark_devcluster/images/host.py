@@ -1,6 +1,6 @@
-"""What builds need of this machine: how it reaches package indexes, and whom it trusts.
+"""The host's settings that builds need: package indexes and certificate authorities.
 
-It is mounted into the steps of a build, where pip looks for it, and is no part of any image.
+They are mounted into the steps of a build, where pip finds them, and are not part of any image.
 """
 
 import subprocess

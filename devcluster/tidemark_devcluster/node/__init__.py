@@ -6,15 +6,15 @@
     kubectl ──── veth 10.213.N ───┼──►       └─ controller manager, scheduler, kube-proxy, kubelet ──► pods
                                   │   /run: a tmpfs   /var: an overlay   both end with the namespace
 
-SIGKILL of `init` ends every process, mount, interface and pod, for all hang on its namespaces. What remains are
-the state folder and the (empty) cgroups; `down` removes these too.
+SIGKILL of `init` ends every process, mount, interface and pod, because all depend on its namespaces. The state
+folder and the empty cgroups remain; `down` removes these too.
 
-needs       what the machine must have, said before anything is begun
-binaries    the programs            place       what lies where, outside and inside
-settings    configuration files     servers     command lines
-link        the veth                cgroups     where pods are accounted
-credentials who may speak to the API server
-isolation   the mounts              init        the first process: starts the servers, and starts them again
-archive     an image of one static program, without a container engine
-cluster     up, down, status        command     the command line
+Read in this order:
+
+cluster             up, down, status                start               one run of `up`
+init                the first process of the node   isolation           its mounts
+servers, settings   command lines, configuration    node_layout         files and addresses
+credentials         tokens and certificates         veth, cgroups       network and accounting on the host
+process_tree        the node's processes            host_requirements   checks of the machine
+binaries, archive   programs; an image of one static program            command   the command line
 """

@@ -1,4 +1,4 @@
-"""Who may speak to the API server, and as whom the API server speaks to kubelet.
+"""Credentials of a node: tokens for the API server, and the API server's client certificate for the kubelet.
 
 Every server of the node has a token and a kubeconfig of its own, and with it the rights that Kubernetes' own roles
 give it. kubelet asks the API server who its callers are; the API server itself shows kubelet a certificate.

@@ -1,4 +1,4 @@
-"""What a machine must have to run a node; asked before anything is begun, answered with the remedy."""
+"""Requirements of a node on its machine. They are checked before anything starts; each error names the remedy."""
 
 import os
 import platform

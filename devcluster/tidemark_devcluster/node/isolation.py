@@ -1,4 +1,4 @@
-"""The mounts that keep a node's files to itself, made in a mount namespace that nobody else sees.
+"""The mounts that isolate a node's files, in a mount namespace of its own.
 
 /run/tidemark   the state folder, under a name that is short wherever it is
 /run            otherwise empty, in memory: sockets, network namespaces of pods, locks of iptables

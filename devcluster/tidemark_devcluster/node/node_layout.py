@@ -1,4 +1,4 @@
-"""What lies where: in the state folder, which the node sees as `/run/tidemark`, and on the network.
+"""The layout of a node: its state folder, which the node sees as `/run/tidemark`, and its addresses.
 
     lock, tokens.csv, sa.key, pki/, etcd/, log/, pids/, kubeconfig, bin/   as for a control plane
     (control_plane/layout.py)

@@ -1,4 +1,4 @@
-"""The processes of a node, as the host sees them: whose children they are tells who they are."""
+"""The processes of a node, as the host sees them. A process is identified by its parent."""
 
 import contextlib
 import os

@@ -2,9 +2,9 @@
 
     locked ─► go build -o <program>.partial ─► rename ─► the next program ─► …
 
-A name without `.partial` is a whole binary, so a killed build leaves what it finished and nothing
-half; the next one goes on from there. Two builds at once: the second waits, then finds everything made.
-Where `KUBEBUILDER_ASSETS` is set, its programs come first and only what it lacks is compiled.
+A name without `.partial` is a complete binary, so the build after a killed one continues with the next program. Of two
+concurrent builds, the second waits and then finds everything compiled. Programs in `KUBEBUILDER_ASSETS` take
+precedence; only the missing ones are compiled.
 """
 
 import os
@@ -153,15 +153,15 @@ def ensure_families(
                 require_memory(BUILD_MEMORY, purpose)
                 go = toolchain.find_go(recipe.minimum_go(family), cache, environ, progress)
                 progress.say(f"{purpose} with {go}, once, into {folders[family]}")
-                _build(missing, Workshop(go, folders[family], cache, environ, progress, lock))
+                _build(missing, BuildContext(go, folders[family], cache, environ, progress, lock))
         if not more_to_come:
             shutil.rmtree(cache.go, ignore_errors=True)  # 4 GB that nothing needs any more
     return paths
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """One build, while its lock is held: with what it compiles, and where to."""
+class BuildContext:
+    """The settings of one build, while its lock is held."""
 
     go: toolchain.Go
     folder: Path
@@ -171,13 +171,13 @@ class Workshop:
     lock: int
 
 
-def _build(programs: list[Program], shop: Workshop) -> None:
+def _build(programs: list[Program], context: BuildContext) -> None:
     """Compile `programs` one after the other (each uses all cores), while the lock is held."""
-    shop.folder.mkdir(parents=True, exist_ok=True)
-    for leftover in shop.folder.glob("*.partial"):
+    context.folder.mkdir(parents=True, exist_ok=True)
+    for leftover in context.folder.glob("*.partial"):
         leftover.unlink()
     for program in programs:
-        _compile(program, shop)
+        _compile(program, context)
 
 
 def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:
@@ -190,15 +190,15 @@ def go_environment(cache: Cache, environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _compile(program: Program, shop: Workshop) -> None:
+def _compile(program: Program, context: BuildContext) -> None:
     """Compile one program beside its final name, then rename it there."""
-    binary = shop.folder / program.name
+    binary = context.folder / program.name
     unfinished = binary.with_name(f"{program.name}.partial")
-    log = shop.cache.log(program.name)
+    log = context.cache.log(program.name)
     log.parent.mkdir(parents=True, exist_ok=True)
-    step = shop.progress.step(f"building {program.name}", EXPECTATIONS[program])
+    step = context.progress.step(f"building {program.name}", EXPECTATIONS[program])
     try:
-        status = _run_compiler(program, unfinished, log, shop, step)
+        status = _run_compiler(program, unfinished, log, context, step)
     except BaseException:
         step.failed()
         raise
@@ -209,23 +209,23 @@ def _compile(program: Program, shop: Workshop) -> None:
     step.done(f", {binary.stat().st_size / 1e6:.0f} MB")
 
 
-def _run_compiler(program: Program, target: Path, log: Path, shop: Workshop, step: Step) -> int:
+def _run_compiler(program: Program, target: Path, log: Path, context: BuildContext, step: Step) -> int:
     """Run `go build`, showing that time passes; its output goes to the log, its status is returned."""
     options = ["-ldflags", recipe.linker_flags(), "-o", str(target)]
     with log.open("wb") as output:
         compiler = subprocess.Popen(
-            [shop.go.executable, "build", *options, program.package],
+            [context.go.executable, "build", *options, program.package],
             cwd=recipe.module_folder(program.module),
-            env=go_environment(shop.cache, shop.environ),
+            env=go_environment(context.cache, context.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            pass_fds=(shop.lock,),
+            pass_fds=(context.lock,),
         )
         try:
             while True:
                 try:
-                    return compiler.wait(shop.progress.interval)
+                    return compiler.wait(context.progress.interval)
                 except subprocess.TimeoutExpired:
                     step.tick()
         except BaseException:
@@ -235,7 +235,7 @@ def _run_compiler(program: Program, target: Path, log: Path, shop: Workshop, ste
 
 
 def _explain(program: Program, status: int, log: Path) -> str:
-    """The compiler's last words, and the usual remedies."""
+    """The error message of a failed build: the end of the compiler's log, and the usual remedies."""
     tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])
     remedy = "check the network and GOPROXY if modules could not be fetched, memory if it was killed"
     return f"building {program.name} failed (go build: {status}; {remedy}; all of it: {log}):\n{tail}"

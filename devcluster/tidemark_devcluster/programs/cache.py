@@ -1,4 +1,4 @@
-"""The folder outside the checkout where what takes minutes to make is kept.
+"""The cache: a folder outside the checkout for results that take minutes to make.
 
     ~/.cache/tidemark/                  $TIDEMARK_CACHE, else $XDG_CACHE_HOME/tidemark
       control-plane/<digest>/           one set of binaries; a name here is a whole binary
@@ -7,7 +7,7 @@
       go/mod, go/build                  Go's own caches, until everything is built
       log/, lock/                       the compiler's output; one lock per thing that is made
 
-Everything here can be deleted at any time that nothing is being built.
+The cache may be deleted whenever no build runs.
 """
 
 import fcntl
@@ -91,7 +91,7 @@ def require_disk(path: Path, needed: int, purpose: str, elsewhere: str = "TIDEMA
     if free < needed:
         raise NotEnoughRoom(
             f"{purpose} needs {needed / GIB:.1f} GiB of disk at {path}, {free / GIB:.1f} GiB are free: "
-            f"free some, or choose another place ({elsewhere})"
+            f"free some, or choose another folder ({elsewhere})"
         )
 
 

@@ -1,7 +1,7 @@
-"""What a person sees while something takes minutes: one line per thing made, with the time it has taken.
+"""Progress output of long steps: one line for each step, with the elapsed time.
 
-In a terminal the line is updated in place; elsewhere (a log, CI) it is written when the thing begins, once a
-minute, and when it is done.
+A terminal shows the line updated in place. Elsewhere (a log, CI) it is written when the step begins, once a minute, and
+when it ends.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What the control plane is made of: programs, their Go modules, and the flags that compile them.
+"""The programs of the cluster, their Go modules, and the compiler flags.
 
     devcluster/kubernetes/go.mod ──► kube-apiserver, kube-controller-manager, kubectl
     devcluster/etcd/go.mod       ──► etcd
