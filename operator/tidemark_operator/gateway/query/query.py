@@ -98,7 +98,7 @@ async def prepare(
         PlannerUnavailable, ReviewUnavailable: the planner or the API server does not answer.
     """
     if asked.strict and asked.as_of is not None:
-        raise QueryRefused("--strict reads at the freshest time, --as-of at a given one: use one of them")
+        raise QueryRefused("--strict reads at the freshest time, --as-of at a given one: choose one")
     namespace, place = asked.namespace, asked.instance or only_instance(world, asked.namespace)
     planned = await statements.planned(access.caller, namespace, asked.sql, place)
     if isinstance(planned, Refused):
