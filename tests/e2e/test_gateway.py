@@ -34,9 +34,9 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
     for name, *may in (("reader", "query", LOOKUP), ("watcher", "frontiers")):
         wait_for(f"{name}'s right", lambda name=name, may=may: _asked(system, token[name], *may).returncode == 0)
     for name, command, missing in (
-        ("reader", ("query", "SELECT count(*) FROM tpch.customer"), "does not exist or that you may not read"),
-        ("reader", ("query", "SELECT count(*) FROM tpch.nonsense"), "does not exist or that you may not read"),
-        ("reader", ("query", "SELECT * FROM nations JOIN tpch.nation ON true"), "does not exist or that you may not read"),
+        ("reader", ("query", "SELECT count(*) FROM tpch.customer"), "does not exist or that you may not"),
+        ("reader", ("query", "SELECT count(*) FROM tpch.nonsense"), "does not exist or that you may not"),
+        ("reader", ("query", "SELECT * FROM nations JOIN tpch.nation ON true"), "does not exist or that you may not"),
         ("reader", ("query", "SELECT 1"), "may not list"),
         ("watcher", ("query", "SELECT count(*) FROM tpch.customer"), "may not get datasources/data tpch"),
         ("reader", ("frontiers",), "may not list"),
@@ -45,7 +45,7 @@ def test_seeing_status_is_not_seeing_rows(system: System, tmp_path: Path) -> Non
         ("reader", ("copy", "nations", "--to", "mine", "--format", "csv"), "may not create dataflows/copies"),
         ("watcher", ("query", LOOKUP), "may not get dataflows/data nations"),
         ("watcher", ("frontiers", "-A"), "in all namespaces"),
-        ("nobody", ("query", LOOKUP), "does not exist or that you may not read"),
+        ("nobody", ("query", LOOKUP), "does not exist or that you may not"),
         ("nobody", ("explain", "nations"), "may not list"),
         ("nobody", ("why", "nations"), "may not list"),
     ):
