@@ -185,7 +185,7 @@ def test_a_copy_is_the_table_at_one_time(both: System) -> None:
         (("--to", "day/one"), sql, "exists"),
         (("--to", "/etc/x"), sql, "is outside the folder for copies"),
         (("--to", "s3://bucket/x"), sql, "s3:// is not supported"),
-        (("--to", "../x"), sql, "no place"),
+        (("--to", "../x"), sql, "is not a location for a copy"),
         (("--to", "bad"), "SELECT 1 / (n_regionkey - 1) AS x FROM tpch.nation", "is in error: EXPRESSION_FAILED"),
     ):
         done = both.tidemark("copy", subject, *options, "--format", "parquet", "-n", both.namespace)
