@@ -140,7 +140,7 @@ def _wrap_once() -> None:
         (StageReport, "write", "report written"),
         (in_step_merges, "merge", "merges"),
         (in_step_merges, "plan_merges", "merges"),
-        (in_step_merges, "in_step", "merges"),
+        (in_step_merges, "merges_in_step", "merges"),
         (step_runs, "merge_segments", "merges"),
     ):
         setattr(holder, name, _calls(called, getattr(holder, name)))

@@ -238,7 +238,7 @@ def test_a_client_that_is_too_slow_ends_its_subscribe_and_holds_nothing() -> Non
         subscription.put(advanced(lower, at(lower + 1), b"12345"))
     subscription.put(advanced(3, at(4), b"1"))
 
-    with pytest.raises(SubscribeEnded, match="too slow: 15 bytes"):
+    with pytest.raises(SubscribeEnded, match="reads too slowly: 15 bytes"):
         asyncio.run(take(subscription))
     assert ends == [1]
 
@@ -257,7 +257,7 @@ def test_when_too_much_waits_for_all_the_one_most_behind_ends() -> None:
             assert await take(quick) == [(f"{{{lower}}}", f"{{{lower + 1}}}", b"12")]
         quick.put(advanced(4, at(5), b"123"))
 
-        with pytest.raises(SubscribeEnded, match="too slow: 8 bytes wait for it, of 11"):
+        with pytest.raises(SubscribeEnded, match="reads too slowly: 8 bytes wait for it, and 11"):
             await take(slow)
         assert await take(quick) == [("{4}", "{5}", b"123")]
 

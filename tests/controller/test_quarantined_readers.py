@@ -38,7 +38,7 @@ __all__ = ["play"]
 
 Asking = Callable[[RunningInstance], Coroutine[Any, Any, str]]
 OTHER = ReplicaId("other")
-TOLD = "waits for an index of Dataflow d, which is quarantined, and hydrated on no replica"
+TOLD = "waits for an index of Dataflow d, which is quarantined and hydrated on no replica"
 
 
 def over_index(sink: SubscribeSink | CopyToSink, of: GlobalId = INDEX) -> Dataflow:

@@ -123,7 +123,7 @@ def test_a_plan_that_does_not_fit_is_refused() -> None:
     name = "".join(chr(noise.randrange(32, 0x10000 - 0x2800)) for _ in range(400_000))
     large = replace(PLANNED, exports=(replace(VIEW, columns=(Column(name, STRING),)), INDEX))
 
-    with pytest.raises(Rejected, match="at most 921600") as refused:
+    with pytest.raises(Rejected, match="the limit is 921600") as refused:
         build_revision(OWNER, 1, revision(large))
     assert refused.value.reason == "PlanTooLarge"
 

@@ -48,4 +48,4 @@ def test_the_cluster_may_choose_who_pods_run_as_but_nobody_chooses_root(capsys: 
     for user in ("0", "root"):
         with pytest.raises(SystemExit):
             parse([*PODS, "--planner", "p:1", "--replica-image", "i", "--replica-user", user])
-        assert f"'{user}': a number from 1 on" in capsys.readouterr().err
+        assert f"'{user}' is not a user id: give a number from 1 on" in capsys.readouterr().err
