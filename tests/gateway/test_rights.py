@@ -75,7 +75,7 @@ def test_what_the_operator_knows_is_status() -> None:
 
 def test_what_is_nobodys_any_more_is_not_read() -> None:
     """Deleted while the statement was planned: whose right it takes is unknown, and its table may still be there."""
-    with pytest.raises(QueryRefused, match="was changed or deleted just now: ask again"):
+    with pytest.raises(QueryRefused, match="was just changed or deleted: run the statement again"):
         ask(Caller(*LISTS, S), "s.a", "deleted")
     with pytest.raises(Forbidden):
         ask(Caller(S), "s.a", "deleted")

@@ -90,7 +90,7 @@ def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch)
         await client.offered.wait()
         overflow(subscription)
         client.lets.release()
-        with pytest.raises(SubscribeBehind, match=r"too slow: 12 bytes .* --as-of 119 --no-snapshot"):
+        with pytest.raises(SubscribeBehind, match=r"reads too slowly: 12 bytes .* --as-of 119 --no-snapshot"):
             await telling
 
     asyncio.run(story())
