@@ -121,7 +121,7 @@ def test_crash_what_is_not_finished_leaves_nothing(shard: ShardMetadata, tmp_pat
     cases: list[tuple[type[Exception], str, Any]] = [
         (ResultTooLarge, "max size of 1000000 bytes.*spec.maxResultSize", (Limits(1_000_000, 0), lambda: False)),
         (JobCancelled, "peek p", (Limits(1 << 30, 0), lambda: next(wanted))),
-        (StashFull, "at most 1500000", (Limits(1 << 30, 0), lambda: False)),
+        (StashFull, "the limit is 1500000", (Limits(1 << 30, 0), lambda: False)),
     ]
     for kind, says, (limits, stopped) in cases:
         with pytest.raises(kind, match=says):
