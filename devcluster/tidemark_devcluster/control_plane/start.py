@@ -21,7 +21,7 @@ from tidemark_devcluster.errors import PortTaken, StartFailed, StateUnusable
 from tidemark_devcluster.programs.build import Binaries
 from tidemark_devcluster.programs.cache import GIB, require_disk, require_memory
 
-READY_SECONDS = 90.0
+READY_SECONDS = 240.0
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 8.0
 FAILED_GRACE_SECONDS = 1.0

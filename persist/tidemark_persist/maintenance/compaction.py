@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from tidemark_persist.errors import PersistError
 from tidemark_persist.files.consolidate import advance, consolidate_stream
 from tidemark_persist.files.file_parts import part_of, read_part
 from tidemark_persist.files.spill import divide
@@ -65,14 +66,28 @@ def _tiers(runs: Sequence[Sequence[DataFile]]) -> Iterator[list[Sequence[DataFil
 def rewrite(
     storage: Storage, files: Sequence[DataFile], schema: pa.Schema, since: Time, rows_in_memory: int
 ) -> tuple[DataFile, ...]:
-    """Write the consolidation of `files` as one run. Nothing refers to it yet."""
+    """Write the consolidation of `files` as one run. Nothing refers to it yet; an attempt that fails leaves no file.
+
+    Raises PartGone, StorageError.
+    """
     run = uuid.uuid4().hex
     shares = -(-sum(max(file.rows, 0) for file in files) // rows_in_memory)
-    written = [
-        write_file(storage, _pieces(share, schema), schema, f"{run}.{index}.parquet")
-        for index, share in enumerate(divide(_updates(storage, files, since), schema, shares))
-    ]
-    return tuple(file for file in written if file is not None)
+    written: list[DataFile] = []
+    try:
+        for index, share in enumerate(divide(_updates(storage, files, since), schema, shares)):
+            file = write_file(storage, _pieces(share, schema), schema, f"{run}.{index}.parquet")
+            if file is not None:
+                written.append(file)
+    except PersistError:
+        discard(storage, written)
+        raise
+    return tuple(written)
+
+
+def discard(storage: Storage, written: Sequence[DataFile]) -> None:
+    """Remove files that no commit refers to."""
+    for file in written:
+        storage.remove(file.path)
 
 
 def run_of(path: str) -> str:

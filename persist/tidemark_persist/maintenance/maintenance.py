@@ -16,7 +16,7 @@ from threading import RLock
 
 import pyarrow as pa
 
-from tidemark_persist.errors import PartGone
+from tidemark_persist.errors import PartGone, ShardDeleted
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import Change, DataFile
 from tidemark_persist.log.state import TableState
@@ -138,11 +138,14 @@ class Maintenance:
             current = all(state.holds(file.path) for file in files)
             return change if current and state.frontiers.term != DELETED else None
 
-        with self.lock:
-            done = transact(self.log, decide) is not None
+        try:
+            with self.lock:
+                done = transact(self.log, decide) is not None
+        except ShardDeleted:  # its deletion may have listed the files before these were written
+            compaction.discard(storage, merged)
+            raise
         if not done:
-            for file in merged:
-                storage.remove(file.path)
+            compaction.discard(storage, merged)
 
     def _vacuum_due(self) -> bool:
         if time.monotonic() < self._next_vacuum_check:
