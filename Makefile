@@ -50,7 +50,7 @@ test: java lint types control-plane $(CLASS_DATA) ## lint, types and every test 
 	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
 
 .PHONY: test-fast
-test-fast: venv ## the tests without Spark and without a control plane (less than a minute)
+test-fast: venv ## the tests without Spark and without a control plane (minutes)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow

@@ -73,3 +73,12 @@ def test_a_folder_runs_on_one_cluster(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnusable, match="a control plane of its own"):
         existing_cluster.adopt(Context("kind-a", "https://127.0.0.1:1"), tmp_path / "kubectl", home)
     assert not home.existing_cluster.exists()
+
+
+def test_kubectl_of_the_demo_itself_is_not_linked_to_itself(tmp_path: Path) -> None:
+    """The demo's last lines have people put its bin/ first on PATH."""
+    home = Home(tmp_path / "home")
+    home.make()
+    home.link_kubectl(tmp_path / "kubectl")
+    home.link_kubectl(home.bin / "kubectl")
+    assert (home.bin / "kubectl").readlink() == tmp_path / "kubectl"

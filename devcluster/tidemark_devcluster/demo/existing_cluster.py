@@ -95,7 +95,7 @@ def recorded(home: Home) -> Context | None:
 
 
 def adopt(context: Context, kubectl: Path, home: Home) -> ExistingCluster:
-    """Record the choice, copy the context to the demo's kubeconfig (mode 0600), and ask the API server for an answer.
+    """Copy the context to the demo's kubeconfig (mode 0600), ask the API server for an answer, and record the choice.
 
     Raises ClusterUnusable if the folder's demo runs elsewhere, or if the API server does not answer.
     """
@@ -105,12 +105,12 @@ def adopt(context: Context, kubectl: Path, home: Home) -> ExistingCluster:
         raise ClusterUnusable(f"the demo in {home.root} runs on {where}: end it with `make demo-down DELETE=1` first")
     words = ("config", "view", "--minify", "--flatten", "--raw", f"--context={context.name}")
     write_private(home.kubeconfig, _kubectl(kubectl, None, words, None))
-    write_private(home.existing_cluster, json.dumps(asdict(context)))
     cluster = ExistingCluster(kubectl, home.kubeconfig)
     try:
         cluster.kubectl("get", "--raw", "/readyz", "--request-timeout=10s")
     except KubectlFailed as error:
         raise ClusterUnusable(f"the API server of context {context.name} does not answer: {error}") from error
+    write_private(home.existing_cluster, json.dumps(asdict(context)))
     return cluster
 
 

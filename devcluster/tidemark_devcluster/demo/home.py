@@ -80,6 +80,8 @@ class Home:
     def link_kubectl(self, binary: Path) -> None:
         """Puts kubectl beside its plugin."""
         link, new = self.bin / "kubectl", self.bin / ".kubectl"
+        if binary == link:
+            return  # PATH begins with this folder: it is the link itself
         new.unlink(missing_ok=True)
         new.symlink_to(binary)
         os.replace(new, link)
