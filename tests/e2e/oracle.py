@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ def expanded(snapshot: pa.Table) -> pa.Table:
     assert pc.min(snapshot.column(DIFF)).as_py() in (None, *range(1, 10**6))
     oks = snapshot.filter(pc.is_null(snapshot.column(ERROR)))
     times = oks.column(DIFF).to_numpy()
-    return oks.drop_columns([DIFF, ERROR]).take(pa.array(range(len(times))).to_numpy().repeat(times))
+    return oks.drop_columns([DIFF, ERROR]).take(np.arange(len(times)).repeat(times))
 
 
 def rows_of(table: pa.Table) -> Rows:

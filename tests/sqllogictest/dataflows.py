@@ -94,7 +94,7 @@ class Dataflows:
         patience: float = SECONDS,
     ) -> None:
         self._spark, self._mode, self._patience = spark, mode, patience
-        self._how: dict[str, Any] = {"workers": workers, "rows_most": math.inf} if workers else {}
+        self._how: dict[str, Any] = {"workers": workers, "max_rows": math.inf} if workers else {}
         self._tables, self._history, self._folder = as_tables(tables), history, folder
 
     def answers(self, asked: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
