@@ -3,7 +3,7 @@
     {"commit": "1f2e…", "round": 1, "lane": "spark", "test": "tests/…::test_…", "outcome": "passed", "seconds": 1.25}
 
 `outcome` is passed, failed, or skipped; error, for a module that could not be collected. `seconds` are wall time, with
-the fixtures that the test was the first to use.
+the fixtures that the test was the first to use. The entry of a failure has the end of pytest's report as its `reason`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Entry:
     test: str
     outcome: str
     seconds: float
+    reason: str = ""
 
 
 def append(ledger: Path, entry: Entry) -> None:

@@ -17,6 +17,9 @@ import pytest
 from tests.lanes.ledger import Entry, append
 from tests.lanes.shares import share_of_files
 
+REASON_LINES = 25
+"""The lines of a failure's report, counted from its end, that the ledger keeps."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("lanes")
@@ -61,6 +64,7 @@ class Recorder:
         self._config, self._ledger = config, ledger
         self._seconds: dict[str, float] = defaultdict(float)
         self._outcome: dict[str, str] = {}
+        self._reason: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         test = report.nodeid
@@ -70,6 +74,7 @@ class Recorder:
         worst = max(before, report.outcome, key=("passed", "skipped", "failed").index)
         self._outcome[test] = worst
         if report.failed:
+            self._reason[test] = end_of_report(report)
             self._show(report)
         if report.when == "teardown":
             self._write(test)
@@ -84,17 +89,23 @@ class Recorder:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A module that cannot be imported has no test that could fail."""
         if report.failed:
-            self._append(report.nodeid, "error", 0.0)
+            self._append(report.nodeid, "error", 0.0, end_of_report(report))
 
     def pytest_sessionfinish(self) -> None:
         """A worker that died has reported no teardown."""
         for test in list(self._outcome):
             self._outcome[test] = "failed"
+            self._reason.setdefault(test, "the worker died before the test ended")
             self._write(test)
 
     def _write(self, test: str) -> None:
-        self._append(test, self._outcome.pop(test), self._seconds.pop(test))
+        self._append(test, self._outcome.pop(test), self._seconds.pop(test), self._reason.pop(test, ""))
 
-    def _append(self, test: str, outcome: str, seconds: float) -> None:
-        told = json.loads(os.environ["TIDEMARK_LANE"])
-        append(self._ledger, Entry(told["commit"], told["round"], told["lane"], test, outcome, round(seconds, 3)))
+    def _append(self, test: str, outcome: str, seconds: float, reason: str) -> None:
+        lane = json.loads(os.environ["TIDEMARK_LANE"])
+        entry = Entry(lane["commit"], lane["round"], lane["lane"], test, outcome, round(seconds, 3), reason)
+        append(self._ledger, entry)
+
+
+def end_of_report(report: pytest.TestReport | pytest.CollectReport) -> str:
+    return "\n".join(report.longreprtext.splitlines()[-REASON_LINES:])

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
 POLL_SECONDS = 0.5
 PROGRESS_SECONDS = 30.0
 LOG_END = 12_000
-"""Characters of a lane's log that are shown where it failed."""
+"""Characters of a lane's log that are shown where the lane broke off."""
 NO_TESTS = 5
 """pytest's exit code where nothing was left to run."""
 
@@ -168,17 +169,17 @@ class Round:
                 lane.outcomes[entry.outcome] += 1
                 if entry.outcome in ("failed", "error"):
                     say(f"{entry.outcome.upper()} {entry.test} ({entry.lane}: {lane.log})")
+                    say(textwrap.indent(entry.reason, "  | "))
         return position
 
 
 def summary(running: Sequence[Running], before: int, seconds: float) -> bool:
-    """Print the logs' ends of lanes that failed, a table, and pytest's last line for all; whether all passed."""
+    """Print the logs' ends of lanes that broke off, a table, and pytest's last line for all; whether all passed."""
     total: Counter[str] = sum((each.outcomes for each in running), Counter())
     for each in running:
-        if each.process.returncode not in (0, NO_TESTS):
+        if each.broke:
             say(f"--- {each.lane.name}: the end of {each.log}")
             say(each.log.read_text(errors="replace")[-LOG_END:])
-        if each.broke:
             total["error"] += 1
             say(f"lane {each.lane.name} ended with exit code {each.process.returncode}: {each.log}")
     say(f"{'lane':12}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}")
