@@ -36,7 +36,7 @@ FIGURES = {
     "profile": {
         *("aggregation_empty_job_ratio", "aggregation_part operator Reduce", "aggregation_part merges"),
         *("aggregation_driver_part worker: order, to the call", "aggregation_driver_part operator Reduce"),
-        *("aggregation_tasks_part operator Exchange", "aggregation_tasks_part operator Received"),
+        *("aggregation_tasks_part operator Exchange", "aggregation_tasks_part operator ExchangeInput"),
     },
     "homes": {"homes_ratio", "cold_reads_at_home", "cold_reads_anywhere", "cold_reads_exchanged"},
 }
