@@ -35,6 +35,7 @@ _TABLES = {
         n timestamp_ntz, h smallint, y tinyint, g float, v binary""",
     "s.u": "k bigint!, y int, s string",
     "my-source.v": "k bigint!, y int",
+    "staff.people": "user string!, current_user int, localtime int, `Größe x` double",
     "clicks.log": "id bigint!, page string!",
     "totals.totals": "k bigint!, n bigint!",
     "live.live": "k bigint!, n bigint!",
@@ -57,7 +58,8 @@ _INDEXES = {"live.live": (0,), "far.far": (0,), "sales.by_customer": (0,), "sale
 
 
 def _column(text: str) -> Column:
-    name, of = text.split(maxsplit=1)
+    name, of = text.rsplit(maxsplit=1) if text.startswith("`") else text.split(maxsplit=1)
+    name = name.strip("`")
     return Column(name, SqlType.parse(of.rstrip("!").replace(" ", ",")), nullable=not of.endswith("!"))
 
 

@@ -114,3 +114,17 @@ def test_a_refusal_names_its_view(catalyst: Catalyst) -> None:
 
     assert isinstance(outcome, Refused)
     assert outcome.diagnostics[0].view == "b"
+
+
+def test_a_name_that_a_delta_table_cannot_have_is_refused_only_where_it_is_stored(catalyst: Catalyst) -> None:
+    """The message names the characters and both ways out; an index, a view and a query have the name."""
+    views = {"base": "SELECT k AS `Größe x` FROM s.t", "top": "SELECT `Größe x` AS n FROM base"}
+    index, stored = ExportRequest("i", "index", "base", ("Größe x",)), ExportRequest("m", "materializedView", "base")
+
+    made = planned(catalyst, request(views, index, replace(stored, view="top")))
+    assert [[c.name for c in export.columns] for export in made.exports] == [["Größe x"], ["n"]]
+    code, message = refused(catalyst, request(views, stored))
+    assert code == "RESERVED_NAME"
+    assert "the column `Größe x` cannot be stored" in message
+    assert "rename it with AS, or export the view as an index" in message
+    assert "needs a name" not in message

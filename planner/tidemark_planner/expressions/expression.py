@@ -232,7 +232,12 @@ class _Lowering:
         return call("current_date", (), DATE)
 
     def clock(self, node: Node) -> ScalarExpr:
-        unsupported("this form of the clock", "write now() or current_date(), in a filter")
+        word = _CLOCK[node.kind]
+        unsupported(word, "write now() or current_date(), in a filter", word)
+
+    def user(self, node: Node) -> ScalarExpr:
+        hint = "every user reads the same rows; a column of this name in an outer query needs its relation: t.user"
+        unsupported("the function current_user, session_user or user", hint, "current_user()")
 
 
 # Subqueries in places where lower/subquery.py does not lower them.
@@ -241,7 +246,7 @@ _SUBQUERIES = {
     "Exists": "EXISTS here",
     "InSubquery": "IN (subquery) here",
 }
-_CLOCK = ("LocalTimestamp", "CurrentTimeZone", "CurrentTime")
+_CLOCK = {"LocalTimestamp": "localtimestamp", "CurrentTimeZone": "current_timezone", "CurrentTime": "current_time()"}
 _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "AttributeReference": _Lowering.column,
     "Literal": _Lowering.literal,
@@ -265,4 +270,5 @@ _SPECIAL: dict[str, Callable[[_Lowering, Node], ScalarExpr]] = {
     "Now": _Lowering.now,
     "CurrentDate": _Lowering.today,
     **dict.fromkeys(_CLOCK, _Lowering.clock),
+    "CurrentUser": _Lowering.user,
 }

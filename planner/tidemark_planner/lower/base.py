@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.catalyst.json_tree import Node, walk
 from tidemark_planner.errors import unsupported
 from tidemark_planner.expressions.expression import lower_expression
 from tidemark_planner.hir.nodes import Hir
@@ -74,10 +74,20 @@ _CONSTRUCTS = {
     "RepartitionByExpression": ("CLUSTER BY or DISTRIBUTE BY", "leave it out: rows have no place"),
     "Pivot": ("PIVOT", "write an aggregate with FILTER (WHERE ...) per column"),
     "UnionLoop": ("WITH RECURSIVE in this place", "write it at the beginning of the query"),
-    "ResolvedInlineTable": ("the clock in VALUES", "compare now() with a column in a filter"),
+    "ResolvedInlineTable": ("the clock or the user in VALUES", "compare now() with a column in a filter"),
 }
 
 
 def attributes_of(nodes: Sequence[Node]) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Ids and names of a list of attributes or aliases."""
     return tuple(n.expr_id for n in nodes), tuple(n.name for n in nodes)
+
+
+_OUTPUTS = ("projectList", "aggregateExpressions", "windowExpressions")
+
+
+def unnamed_columns(tree: Node) -> frozenset[str]:
+    """The names that Spark made of expressions without an alias, such as `(k + 1)`."""
+    outputs = (output for node in walk(tree) for field in _OUTPUTS for output in node.expressions(field))
+    # Spark marks the aliases that it makes; a user's alias has no metadata of its own.
+    return frozenset(o.name for o in outputs if o.kind == "Alias" and "explicitMetadata" in o.fields)

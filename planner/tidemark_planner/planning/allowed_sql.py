@@ -111,7 +111,12 @@ _FIXED_TYPE = (
 _CAST = rf"cast\({_VALUE}as{_FIXED_TYPE}\)"
 _FIELD = rf"(?:'\w+',)?(?:{_VALUE}|{_CAST}\w*)"
 _START = re.compile(rf"{_VALUE}|{_CAST}|(?:named_)?struct\({_FIELD}(?:,{_FIELD})*\)", re.IGNORECASE)
-_CURRENT = ("CURRENT_TIME", "LOCALTIME", "CURRENT_USER", "USER", "SESSION_USER")
+# Words that are a column where one has this name. Without one, Spark's analysis makes an expression of them, which the
+# lowering refuses by the key of its row.
+_CURRENT = {
+    "current_time()": ("CURRENT_TIME", "LOCALTIME"),
+    "current_user()": ("CURRENT_USER", "SESSION_USER", "USER"),
+}
 
 
 def check_statement(sql: str, tree: ParseTree) -> None:
@@ -158,10 +163,14 @@ def _check_functions(tree: ParseTree) -> None:
             _refuse_clock(phrase, name)
         message = f"function {name} is not on the list of allowed functions (docs/reference/sql.md)"
         refuse("FORBIDDEN_FUNCTION", message, phrase.span.line, phrase.span.column, name)
-    for keyword in _CURRENT:
-        for token in tree.tokens(keyword):
-            if token.parent == "CurrentLikeContext":
-                _refuse_clock(token, token.text.lower())
+
+
+def current_word(tree: ParseTree, refused: str) -> Phrase | None:
+    """The only word of the text that can be the `refused` expression (`current_user()`); None: there are none
+    or several.
+    """
+    found = [t for word in _CURRENT.get(refused, ()) for t in tree.tokens(word) if t.parent == "CurrentLikeContext"]
+    return found[0] if len(found) == 1 else None
 
 
 def _check_sizes(tree: ParseTree) -> None:

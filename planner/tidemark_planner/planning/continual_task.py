@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir, Intersection, Negate, Scan, Union, inputs_of, scan
 from tidemark_planner.planning.assemble import DataflowExtras
-from tidemark_planner.planning.exports import PlannedView
+from tidemark_planner.planning.exports import PlannedView, check_stored_names
 from tidemark_planner.rules import optimise
 from tidemark_planner.sql.names import NamedRelation, Scope, scope_of
 from tidemark_planner.sql.syntax import RelationName, Span
@@ -108,6 +108,7 @@ class ContinualTask:
             known = {self._own_id: _schema(self.columns or ())}
         task = PlannedTask(self.watched.id, self._own_id if known else None)
         columns = _nullable(source.relation.columns)
+        check_stored_names(columns, self.export.name)
         export = PlannedExport(
             self.export.name,
             CONTINUAL_TASK,

@@ -13,6 +13,7 @@ from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.hir.keys import is_monotonic, unique_keys
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import Context, Lowered
+from tidemark_planner.lower.base import unnamed_columns
 from tidemark_planner.planning.assemble import assemble, check_settings
 from tidemark_planner.planning.continual_task import ContinualTask, continual_task_of
 from tidemark_planner.planning.exports import PlannedView, check_output_names, plan_export
@@ -73,7 +74,7 @@ def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft:
 
 def _lower_view(tree: Node, context: Context) -> Lowered:
     lowered = context.lower(tree)
-    check_output_names(lowered.names)
+    check_output_names(lowered.names, unnamed_columns(tree))
     return lowered
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from tidemark_planner.catalyst.analyser import quoted
 from tidemark_planner.errors import refuse
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.sql.names import NamedRelation
 from tidemark_protocol.messages.planning import ExportRequest, PlannedExport
+from tidemark_protocol.types import Column
 
 # Characters that a column of a Delta table without column mapping cannot have in its name.
 _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
@@ -23,16 +25,29 @@ class PlannedView:
     hir: Hir
 
 
-def check_output_names(names: tuple[str, ...]) -> None:
-    """Raise Refusal unless a view's columns have distinct names that a Delta table can have."""
+def check_output_names(names: tuple[str, ...], unnamed: Collection[str] = ()) -> None:
+    """Raise Refusal unless a view's columns have distinct names. `unnamed`: names that Spark made of expressions."""
     for folded, count in Counter(n.lower() for n in names).items():
         if count > 1:
             refuse("DUPLICATE_NAME", f"{count} columns are called {folded}: rename all but one with AS", word=folded)
     for name in names:
         if name.startswith("__"):
             refuse("RESERVED_NAME", f"column names beginning with __ are reserved: rename {name} with AS", word=name)
-        if _NOT_IN_NAMES & set(name):
+        if name in unnamed and _NOT_IN_NAMES & set(name):
             refuse("RESERVED_NAME", f"the column {name} needs a name: write {name} AS ...", word=name)
+
+
+def check_stored_names(columns: tuple[Column, ...], export: str) -> None:
+    """Raise Refusal unless a Delta table without column mapping can have columns of these names."""
+    for column in columns:
+        if _NOT_IN_NAMES & set(column.name):
+            refuse(
+                "RESERVED_NAME",
+                f"export {export}: the column {quoted(column.name)} cannot be stored: names in a Delta table have no "
+                "spaces, commas, semicolons, braces, parentheses or equals signs; rename it with AS, or export the "
+                "view as an index",
+                word=column.name,
+            )
 
 
 def plan_export(export: ExportRequest, views: Mapping[str, PlannedView]) -> PlannedExport:
@@ -45,6 +60,8 @@ def plan_export(export: ExportRequest, views: Mapping[str, PlannedView]) -> Plan
         message = f"export {export.name}: there is no view {export.view}: name a view of spec.views"
         refuse("UNRESOLVED_RELATION", message, word=export.view)
     relation = view.relation
+    if export.kind != "index":
+        check_stored_names(relation.columns, export.name)
     positions = {c.name.lower(): i for i, c in enumerate(relation.columns)}
     every = tuple(range(len(relation.columns)))
     default = relation.keys[0] if relation.keys else every

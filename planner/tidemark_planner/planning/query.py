@@ -16,7 +16,7 @@ from tidemark_planner.catalyst.json_tree import Node
 from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
-from tidemark_planner.planning.allowed_sql import check_statement
+from tidemark_planner.planning.allowed_sql import check_statement, current_word
 from tidemark_planner.recursion import PartLowering, lower_block, split_recursive_query
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
@@ -94,7 +94,7 @@ def _lower_part(
     except NeedsOperators:
         raise
     except Refusal as refusal:
-        raise _at_original_positions(refusal, rewritten) from None
+        raise _at_original_positions(refusal, rewritten, tree) from None
     except RecursionError:
         refuse("TOO_LARGE", "the query is nested too deeply to be planned: split it into several views")
     finally:
@@ -135,12 +135,15 @@ def _check_not_hidden(name: RelationName, known: NamedRelation) -> NamedRelation
     return known
 
 
-def _at_original_positions(refusal: Refusal, rewritten: RewrittenText) -> Refusal:
-    """The refusal with positions in the user's text."""
+def _at_original_positions(refusal: Refusal, rewritten: RewrittenText, tree: ParseTree) -> Refusal:
+    """The refusal with positions in the user's text, whose parse tree `tree` is."""
     moved = []
     for diagnostic in refusal.diagnostics:
         if diagnostic.line:
             line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
+        elif (current := current_word(tree, diagnostic.word)) is not None:
+            line, column = current.span.line, current.span.column
+            diagnostic = replace(diagnostic, word=current.text)
         else:
             line, column = _position_of(rewritten.original, diagnostic.word)
         moved.append(replace(diagnostic, line=line, column=column))
