@@ -44,14 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _figures(at: Setting, lines: int, repeat: int) -> Figures:
-    with at.worlds([WARM_UP_LINES], [ROWS], [2]) as (small,):
+    with at.histories([WARM_UP_LINES], [ROWS], [2]) as (small,):
         Run(at.driver, small, ROWS, key=COLUMNS[:1]).finish()
-    with at.worlds([lines], [ROWS, GROUPED], [2]) as (world,):
-        runs = [Run(at.driver, world, ROWS, key=COLUMNS[:1]).finish() for _ in range(repeat)]
+    with at.histories([lines], [ROWS, GROUPED], [2]) as (history,):
+        runs = [Run(at.driver, history, ROWS, key=COLUMNS[:1]).finish() for _ in range(repeat)]
         progress("Spark grouping the same rows")
-        costs, answer = recompute(world.tables, GROUPED, world.folder, at.options.spark_memory, repeat, cached=False)
-        check("Spark's groups, compared with DuckDB's", answer, world.answer(GROUPED)[1])
-        built, raw = [run.hydration for run in runs], _raw_bytes(world.tables["lineitem"])
+        costs, answer = recompute(
+            history.tables, GROUPED, history.folder, at.options.spark_memory, repeat, cached=False
+        )
+        check("Spark's groups, compared with DuckDB's", answer, history.answer(GROUPED)[1])
+        built, raw = [run.hydration for run in runs], _raw_bytes(history.tables["lineitem"])
     return {
         **ratio("groupby", costs.parquet, built),
         "bytes_ratio": runs[-1].state_bytes / raw,

@@ -30,7 +30,7 @@ from bench.harness.context import bench_parser, load, progress, report
 from bench.harness.engine import View
 from bench.harness.queries import PLANS, Query
 from bench.harness.query import Planner, describe, planner
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.render.step_worker.wire import Member
 from tidemark_replica.render.step_worker.work_ticket import WorkTicket
@@ -78,11 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     before, figures = load(), dict[str, float]()
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as scratch:
         folder = Path(scratch)
-        world = World(folder, given.lines, queries, [given.delta_rows] * (len(queries) * (WARM_UP + 2 * given.steps)))
+        history = TpchHistory(
+            folder, given.lines, queries, [given.delta_rows] * (len(queries) * (WARM_UP + 2 * given.steps))
+        )
         with planner(folder) as plan:
             for query in queries:
-                figures |= _figures(_Stepped(world, plan, query), given)
-        world.close()
+                figures |= _figures(_Stepped(history, plan, query), given)
+        history.close()
     said = {"lines": given.lines, "steps": given.steps, "load_before": before, "load_after": load()}
     report("calls", figures, said, given.json)
 
@@ -99,14 +101,14 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 class _Stepped:
-    """One view over a world of which it is the only user for now."""
+    """One view over a history that no other view uses meanwhile."""
 
-    def __init__(self, world: World, plan: Planner, query: Query) -> None:
-        self.world, self.query, self.workers = world, query, Here()
-        home = Path(tempfile.mkdtemp(prefix=query.name, dir=world.folder))
-        sources = {name: world.sources[name] for name in query.tables}
+    def __init__(self, history: TpchHistory, plan: Planner, query: Query) -> None:
+        self.history, self.query, self.workers = history, query, Here()
+        home = Path(tempfile.mkdtemp(prefix=query.name, dir=history.folder))
+        sources = {name: history.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
-        description = describe(plan, query.sql, shards, world.now)
+        description = describe(plan, query.sql, shards, history.now)
         session: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         self.view = View(session, home, description, sources, self.workers, float("inf"))
         self.view.hydrate()
@@ -114,7 +116,7 @@ class _Stepped:
 
     def step(self) -> tuple[float, float]:
         """A delta; CPU milliseconds of (the worker's part, the driver's)."""
-        self.world.tick()
+        self.history.tick()
         before, begin = self.workers.cpu, time.process_time()
         self.view.step()
         whole = (time.process_time() - begin) * 1e3
@@ -122,7 +124,7 @@ class _Stepped:
 
     def close(self) -> None:
         """It is right, and goes."""
-        check(f"{self.query.name}, compared with DuckDB", self.view.answer(), self.world.answer(self.query)[1])
+        check(f"{self.query.name}, compared with DuckDB", self.view.answer(), self.history.answer(self.query)[1])
         self.view.close()
 
 

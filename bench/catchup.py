@@ -43,10 +43,10 @@ def _measure(at: Setting, lines: int, ticks: int, rows: int, rounds: int) -> tup
     rounds += WARM_UP
     query, costs = [JOIN_AND_SUM], (list[Cost](), list[Cost]())
     with (
-        at.worlds([lines], query, [rows] * (ticks * rounds)) as (cut,),
-        at.worlds([lines], query, [rows * ticks] * rounds) as (whole,),
+        at.histories([lines], query, [rows] * (ticks * rounds)) as (cut,),
+        at.histories([lines], query, [rows * ticks] * rounds) as (whole,),
     ):
-        views = [Run(at.driver, world, JOIN_AND_SUM) for world in (cut, whole)]
+        views = [Run(at.driver, history, JOIN_AND_SUM) for history in (cut, whole)]
         for number in range(rounds):
             progress(f"round {number}: {ticks} ticks of {rows} updates")
             for run, of, found in zip(views, (ticks, 1), costs, strict=True):
@@ -59,7 +59,7 @@ def _measure(at: Setting, lines: int, ticks: int, rows: int, rounds: int) -> tup
 
 def _caught_up(run: Run, ticks: int) -> Cost:
     for _ in range(ticks):
-        run.world.tick()
+        run.history.tick()
     cost, phases = measured(lambda: run.view.step(ticks))
     run.check()
     return Cost(phases.all, cost.cpu)

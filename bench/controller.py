@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.harness.context import bench_parser, context, load, progress, report
-from bench.harness.controlled import LAG_MS, Controlled, Stored, Trouble, until
+from bench.harness.controlled import LAG_MS, Controlled, DeadlineExceeded, Stored, until
 from bench.harness.ratios import Figures, rounded
 from bench.harness.simulated import SECONDS, now_ms
 from tests.protocol.samples import dataflow
@@ -92,7 +92,7 @@ async def _caught_up(instance: Controlled) -> None:
     began = time.perf_counter()
     while not instance.delays or max(instance.delays) > SECONDS * 1e3:
         if time.perf_counter() - began > BOUND:
-            raise Trouble(
+            raise DeadlineExceeded(
                 f"reports are late by more than {SECONDS:.0f} s after {BOUND:.0f} s: the controller is overloaded"
             )
         instance.delays.clear()

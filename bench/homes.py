@@ -60,31 +60,31 @@ def _figures(at: Setting) -> Figures:
     options, measuring = at.options, _Measuring()
     rounds = [options.delta_rows] * (len(WAITS) + 1) * (options.steps + options.warm_up)
     large = [options.large_rows] * (options.steps // 4 + 2)
-    with at.worlds([options.lines], [Q3], [*rounds, *large]) as (world,):
+    with at.histories([options.lines], [Q3], [*rounds, *large]) as (history,):
         affinity = ExecutorAffinity.of(at.task.session)
         assert affinity is not None, "there are executors besides the driver"
         names = _names(affinity)
-        at_home = [Run(replace(at.task, affinity=affinity), world, Q3, name=name) for name in names]
-        anywhere = [Run(at.task, world, Q3, name=name) for name in names]
+        at_home = [Run(replace(at.task, affinity=affinity), history, Q3, name=name) for name in names]
+        anywhere = [Run(at.task, history, Q3, name=name) for name in names]
         for number in range(options.warm_up + options.steps):
             measuring.counts = number >= options.warm_up
-            world.tick()
+            history.tick()
             measuring.one_by_one("anywhere", anywhere)
             measuring.one_by_one("at_home", at_home)
         for number in range(options.warm_up + options.steps):
             measuring.counts = number >= options.warm_up
             for wait in WAITS:
-                world.tick()
+                history.tick()
                 measuring.at_once("anywhere_at_once", anywhere)
                 with _waiting(at.task.session, wait):
                     measuring.at_once(f"at_home_at_once_{wait}", at_home)
         for run in (*at_home, *anywhere):
             run.check()
             run.view.close()
-        exchanged = Run(replace(at.task, exchange_policy=ExchangePolicy(EXECUTORS, 1)), world, Q3)
+        exchanged = Run(replace(at.task, exchange_policy=ExchangePolicy(EXECUTORS, 1)), history, Q3)
         for number in range(len(large)):
             measuring.counts = number > 0
-            world.tick()
+            history.tick()
             measuring.one_by_one("exchanged", [exchanged])
         exchanged.check()
         exchanged.view.close()

@@ -20,7 +20,7 @@ from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
 from bench.harness.queries import HYDRATED, Query
 from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 from bench.peers import differential_peer, pathway_peer
 from bench.peers.absent import PEERS as PEER_NAMES
 from bench.peers.absent import PeerAbsent, check_wanted
@@ -53,16 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(queries: Sequence[Query], lines: int, repeat: int, options: Options) -> tuple[Figures, dict[str, str]]:
     figures, absent = Figures(), dict[str, str]()
     with setting(options) as given:
-        with given.worlds([WARM_UP_LINES], queries, [2]) as (small,):
+        with given.histories([WARM_UP_LINES], queries, [2]) as (small,):
             for query in queries:
                 _ours(given, small, query, 1)
-        with given.worlds([lines], HYDRATED, [2]) as (world,):
-            folder = hand_over(world, world.folder / "handed", ())
+        with given.histories([lines], HYDRATED, [2]) as (history,):
+            folder = hand_over(history, history.folder / "handed", ())
             for query in queries:
-                ours = _ours(given, world, query, repeat)
+                ours = _ours(given, history, query, repeat)
                 figures |= statistics("hydration", ours, query.name)
-                figures |= ratio("spark_batch", ours, _spark(world, query, options.spark_memory, repeat), query.name)
-                rows = expected(world, query)
+                figures |= ratio("spark_batch", ours, _spark(history, query, options.spark_memory, repeat), query.name)
+                rows = expected(history, query)
                 for peer, run in PEERS.items():
                     try:
                         check_wanted(peer, given.options.peers)
@@ -79,15 +79,15 @@ def _run(queries: Sequence[Query], lines: int, repeat: int, options: Options) ->
     return rounded(figures), absent
 
 
-def _ours(given: Setting, world: World, query: Query, repeat: int) -> list[Cost]:
+def _ours(given: Setting, history: TpchHistory, query: Query, repeat: int) -> list[Cost]:
     """Each time from shards to an index, checked, and thrown away."""
-    return [Run(given.driver, world, query).finish().hydration for _ in range(repeat)]
+    return [Run(given.driver, history, query).finish().hydration for _ in range(repeat)]
 
 
-def _spark(world: World, query: Query, memory: str, repeat: int) -> Sequence[Cost]:
+def _spark(history: TpchHistory, query: Query, memory: str, repeat: int) -> Sequence[Cost]:
     progress(f"Spark as a batch: {query.name}")
-    costs, answer = recompute(world.tables, query, world.folder, memory, repeat, cached=False)
-    check(f"Spark, {query.name}, compared with DuckDB", answer, world.answer(query)[1])
+    costs, answer = recompute(history.tables, query, history.folder, memory, repeat, cached=False)
+    check(f"Spark, {query.name}, compared with DuckDB", answer, history.answer(query)[1])
     return costs.parquet
 
 

@@ -46,7 +46,7 @@ SAYS = (
 )
 
 
-class Trouble(Exception):
+class DeadlineExceeded(Exception):
     """What was waited for did not come in time."""
 
 
@@ -183,7 +183,7 @@ class Conditions:
     def hold(self, which: int) -> int:
         """Of how many Dataflows the condition is true."""
         if self._watch.poll() is not None:
-            raise Trouble("kubectl does not watch any more")
+            raise DeadlineExceeded("kubectl does not watch any more")
         return sum(said[which : which + 1] == ["True"] for said in list(self._said.values()))
 
     def _read(self) -> None:
@@ -206,11 +206,11 @@ def _applied(system: System, manifests: dict[str, Any]) -> subprocess.Popen[str]
 
 
 def _until(what: str, condition: Callable[[], bool]) -> float:
-    """The clock when it came true; raises Trouble."""
+    """The clock when it came true; raises DeadlineExceeded."""
     began = time.perf_counter()
     while not condition():
         if time.perf_counter() - began > BOUND:
-            raise Trouble(f"{what}: not within {BOUND:.0f} s")
+            raise DeadlineExceeded(f"{what}: not within {BOUND:.0f} s")
         time.sleep(0.1)
     return time.perf_counter()
 

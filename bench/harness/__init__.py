@@ -3,7 +3,7 @@
 cache    where data that is made once is kept           tpch     TPC-H's tables of a size
 deltas   seeded updates of lineitem                     queries  the views that are measured
 query    a view's plan, by the planner's process        engine   one view over shards, stepped
-world    shards and DuckDB's tables, moved together     measure  views that take turns, checked at every step
+tpch_history  shards and DuckDB's tables, in step          measure  views that take turns, checked at every step
 answers  results, compared before times                 clock    times and CPU time
 context  the machine, the versions, the last line       ratios   statistics and ratios as figures
 """

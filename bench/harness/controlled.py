@@ -23,7 +23,7 @@ from tidemark_protocol.plan.dataflow import DataflowDescription
 LAG_MS = 60_000
 
 
-class Trouble(Exception):
+class DeadlineExceeded(Exception):
     """What was waited for did not come in time."""
 
 
@@ -74,10 +74,10 @@ class Controlled(RunningInstance):
 
 
 async def until(what: str, condition: Callable[[], bool], bound: float, pause: float = 0.01) -> float:
-    """The clock when it came true; raises Trouble."""
+    """The clock when it came true; raises DeadlineExceeded."""
     began = time.perf_counter()
     while not condition():
         if time.perf_counter() - began > bound:
-            raise Trouble(f"{what}: not within {bound:.0f} s")
+            raise DeadlineExceeded(f"{what}: not within {bound:.0f} s")
         await asyncio.sleep(pause)
     return time.perf_counter()

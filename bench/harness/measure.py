@@ -1,4 +1,4 @@
-"""The measurement itself: views over worlds, and rounds in which each takes a step; an empty Spark job takes turns.
+"""The measurement: views over TPC-H histories, and rounds in which each takes a step; an empty Spark job takes turns.
 
 Answers are compared before the next step; `WrongAnswer` ends the run.
 """
@@ -17,7 +17,7 @@ from bench.harness.context import progress
 from bench.harness.engine import StepTimes, View
 from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.execution.worker_runner import MAX_ROWS
@@ -71,31 +71,36 @@ class Rounds:
     empty_job: Sequence[Cost]
 
     def of(self, query: Query, shape: str) -> list[Measured]:
-        """The view on every world, in the order of worlds."""
+        """The view on every history, in the order of histories."""
         return [view for view in self.views if view.query == query and view.shape == shape]
 
 
 class Run:
-    """One view under way over one world."""
+    """One running view over one history."""
 
     def __init__(
-        self, engine: Engine, world: World, query: Query, key: tuple[str, ...] | None = None, name: str = "bench"
+        self,
+        engine: Engine,
+        history: TpchHistory,
+        query: Query,
+        key: tuple[str, ...] | None = None,
+        name: str = "bench",
     ) -> None:
-        self.world, self.query = world, query
-        home = Path(tempfile.mkdtemp(prefix=query.name, dir=world.folder))
-        sources = {name: world.sources[name] for name in query.tables}
+        self.history, self.query = history, query
+        home = Path(tempfile.mkdtemp(prefix=query.name, dir=history.folder))
+        sources = {name: history.sources[name] for name in query.tables}
         shards = {name: (source.location, source.schema) for name, source in sources.items()}
-        description = replace(describe(engine.plan, query.sql, shards, world.now, key), name=name)
+        description = replace(describe(engine.plan, query.sql, shards, history.now, key), name=name)
         how = engine.workers, engine.max_rows, engine.exchange_policy, engine.affinity
         self.view = View(engine.session, home, description, sources, *how)
-        rows = sum(world.tables[name].rows for name in query.tables)
+        rows = sum(history.tables[name].rows for name in query.tables)
         hydration, _ = measured(self.view.hydrate)
-        self.measured = Measured(query, engine.shape, world.label, hydration, rows)
-        progress(f"{query.name} over {world.label}: hydrated in {hydration.wall / 1e3:.1f} s")
+        self.measured = Measured(query, engine.shape, history.label, hydration, rows)
+        progress(f"{query.name} over {history.label}: hydrated in {hydration.wall / 1e3:.1f} s")
         self.check()
 
     def step(self, applied: Cost, *, counts: bool, last: bool) -> None:
-        """The delta that the world took last; one that does not count warms up."""
+        """Apply the history's last delta to the view. `counts` False: a warm-up."""
         cost, phases = measured(self.view.step)
         if counts:
             self.measured.steps.append(Cost(phases.all, cost.cpu))
@@ -108,8 +113,10 @@ class Run:
 
     def check(self) -> Cost:
         """The view's rows are DuckDB's; what computing them cost DuckDB."""
-        cost, wanted = self.world.answer(self.query)
-        what = f"{self.query.name} over {self.world.label} rows after {self.world.ticks} deltas, compared with DuckDB"
+        cost, wanted = self.history.answer(self.query)
+        what = (
+            f"{self.query.name} over {self.history.label} rows after {self.history.ticks} deltas, compared with DuckDB"
+        )
         check(what, self.view.answer(), wanted)
         return cost
 
@@ -121,16 +128,16 @@ class Run:
 
 
 def measure(
-    engines: Sequence[Engine], worlds: Sequence[World], queries: Sequence[Query], steps: int, warm_up: int
+    engines: Sequence[Engine], histories: Sequence[TpchHistory], queries: Sequence[Query], steps: int, warm_up: int
 ) -> Rounds:
-    """All views over all worlds side by side, for so many deltas of each world; the first `warm_up` do not count."""
-    runs = [Run(engine, world, query) for world in worlds for query in queries for engine in engines]
+    """All views over all histories side by side; the first `warm_up` of the deltas of each history do not count."""
+    runs = [Run(engine, history, query) for history in histories for query in queries for engine in engines]
     job, empty = empty_job(engines[0].session), []
     for number in range(warm_up + steps):
         empty.append(measured(job)[0])
-        applied = {world.label: world.tick() for world in worlds}
+        applied = {history.label: history.tick() for history in histories}
         for run in runs:
-            run.step(applied[run.world.label], counts=number >= warm_up, last=number == warm_up + steps - 1)
+            run.step(applied[run.history.label], counts=number >= warm_up, last=number == warm_up + steps - 1)
     return Rounds([run.finish() for run in runs], empty[warm_up:])
 
 

@@ -44,7 +44,7 @@ from tidemark_protocol.types import ColumnType
 BOUND = 600.0
 
 
-class ReplicaTrouble(Exception):
+class ReplicaFailed(Exception):
     """The replica said that something failed, or did not say in time what was waited for."""
 
 
@@ -96,7 +96,7 @@ class Driven(ReplicaStream):
             return [self._uppers.get(id, 0) for id in exports]
 
     def wait(self, exports: Sequence[GlobalId], upper: int, bound: float = BOUND) -> float:
-        """The clock when all of them were as far; raises ReplicaTrouble."""
+        """The clock when all of them were as far; raises ReplicaFailed."""
 
         def arrived() -> bool:
             return bool(self._failed) or all(self._uppers.get(id, 0) >= upper for id in exports)
@@ -105,11 +105,11 @@ class Driven(ReplicaStream):
             told = self._changed.wait_for(arrived, bound)
             if self._failed or not told:
                 behind = [(id, self._uppers.get(id)) for id in exports if self._uppers.get(id, 0) < upper][:3]
-                raise ReplicaTrouble(self._failed or f"not at {upper} in {bound:.0f} s: {behind}; see {self.home}")
+                raise ReplicaFailed(self._failed or f"not at {upper} in {bound:.0f} s: {behind}; see {self.home}")
             return time.perf_counter()
 
     def rows(self, dataflow: DataflowDescription, at: int, bound: float = BOUND) -> pa.Table:
-        """What the dataflow's index holds at that time; raises ReplicaTrouble."""
+        """What the dataflow's index holds at that time; raises ReplicaFailed."""
         (index,) = dataflow.index_exports
         every = MapFilterProject(tuple(ColumnType(c.type, c.nullable) for c in index.columns))
         asked = Peek(uuid.uuid4().hex, IndexTarget(index.id), Time(at), every, Finishing(), index.columns)
@@ -118,7 +118,7 @@ class Driven(ReplicaStream):
             self._changed.wait_for(lambda: bool(self._failed) or asked.uuid in self._answers, bound)
             answer = self._answers.pop(asked.uuid, None)
         if not isinstance(answer, PeekRows):
-            raise ReplicaTrouble(f"{index.id} at {at}: {answer or self._failed or 'no answer'}; see {self.home}")
+            raise ReplicaFailed(f"{index.id} at {at}: {answer or self._failed or 'no answer'}; see {self.home}")
         return pa.ipc.open_stream(answer.data).read_all()
 
     def steps(self) -> Steps:

@@ -25,7 +25,7 @@ from bench.harness.clock import Cost
 from bench.harness.deltas import Delta
 from bench.harness.queries import Q1, Q3, Q5, Q18, Query
 from bench.harness.tpch import SCHEMAS
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 
 _DAYS = "({} - DATE '1970-01-01')::BIGINT"
 _CENTS = "({} * 100)::BIGINT"
@@ -76,22 +76,22 @@ class PeerRun:
     rounds: dict[int, list[Cost]] = field(default_factory=dict)
 
 
-def hand_over(world: World, folder: Path, rounds: Sequence[Delta]) -> Path:
-    """The world's tables as they are, and rounds that have not been; the world holds what all of `HYDRATED` read."""
+def hand_over(history: TpchHistory, folder: Path, rounds: Sequence[Delta]) -> Path:
+    """The history's tables now, and its later rounds; the history holds all tables that `HYDRATED` reads."""
     folder.mkdir()
     going = _numbered([delta.retracted for delta in rounds])
     coming = _numbered([delta.inserted for delta in rounds])
     for name, sql in _TABLES.items():
-        world.duckdb.export(sql, folder / f"{name}.csv", going=going)
+        history.duckdb.export(sql, folder / f"{name}.csv", going=going)
     for name, table in (("going", going), ("coming", coming)):
-        world.duckdb.export(f"SELECT round, {_LINES} FROM lines ORDER BY round", folder / f"{name}.csv", lines=table)
+        history.duckdb.export(f"SELECT round, {_LINES} FROM lines ORDER BY round", folder / f"{name}.csv", lines=table)
     pa.csv.write_csv(pa.table({"rows": [delta.rows for delta in rounds]}), folder / "sizes.csv")
     return folder
 
 
-def expected(world: World, query: Query) -> Rows:
+def expected(history: TpchHistory, query: Query) -> Rows:
     """The query's rows now, as peers are to give them."""
-    return _sorted(world.duckdb.select(_ANSWERS[query.name], answer=world.duckdb.answer(query)))
+    return _sorted(history.duckdb.select(_ANSWERS[query.name], answer=history.duckdb.answer(query)))
 
 
 def taken_back(what: str, handed: Handed, printed: bytes) -> PeerRun:

@@ -38,10 +38,10 @@ def _costs(given: Setting, query: Query) -> dict[tuple[int, str], list[Cost]]:
     ways = {"one": ExchangePolicy(tasks, NEVER), "several": ExchangePolicy(tasks, 1)}
     rows = [size for size in options.exchange_rows for _ in range(options.large_steps + 1)]
     costs: dict[tuple[int, str], list[Cost]] = {}
-    with given.worlds([options.lines], [query], rows) as (world,):
-        runs = {way: Run(replace(given.task, exchange_policy=how), world, query) for way, how in ways.items()}
+    with given.histories([options.lines], [query], rows) as (history,):
+        runs = {way: Run(replace(given.task, exchange_policy=how), history, query) for way, how in ways.items()}
         for number, size in enumerate(rows):
-            world.tick()
+            history.tick()
             for way, run in runs.items():
                 cost, phases = measured(run.view.step)
                 if number % (options.large_steps + 1):  # the first of each size warms up

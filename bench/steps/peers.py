@@ -39,11 +39,11 @@ def figures(given: Setting) -> tuple[Figures, dict[str, str]]:
     options = given.options
     small, large = options.delta_rows, options.large_rows
     sizes = [small] * (options.warm_up + options.steps) + [large] * (1 + options.large_steps)
-    with given.worlds([options.lines], HYDRATED, sizes) as (world,):
-        folder = hand_over(world, world.folder / "handed", world.coming)
-        before = {query.name: expected(world, query) for query in QUERIES}
-        views = given.measure([world], QUERIES, steps=len(sizes) - options.warm_up).views
-        handed = [Handed(q, folder, before[q.name], expected(world, q)) for q in QUERIES]
+    with given.histories([options.lines], HYDRATED, sizes) as (history,):
+        folder = hand_over(history, history.folder / "handed", history.coming)
+        before = {query.name: expected(history, query) for query in QUERIES}
+        views = given.measure([history], QUERIES, steps=len(sizes) - options.warm_up).views
+        handed = [Handed(q, folder, before[q.name], expected(history, q)) for q in QUERIES]
         ours = {view.query.name: _by_size(view, sizes[options.warm_up :]) for view in views}
         found, absent = Figures(), dict[str, str]()
         for name, steps in ours.items():

@@ -22,11 +22,11 @@ PHASES = tuple(field.name for field in fields(StepTimes))
 
 
 def figures(given: Setting) -> Figures:
-    """All plans in both ways over one world, taking turns."""
+    """All plans in both ways over one history, taking turns."""
     options, queries = given.options, list(PLANS.values())
     ticks = [options.delta_rows] * (options.warm_up + options.steps)
-    with given.worlds([options.lines], queries, ticks) as worlds:
-        rounds = measure([given.task, given.driver], worlds, queries, options.steps, options.warm_up)
+    with given.histories([options.lines], queries, ticks) as histories:
+        rounds = measure([given.task, given.driver], histories, queries, options.steps, options.warm_up)
     found = statistics("empty_job", rounds.empty_job)
     for plan, query in PLANS.items():
         (task,), (driver,) = rounds.of(query, TASK), rounds.of(query, DRIVER)

@@ -13,7 +13,7 @@ from bench.harness.measure import Measured
 from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.ratios import Figures, ratio, statistics, worst
 from bench.harness.tpch import LINES_PER_SCALE_FACTOR, label
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 from bench.peers.spark_batch import recompute
 from bench.steps.plans import phases
 from bench.steps.setting import Setting
@@ -27,9 +27,9 @@ def figures(given: Setting) -> Figures:
     found = Figures()
     for lines in given.options.recompute_lines:
         ticks = [given.options.delta_rows] * (given.options.warm_up + given.options.steps)
-        with given.worlds([lines], [JOIN_AND_SUM], ticks) as worlds:
-            (view,) = given.measure(worlds, [JOIN_AND_SUM]).views
-            found |= _against_spark(given, worlds[0], view)
+        with given.histories([lines], [JOIN_AND_SUM], ticks) as histories:
+            (view,) = given.measure(histories, [JOIN_AND_SUM]).views
+            found |= _against_spark(given, histories[0], view)
             found |= _of_size(view, size_name(lines))
     sizes = [size_name(lines) for lines in given.options.recompute_lines]
     return found | worst(found, "spark_recompute", sizes, min) | worst(found, "duckdb", sizes, min)
@@ -56,13 +56,15 @@ def _of_size(view: Measured, size: str) -> Figures:
     }
 
 
-def _against_spark(given: Setting, world: World, view: Measured) -> Figures:
-    lines = world.tables["lineitem"]
-    size, small = size_name(_asked(given, world)), _asked(given, world) <= CACHED_LINES_MAX
-    progress(f"{world.label}: Spark as a batch")
-    now = dict(world.tables) | {"lineitem": world.duckdb.write("lineitem", world.folder / "now.parquet", lines.schema)}
-    costs, answer = recompute(now, JOIN_AND_SUM, world.folder, given.options.spark_memory, cached=small)
-    check(f"Spark over {world.label} rows, compared with DuckDB", answer, world.answer(JOIN_AND_SUM)[1])
+def _against_spark(given: Setting, history: TpchHistory, view: Measured) -> Figures:
+    lines = history.tables["lineitem"]
+    size, small = size_name(_asked(given, history)), _asked(given, history) <= CACHED_LINES_MAX
+    progress(f"{history.label}: Spark as a batch")
+    now = dict(history.tables) | {
+        "lineitem": history.duckdb.write("lineitem", history.folder / "now.parquet", lines.schema)
+    }
+    costs, answer = recompute(now, JOIN_AND_SUM, history.folder, given.options.spark_memory, cached=small)
+    check(f"Spark over {history.label} rows, compared with DuckDB", answer, history.answer(JOIN_AND_SUM)[1])
     found = statistics("spark_recompute", costs.parquet, size)
     found |= ratio("spark_recompute", costs.parquet, view.steps, size)
     if costs.cached:
@@ -70,5 +72,5 @@ def _against_spark(given: Setting, world: World, view: Measured) -> Figures:
     return found
 
 
-def _asked(given: Setting, world: World) -> int:
-    return next(lines for lines in given.options.recompute_lines if label(lines) == world.label)
+def _asked(given: Setting, history: TpchHistory) -> int:
+    return next(lines for lines in given.options.recompute_lines if label(lines) == history.label)

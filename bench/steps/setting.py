@@ -12,7 +12,7 @@ from bench.harness.context import progress
 from bench.harness.measure import Engine, Rounds, measure
 from bench.harness.queries import Query
 from bench.harness.query import planner
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.spark.session import SparkHolder, start_spark
 
@@ -47,21 +47,23 @@ class Setting:
     folder: Path
     options: Options
 
-    def measure(self, worlds: Sequence[World], queries: Sequence[Query], steps: int | None = None) -> Rounds:
-        """All queries on all worlds, side by side, as a replica takes steps."""
-        return measure([self.driver], worlds, queries, steps or self.options.steps, self.options.warm_up)
+    def measure(self, histories: Sequence[TpchHistory], queries: Sequence[Query], steps: int | None = None) -> Rounds:
+        """All queries on all histories, side by side, as a replica takes steps."""
+        return measure([self.driver], histories, queries, steps or self.options.steps, self.options.warm_up)
 
     @contextmanager
-    def worlds(self, lines: Iterable[int], queries: Sequence[Query], sizes: Sequence[int]) -> Iterator[list[World]]:
+    def histories(
+        self, lines: Iterable[int], queries: Sequence[Query], sizes: Sequence[int]
+    ) -> Iterator[list[TpchHistory]]:
         """One for each size, in a folder of their own that goes with them."""
         with tempfile.TemporaryDirectory(dir=self.folder) as home:
             made = []
             for size in lines:
                 progress(f"{size} lines: data, shards, DuckDB")
-                made.append(World(Path(home), size, queries, sizes))
+                made.append(TpchHistory(Path(home), size, queries, sizes))
             yield made
-            for world in made:
-                world.close()
+            for history in made:
+                history.close()
 
 
 @contextmanager

@@ -24,10 +24,10 @@ def figures(given: Setting) -> Figures:
     warm_up = [options.delta_rows] * options.warm_up
     engines = (given.task, replace(given.driver, max_rows=math.inf))
     costs: dict[tuple[int, str], list[Cost]] = {}
-    with given.worlds([options.lines], [Q3], [*warm_up, *rows]) as (world,):
-        runs = [Run(engine, world, Q3) for engine in engines]
+    with given.histories([options.lines], [Q3], [*warm_up, *rows]) as (history,):
+        runs = [Run(engine, history, Q3) for engine in engines]
         for size in [0 for _ in warm_up] + rows:
-            world.tick()
+            history.tick()
             for run in runs:
                 cost, phases = measured(run.view.step)
                 costs.setdefault((size, run.measured.shape), []).append(Cost(phases.all, cost.cpu))

@@ -11,12 +11,12 @@ from bench.steps.setting import Setting
 
 
 def figures(given: Setting, kinds: tuple[Query, ...] = STATE) -> Figures:
-    """Of every kind; one after the other, over the same worlds."""
+    """Of every kind; one after the other, over the same histories."""
     options, found = given.options, Figures()
     ticks = [options.delta_rows] * ((options.warm_up + options.steps) * len(kinds))
-    with given.worlds(options.state_lines, kinds, ticks) as worlds:
+    with given.histories(options.state_lines, kinds, ticks) as histories:
         for kind in kinds:
-            sizes = given.measure(worlds, [kind]).views
+            sizes = given.measure(histories, [kind]).views
             for size in sizes:
                 found |= statistics("step", size.steps, f"{kind.name}_{size.label}")
                 found[f"jobs_per_step_{kind.name}_{size.label}"] = sum(size.jobs) / len(size.jobs)

@@ -70,15 +70,15 @@ def _costs(given: Setting, count: int) -> dict[str, list[Cost]]:
     with ExitStack() as stack:
         stack.enter_context(_members())
         sizes = [options.delta_rows] * (rounds * 3)
-        (world,) = stack.enter_context(given.worlds([min(options.lines, LINES)], [QUERY], sizes))
-        runs = [Run(given.task, world, QUERY) for _ in range(count)]
+        (history,) = stack.enter_context(given.histories([min(options.lines, LINES)], [QUERY], sizes))
+        runs = [Run(given.task, history, QUERY) for _ in range(count)]
         steps = [run.view.step for run in runs]
         ways: dict[str, Callable[[Steps], None]]
         ways = {"turns": _in_turns, "apart": partial(_at_once, THREADS), "together": _together}
         costs: dict[str, list[Cost]] = {way: [] for way in ways}
         for number in range(rounds):
             for way, take in ways.items():
-                world.tick()
+                history.tick()
                 cost, _ = measured(partial(take, steps))
                 if number >= options.warm_up:
                     costs[way].append(cost)

@@ -5,22 +5,22 @@ OperatorError
 ├── Rejected             the user's request is impossible as written; an edit helps, a retry does not
 ├── LeadershipLost       another operator holds the Lease with a higher term; this process ends
 ├── PlannerUnavailable   the planner's process does not answer
-├── GaveWay              a long planning request holds the planner; the object is reconciled again after it
+├── PlannerBusy          a long planning request holds the planner; the object is reconciled again after it
 ├── RevisionUnreadable   this version cannot read a stored plan
 ├── CertificateRefused   a stored certificate is invalid, and the operator does not own it
 ├── SubscribeEnded       a subscribe ended before its end time
 │   ├── SubscribeBehind  because the client reads too slowly
 │   └── SubscribeRevoked because the client lost the right to read
 ├── AnswerLost           an answer was lost with the replica that held it
-├── NotTaken             a client did not read its answer while other queries waited
-├── TookTooLong          an answer exceeded the limit on computing time
+├── AnswerNotRead        a client did not read its answer while other queries waited
+├── AnswerTimedOut       an answer exceeded the limit on computing time
 └── QueryRefused         a query cannot be answered as written
     ├── TimeNotReadable  at the requested time; other times are readable
     ├── TooMany          the limit on running or waiting queries is reached
     ├── NotYet           the query may succeed soon; the gateway retries it for a while
-    │   ├── NothingComplete  no time exists yet at which the query is answerable
-    │   └── NobodyAnswers    replicas exist, but none of them answers
-    └── Changed          a relation that the query reads has changed or is gone
+    │   ├── NoCompleteTime   no time exists yet at which the query is answerable
+    │   └── NoReplicaAnswers replicas exist, but none of them answers
+    └── RelationChanged  a relation that the query reads has changed or is gone
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PlannerUnavailable(OperatorError):
     """The planner is starting, or it was killed."""
 
 
-class GaveWay(OperatorError):
+class PlannerBusy(OperatorError):
     """The object is planned when its turn comes."""
 
 
@@ -82,15 +82,15 @@ class NotYet(QueryRefused):
     """The query is valid, but nothing can answer it yet."""
 
 
-class NobodyAnswers(NotYet):
+class NoReplicaAnswers(NotYet):
     """The replicas that should answer are starting, or their connections were lost a moment ago."""
 
 
-class NothingComplete(NotYet):
+class NoCompleteTime(NotYet):
     """No time is both complete and still readable in every relation of the query."""
 
 
-class Changed(QueryRefused):
+class RelationChanged(QueryRefused):
     """A relation of the query changed between planning and answer."""
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ class AnswerLost(OperatorError):
     """The replica that held a large answer is gone. The part that the client has read is unusable."""
 
 
-class TookTooLong(OperatorError):
+class AnswerTimedOut(OperatorError):
     """The query ran past the limit. It is ended, because it keeps the replicas from other work."""
 
 
-class NotTaken(OperatorError):
+class AnswerNotRead(OperatorError):
     """The client reads its answer too slowly, or not at all."""

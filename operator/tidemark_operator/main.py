@@ -33,7 +33,7 @@ from tidemark_operator.gateway.server.server import Gateway
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.reconcile.replica_processes import ReplicaProcesses
 from tidemark_operator.handlers.reconcile.store_secrets import StoreSecrets
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.watch import namespace_access
 from tidemark_operator.handlers.watch.watches import KOPF_END_LOGGERS, watch
 from tidemark_operator.kube.cache import Cache
@@ -94,7 +94,7 @@ async def run(options: Options) -> int:
             tasks.start("leadership", leadership.keep())
             if options.pods is not None:
                 await namespace_access.begin(kube)
-            return await _lead(await _world(kube, options, leadership, fleet, identity), options, tasks, stop)
+            return await _lead(await _context(kube, options, leadership, fleet, identity), options, tasks, stop)
         finally:
             await tasks.end()
             await leadership.release()
@@ -110,19 +110,19 @@ async def _leads(leadership: Leadership, stop: asyncio.Event) -> bool:
     return not stop.is_set() and standing.result() > 0
 
 
-async def _lead(world: World, options: Options, tasks: Background, stop: asyncio.Event) -> int:
+async def _lead(context: ReconcileContext, options: Options, tasks: Background, stop: asyncio.Event) -> int:
     """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
-    operator = ReconcileLoop(world, stop)
-    world.fleet.listener = operator
-    gateway = Gateway(world, options.state, options.gateway, options.gateway_file)
-    announced = _announced(world, options)
+    operator = ReconcileLoop(context, stop)
+    context.fleet.listener = operator
+    gateway = Gateway(context, options.state, options.gateway, options.gateway_file)
+    announced = _announced(context, options)
     try:
         await operator.start()
-        left_out = set(options.namespaces) - set(world.kube.namespaces)
+        left_out = set(options.namespaces) - set(context.kube.namespaces)
         if options.default_instance is not None and options.default_instance.namespace not in left_out:
-            await options.default_instance.ensure(world.kube)
+            await options.default_instance.ensure(context.kube)
         await gateway.start()
-        for name, work in _work(operator, world, options):
+        for name, work in _work(operator, context, options):
             tasks.start(name, work)
         if announced is not None:
             tasks.start("gateway's Service", announced.run())
@@ -132,16 +132,16 @@ async def _lead(world: World, options: Options, tasks: Background, stop: asyncio
         if announced is not None:
             await announced.withdraw()
         await operator.close()
-        await asyncio.gather(gateway.close(), world.fleet.close(), world.planner.close(), return_exceptions=True)
+        await asyncio.gather(gateway.close(), context.fleet.close(), context.planner.close(), return_exceptions=True)
     lost = tasks.lost_leadership or operator.lost_leadership
     return EXIT_NOT_LEADER if lost else EXIT_FAILED if tasks.failed else 0
 
 
-def _announced(world: World, options: Options) -> EndpointPublisher | None:
+def _announced(context: ReconcileContext, options: Options) -> EndpointPublisher | None:
     if options.gateway_service is None:
         return None
     place = (options.lease_namespace, options.gateway_service)
-    return EndpointPublisher(world.kube, *place, lambda: options.gateway.authorities(world.peers))
+    return EndpointPublisher(context.kube, *place, lambda: options.gateway.authorities(context.peers))
 
 
 class Background:
@@ -174,11 +174,13 @@ class Background:
         self._stop.set()
 
 
-async def _world(kube: Kube, options: Options, leadership: Leadership, fleet: Fleet, identity: str) -> World:
+async def _context(
+    kube: Kube, options: Options, leadership: Leadership, fleet: Fleet, identity: str
+) -> ReconcileContext:
     """The leader's state. The orchestrator adopts the replicas that run."""
     orchestrator, peers, planner = await _orchestrator(kube, options)
     await retry_at_startup("the running replicas", orchestrator.adopt)
-    return World(
+    return ReconcileContext(
         kube=kube,
         cache=Cache(),
         registry=Registry(),
@@ -209,26 +211,32 @@ async def _orchestrator(kube: Kube, options: Options) -> tuple[Orchestrator, Pee
     return local, peers, PlannerClient(address, local.kill_planner, local.explain_planner, peers.dialer(PLANNER))
 
 
-def _work(operator: ReconcileLoop, world: World, options: Options) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+def _work(
+    operator: ReconcileLoop, context: ReconcileContext, options: Options
+) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     return [
-        ("orchestrator", world.orchestrator.run()),
-        ("processes", ReplicaProcesses(world, operator.queue.add).run()),
-        ("fleet", world.fleet.run()),
+        ("orchestrator", context.orchestrator.run()),
+        ("processes", ReplicaProcesses(context, operator.queue.add).run()),
+        ("fleet", context.fleet.run()),
         ("work queue", operator.queue.run()),
         ("statuses", operator.publisher.run()),
         ("resync", operator.resync()),
-        ("watches", watch(operator.observed, operator.missed, options.kubeconfig, world.kube.namespaces)),
-        ("certificates", world.peers.run()),
-        *([("namespaces", namespace_access.stays(world.kube, options.namespaces))] if options.pods is not None else []),
-        *_store_secrets(world),
+        ("watches", watch(operator.observed, operator.missed, options.kubeconfig, context.kube.namespaces)),
+        ("certificates", context.peers.run()),
+        *(
+            [("namespaces", namespace_access.stays(context.kube, options.namespaces))]
+            if options.pods is not None
+            else []
+        ),
+        *_store_secrets(context),
     ]
 
 
-def _store_secrets(world: World) -> list[tuple[str, Coroutine[Any, Any, None]]]:
-    if not isinstance(world.orchestrator, ProcessOrchestrator):
+def _store_secrets(context: ReconcileContext) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+    if not isinstance(context.orchestrator, ProcessOrchestrator):
         return []
-    files = world.orchestrator.stores
-    return [("store secrets", StoreSecrets(world.kube, world.cache, files, world.secret_troubles).run())]
+    files = context.orchestrator.stores
+    return [("store secrets", StoreSecrets(context.kube, context.cache, files, context.secret_problems).run())]
 
 
 def _take_signals(stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Kernels in Spark's Python workers: importable there, and the imported world frozen."""
+"""Kernels run in Spark's Python workers: they are importable, and the garbage collector ignores what they import."""
 
 import gc
 import subprocess

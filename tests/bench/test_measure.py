@@ -1,4 +1,4 @@
-"""Views over worlds: what a right engine gives, and that the times of wrong answers are never reported."""
+"""Measured views: a correct engine has figures, and the times of wrong answers are never reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.harness.engine import View
 from bench.harness.measure import DRIVER, TASK, Engine, measure
 from bench.harness.queries import JOIN_AND_SUM, Q1
 from bench.harness.query import Planner, planner
-from bench.harness.world import World
+from bench.harness.tpch_history import TpchHistory
 from tests.waiting import BOUND
 from tidemark_replica.render.step_worker.pool import StepWorkers
 
@@ -32,10 +32,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path, 6000, QUERIES, [10] * 4)
-    yield world
-    world.close()
+def history(tmp_path: Path) -> Iterator[TpchHistory]:
+    history = TpchHistory(tmp_path, 6000, QUERIES, [10] * 4)
+    yield history
+    history.close()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planner]:
 
 @pytest.mark.parametrize("wrong_at", [0, 1, 2])
 def test_must_fail_on_a_planted_wrong_answer(
-    wrong_at: int, spark: Any, plan: Planner, world: World, monkeypatch: pytest.MonkeyPatch
+    wrong_at: int, spark: Any, plan: Planner, history: TpchHistory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line too many in one group, after hydration or after any delta, ends the run."""
     right, asked = View.answer, iter(range(3))
@@ -60,26 +60,26 @@ def test_must_fail_on_a_planted_wrong_answer(
 
     monkeypatch.setattr(View, "answer", planted)
     with pytest.raises(WrongAnswer, match=f"after {wrong_at} deltas"):
-        measure([Engine(spark, plan)], [world], [JOIN_AND_SUM], steps=2, warm_up=0)
+        measure([Engine(spark, plan)], [history], [JOIN_AND_SUM], steps=2, warm_up=0)
 
 
-def test_steps_of_a_right_engine_are_measured(spark: Any, plan: Planner, world: World) -> None:
+def test_steps_of_a_right_engine_are_measured(spark: Any, plan: Planner, history: TpchHistory) -> None:
     """A time for every delta, warm-up apart, for each of the views that take turns; the next ones go on from there."""
     workers = StepWorkers(member_seconds=BOUND)
     task, driver = Engine(spark, plan), Engine(spark, plan, workers)
     try:
-        rounds = measure([task, driver], [world], QUERIES, steps=1, warm_up=1)
+        rounds = measure([task, driver], [history], QUERIES, steps=1, warm_up=1)
         assert len(rounds.empty_job) == 1
         for query, shape, jobs in ((JOIN_AND_SUM, TASK, 1), (Q1, TASK, 1), (JOIN_AND_SUM, DRIVER, 0), (Q1, DRIVER, 0)):
             (view,) = rounds.of(query, shape)
             assert len(view.steps) == len(view.duckdb) == 1
             assert view.steps[0].wall >= view.phases[0].run > 0
-            assert view.rows_read == sum(world.tables[name].rows for name in query.tables)
+            assert view.rows_read == sum(history.tables[name].rows for name in query.tables)
             assert view.jobs == [jobs]
-        assert rounds.of(JOIN_AND_SUM, TASK)[0].state_rows >= world.tables["lineitem"].rows
+        assert rounds.of(JOIN_AND_SUM, TASK)[0].state_rows >= history.tables["lineitem"].rows
 
-        (later,) = measure([driver], [world], [Q1], steps=2, warm_up=0).views
+        (later,) = measure([driver], [history], [Q1], steps=2, warm_up=0).views
         assert len(later.steps) == 2
-        assert world.ticks == 4
+        assert history.ticks == 4
     finally:
         workers.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.certificates.worlds import DAY_MS, START_MS, authority
+from tests.certificates.samples import DAY_MS, START_MS, authority
 from tidemark_operator.certificates.authority import Authority, Step, advance, from_files, to_files
 from tidemark_operator.certificates.issue import new_authority
 from tidemark_operator.errors import CertificateRefused

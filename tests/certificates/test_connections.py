@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tests.certificates.peers import replica, run
-from tests.certificates.worlds import R1, R2, material, written
+from tests.certificates.samples import R1, R2, material, written
 from tests.controller.scripted import Listening, leadership
 from tests.waiting import BOUND
 from tidemark_operator.certificates.channel_factory import TlsChannels

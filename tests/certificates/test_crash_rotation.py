@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates.worlds import R1, R1_PLACE, R2, R2_PLACE, Clock, Died, MemoryStore
+from tests.certificates.samples import R1, R1_PLACE, R2, R2_PLACE, Clock, Died, MemoryStore
 from tidemark_operator.certificates import certificate_state as leaves
 from tidemark_operator.certificates.authority import Step, from_files
 from tidemark_operator.certificates.certificate_rotation import SPREAD_MS, CertificateRotation

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates.worlds import R1, R1_PLACE, R2_PLACE, START_MS, material
+from tests.certificates.samples import R1, R1_PLACE, R2_PLACE, START_MS, material
 from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.certificates.peers import INCARNATION, described, replica, run
-from tests.certificates.worlds import DAY_MS, R1, R1_PLACE, R2, R2_PLACE, Clock
+from tests.certificates.samples import DAY_MS, R1, R1_PLACE, R2, R2_PLACE, Clock
 from tidemark_operator.certificates.authority import Step
 from tidemark_operator.certificates.certificate_rotation import CertificateRotation
 from tidemark_operator.certificates.channel_factory import TlsChannels

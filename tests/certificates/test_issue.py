@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.certificates.worlds import DAY_MS, R1, START_MS, authority, material
+from tests.certificates.samples import DAY_MS, R1, START_MS, authority, material
 from tidemark_operator.certificates.certificate_state import HolderFiles, renewed
 from tidemark_operator.certificates.issue import is_signed_by, issue, key_matches, new_authority, subject_uri, validity
 from tidemark_operator.errors import CertificateRefused

@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.certificates.worlds import (
+from tests.certificates.samples import (
     R1,
     R1_PLACE,
     R2,

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import pytest
 
-from tests.certificates.worlds import Clock, MemoryStore
+from tests.certificates.samples import Clock, MemoryStore
 from tidemark_operator.certificates.certificate_rotation import CertificateRotation
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS
 from tidemark_operator.certificates.names import AUTHORITY, PLANNER, replica_secret

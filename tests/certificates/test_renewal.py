@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates.peers import echo, run, showing
-from tests.certificates.worlds import R1, R1_PLACE, material, written
+from tests.certificates.samples import R1, R1_PLACE, material, written
 from tidemark_operator.certificates.certificate_state import HolderFiles, to_files
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.issue import KeyPair, new_authority

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates.worlds import START_MS, Clock
+from tests.certificates.samples import START_MS, Clock
 from tests.waiting import until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.certificates import certificate_state as leaves

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.certificates.peers import INCARNATION, calling, described, echo, replica, run, showing, showing_blocking
-from tests.certificates.worlds import DAY_MS, R1, R2, material, written
+from tests.certificates.samples import DAY_MS, R1, R2, material, written
 from tests.waiting import BOUND
 from tidemark_operator.certificates.channel_factory import TlsChannels
 from tidemark_operator.certificates.issue import new_authority

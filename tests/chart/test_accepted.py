@@ -182,7 +182,7 @@ VALUES: dict[str, dict[str, Any]] = {
         },
     },
     "dashboards for another label": {"metrics": {"dashboards": {"enabled": True, "labels": {"grafana": "yes"}}}},
-    "a gateway for all the world": {
+    "a gateway for all addresses": {
         "gateway": {"service": {"type": "LoadBalancer", "port": 443}, "hostNames": ["tidemark.example.com"]}
     },
     "a gateway with a certificate from elsewhere": {

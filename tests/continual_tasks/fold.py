@@ -17,8 +17,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tests.oracle.harness import plain
 from tests.oracle.histories import History, Table
-from tests.oracle.world import plain
 from tidemark_protocol.messages.planning import TaskRequest
 from tidemark_protocol.types import STRING, TIMESTAMP, Column
 from tidemark_replica.values.arrow_types import arrow_type

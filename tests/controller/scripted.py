@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.controller.harness import INPUT, LAG, at
 from tests.controller.recording_listener import Heard
-from tests.controller.worlds import INPUT, LAG, at
 from tests.protocol.samples import SHARD
 from tests.waiting import BOUND
 from tidemark_operator.controller.frontiers.shards import ShardBook

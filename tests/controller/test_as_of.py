@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.controller.worlds import EMPTY, at
+from tests.controller.harness import EMPTY, at
 from tidemark_operator.controller.frontiers.as_of import AsOfRequest, Input, select_as_of
 from tidemark_operator.controller.frontiers.shards import FrontierPair
 from tidemark_operator.errors import Rejected, Waiting

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.controller.harness import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, InstanceHarness, at, facade
 from tests.controller.scripted import Listening, leadership
 from tests.controller.test_client_dataflows import S
 from tests.controller.test_index_imports import reader
@@ -25,7 +26,6 @@ from tests.controller.test_quarantined_readers import (
     subscribes_to_it,
 )
 from tests.controller.test_query_death_count import PEEK, looks_up_late
-from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World, at, facade
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS
 from tests.waiting import BOUND
@@ -69,15 +69,15 @@ def indexed() -> DataflowDescription:
     return replace(dataflow("d", 300), sink_exports=REFRESHED.sink_exports)
 
 
-def beside(*older: ReplicaId) -> World:
+def beside(*older: ReplicaId) -> InstanceHarness:
     """R2 understands all of it."""
-    world = World(upper=500)
-    world.instance.create(Dataflow("ns/d", indexed(), LAG, stays=True), TERM)
+    harness = InstanceHarness(upper=500)
+    harness.instance.create(Dataflow("ns/d", indexed(), LAG, stays=True), TERM)
     for replica in older:
-        connect(world, replica)
-    connect(world, R2, *SUPPORTED_FEATURES)
-    world.report(R2, at(450), INDEX)
-    return world
+        connect(harness, replica)
+    connect(harness, R2, *SUPPORTED_FEATURES)
+    harness.report(R2, at(450), INDEX)
+    return harness
 
 
 def told(news: list[Notice]) -> list[str | None]:
@@ -98,47 +98,47 @@ def test_what_fails_on_all_that_were_told_of_it_has_failed(
     sink: SubscribeSink | CopyToSink, said: Response, why: str, older: tuple[ReplicaId, ...]
 ) -> None:
     """Its client waited for ever for the one that has never heard of it."""
-    world = beside(*older)
-    world.instance.create(over_index(sink), TERM)
-    assert told(world.hear(R2, said)) == [why]
+    harness = beside(*older)
+    harness.instance.create(over_index(sink), TERM)
+    assert told(harness.hear(R2, said)) == [why]
 
 
 @pytest.mark.parametrize(("sink", "said"), [(SUBSCRIBE, DIVIDED), (COPY, FULL)])
 def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink, said: Response) -> None:
     """Until it is lost, or comes back with an older image: then the first one's error is the answer."""
     r3 = ReplicaId("r3")
-    world = beside(R1)
-    connect(world, r3, *SUPPORTED_FEATURES)
-    world.instance.create(over_index(sink), TERM)
-    assert told(world.hear(R2, said)) == []
-    assert told(world.instance.disconnect(R1)) == []
-    assert len(told(world.instance.disconnect(r3, world.now))) == 1
+    harness = beside(R1)
+    connect(harness, r3, *SUPPORTED_FEATURES)
+    harness.instance.create(over_index(sink), TERM)
+    assert told(harness.hear(R2, said)) == []
+    assert told(harness.instance.disconnect(R1)) == []
+    assert len(told(harness.instance.disconnect(r3, harness.now))) == 1
 
 
 def test_nothing_has_failed_while_nobody_was_told_of_it() -> None:
     """Who is told next may do it."""
-    world = beside(R1)
-    world.instance.create(over_index(COPY), TERM)
-    assert told(world.hear(R2, FULL)) == ["the disk is full"]
-    world = beside(R1)
-    world.instance.create(over_index(COPY), TERM)
-    assert told(world.instance.disconnect(R2, world.now)) == []
-    connect(world, R2, *SUPPORTED_FEATURES)
-    assert CopyAnswer(S, CopyToDone(7)) in world.hear(R2, CopyToResponse(S, CopyToDone(7)))
+    harness = beside(R1)
+    harness.instance.create(over_index(COPY), TERM)
+    assert told(harness.hear(R2, FULL)) == ["the disk is full"]
+    harness = beside(R1)
+    harness.instance.create(over_index(COPY), TERM)
+    assert told(harness.instance.disconnect(R2, harness.now)) == []
+    connect(harness, R2, *SUPPORTED_FEATURES)
+    assert CopyAnswer(S, CopyToDone(7)) in harness.hear(R2, CopyToResponse(S, CopyToDone(7)))
 
 
 def test_a_lookup_of_one_that_is_too_old_says_why() -> None:
     """At once; not as if that one had failed."""
-    world = beside(R1)
-    (answer,) = world.instance.peek(PEEK, R1)
+    harness = beside(R1)
+    (answer,) = harness.instance.peek(PEEK, R1)
     assert answer.result.message == f"{TOO_OLD}: upgrade it, or ask another one"  # type: ignore[union-attr]
-    assert world.instance.peeks.pending() == []
+    assert harness.instance.peeks.pending() == []
 
 
 def test_what_fails_is_told_in_the_words_of_who_computes_it() -> None:
-    world = beside(R1)
-    world.hear(R2, Status(INDEX, "step_failed", {"message": "no room"}))
-    index = world.instance.dataflows.index(INDEX)
+    harness = beside(R1)
+    harness.hear(R2, Status(INDEX, "step_failed", {"message": "no room"}))
+    index = harness.instance.dataflows.index(INDEX)
     assert index is not None
     assert failure([index]) == "no room"
 
@@ -147,7 +147,7 @@ def test_what_fails_is_told_in_the_words_of_who_computes_it() -> None:
 async def running(**replicas: tuple[str, ...] | None) -> AsyncIterator[RunningInstance]:
     """Replicas that understand these words; None: one that is to be there, and is not heard."""
     leadership.term = 4
-    shards = World(upper=500).shards
+    shards = InstanceHarness(upper=500).shards
     instance = RunningInstance("ns", c.InstanceConfig("default", "/data"), shards, leadership, Listening())
     instance.core.create(Dataflow("ns/d", indexed(), LAG, stays=True), TERM)
     try:
@@ -303,19 +303,19 @@ def test_a_dataflow_is_too_old_for_nobody_while_one_restarts(monkeypatch: pytest
 
 def test_an_event_tells_what_fails_and_not_what_nobody_was_told_of() -> None:
     """A replica that is too old says so in its own conditions; the Dataflow does where none computes it."""
-    world, warned = beside(R1), list[str]()
-    world.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
+    harness, warned = beside(R1), list[str]()
+    harness.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
 
     async def warn(key: object, uid: str, reason: str, message: str) -> None:
         warned.append(message)
 
     handlers = SimpleNamespace(
-        running=lambda namespace, name: facade(world.instance), events=SimpleNamespace(warn=warn)
+        running=lambda namespace, name: facade(harness.instance), events=SimpleNamespace(warn=warn)
     )
     state = SimpleNamespace(
         key=SimpleNamespace(namespace="ns"), uid="u", instance="default", marks=[0], installation=lambda _: "ns/d"
     )
-    asyncio.run(ReconcileLoop._warn(cast(Any, SimpleNamespace(_world=handlers)), cast(Any, state)))
+    asyncio.run(ReconcileLoop._warn(cast(Any, SimpleNamespace(_context=handlers)), cast(Any, state)))
     assert warned == [f"replica r2, {VIEW}: step failed: no room"]
 
 

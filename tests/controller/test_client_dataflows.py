@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, R1, R2, TERM, World, at
+from tests.controller.harness import EMPTY, INDEX, INPUT, R1, R2, TERM, InstanceHarness, at
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.controller.answers.client_dataflows import LAG_MS
 from tidemark_operator.controller.answers.copies import CopyAnswer
@@ -34,10 +34,10 @@ from tidemark_protocol.types import ColumnType
 S = GlobalId("s")
 
 
-def create(world: World, sink: SubscribeSink | CopyToSink, as_of: int = 300) -> DataflowDescription:
+def create(harness: InstanceHarness, sink: SubscribeSink | CopyToSink, as_of: int = 300) -> DataflowDescription:
     """The client's dataflow, over the input."""
     description = over_input(sink, as_of)
-    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
+    harness.instance.create(Dataflow("s", description, LAG_MS), TERM)
     return description
 
 
@@ -47,76 +47,76 @@ def over_input(sink: SubscribeSink | CopyToSink, as_of: int = 300) -> DataflowDe
     return replace(description, source_imports=(replace(source, shard=replace(source.shard, shard_id=INPUT)),))
 
 
-def batch(world: World, replica: ReplicaId, lower: int, upper: Frontier, part: int = 0) -> list[object]:
-    return list(world.hear(replica, SubscribeResponse(S, SubscribeBatch(at(lower), upper, b"", None, 0, part))))
+def batch(harness: InstanceHarness, replica: ReplicaId, lower: int, upper: Frontier, part: int = 0) -> list[object]:
+    return list(harness.hear(replica, SubscribeResponse(S, SubscribeBatch(at(lower), upper, b"", None, 0, part))))
 
 
-def batches(world: World, replica: ReplicaId, upper: Frontier) -> list[SubscribeAdvanced]:
+def batches(harness: InstanceHarness, replica: ReplicaId, upper: Frontier) -> list[SubscribeAdvanced]:
     """What the client is told of the replica's first batch."""
-    return [news for news in batch(world, replica, 0, upper) if isinstance(news, SubscribeAdvanced)]
+    return [news for news in batch(harness, replica, 0, upper) if isinstance(news, SubscribeAdvanced)]
 
 
-def held(world: World) -> Frontier | None:
-    shard = world.shards.get(INPUT)
+def held(harness: InstanceHarness) -> Frontier | None:
+    shard = harness.shards.get(INPUT)
     assert shard is not None
     return shard.holds.get("export s")
 
 
-def refused(world: World, replica: ReplicaId) -> str | None:
+def refused(harness: InstanceHarness, replica: ReplicaId) -> str | None:
     """Why its connection must end."""
-    return world.instance._links[replica].refused
+    return harness.instance._links[replica].refused
 
 
 def test_a_subscribe_is_scheduled_at_once_and_never_allowed_to_write() -> None:
     """Also where hydrations of others fill every place."""
-    world = World()
-    world.connect(R1)
-    world.sent(R1)
-    description = create(world, SubscribeSink(COLUMNS))
+    harness = InstanceHarness()
+    harness.connect(R1)
+    harness.sent(R1)
+    description = create(harness, SubscribeSink(COLUMNS))
 
-    assert world.sent(R1) == [c.CreateDataflow(description), c.Schedule(S)]
+    assert harness.sent(R1) == [c.CreateDataflow(description), c.Schedule(S)]
 
 
 def test_inputs_are_held_for_what_has_not_been_told() -> None:
     """One time before it, so that a replica which comes late begins where the client goes on; within a time, there."""
-    world = World()
-    world.connect(R1)
-    create(world, SubscribeSink(COLUMNS))
-    assert held(world) == at(300)
-    batch(world, R1, 0, at(301), 1 << 63)
-    world.maintain()
-    assert held(world) == at(300)
-    world.hear(R1, SubscribeResponse(S, SubscribeBatch(at(301), at(400), b"", None, 1 << 63, 0)))
-    world.maintain()
-    assert held(world) == at(399)
+    harness = InstanceHarness()
+    harness.connect(R1)
+    create(harness, SubscribeSink(COLUMNS))
+    assert held(harness) == at(300)
+    batch(harness, R1, 0, at(301), 1 << 63)
+    harness.maintain()
+    assert held(harness) == at(300)
+    harness.hear(R1, SubscribeResponse(S, SubscribeBatch(at(301), at(400), b"", None, 1 << 63, 0)))
+    harness.maintain()
+    assert held(harness) == at(399)
 
-    world.connect(R2)
-    (created,) = [m for m in world.sent(R2) if isinstance(m, c.CreateDataflow)]
+    harness.connect(R2)
+    (created,) = [m for m in harness.sent(R2) if isinstance(m, c.CreateDataflow)]
     assert created.dataflow.as_of == 399
 
 
 def test_a_replica_that_lags_keeps_its_inputs() -> None:
     """What is told does not wait for it, but what it reads stays."""
-    world = World()
-    world.connect(R1, R2)
-    create(world, SubscribeSink(COLUMNS))
-    batch(world, R1, 0, at(400))
-    batch(world, R2, 0, at(310))
-    world.maintain()
+    harness = InstanceHarness()
+    harness.connect(R1, R2)
+    create(harness, SubscribeSink(COLUMNS))
+    batch(harness, R1, 0, at(400))
+    batch(harness, R2, 0, at(310))
+    harness.maintain()
 
-    assert held(world) == at(309)
+    assert held(harness) == at(309)
 
 
 def test_must_not_take_frontiers_for_a_subscribe() -> None:
     """A replica that reports what it must not: nothing is compacted that the client has not been told."""
-    world = World()
-    world.connect(R1)
-    create(world, SubscribeSink(COLUMNS))
-    assert world.hear(R1, Frontiers(S, at(450), at(450), at(450))) == []
-    world.instance.dataflows.seed({S: at(450)})
-    world.maintain()
+    harness = InstanceHarness()
+    harness.connect(R1)
+    create(harness, SubscribeSink(COLUMNS))
+    assert harness.hear(R1, Frontiers(S, at(450), at(450), at(450))) == []
+    harness.instance.dataflows.seed({S: at(450)})
+    harness.maintain()
 
-    assert held(world) == at(300)
+    assert held(harness) == at(300)
 
 
 @pytest.mark.parametrize(
@@ -126,81 +126,81 @@ def test_must_not_take_frontiers_for_a_subscribe() -> None:
 )
 def test_a_subscribe_that_may_end_does(sink: SubscribeSink, finished: ShardId | None) -> None:
     """Where it was asked up to a time, or where all that it reads is finished."""
-    world = World()
-    world.connect(R1)
-    create(world, sink)
+    harness = InstanceHarness()
+    harness.connect(R1)
+    create(harness, sink)
     if finished is not None:
-        world.shards.observe(finished, EMPTY, at(0))
+        harness.shards.observe(finished, EMPTY, at(0))
 
-    assert [news.batch.upper for news in batches(world, R1, EMPTY)] == [EMPTY]
+    assert [news.batch.upper for news in batches(harness, R1, EMPTY)] == [EMPTY]
 
 
 def test_must_hold_nothing_and_leave_nobody_waiting_for_a_replica_that_is_not_believed() -> None:
     """A gap, an overlap, or last words that nobody asked for: the connection ends, so it is asked anew, a subscribe
     that it alone tells ends, and what is dropped meanwhile is gone with the connection."""
     for lie in (SubscribeBatch(at(5), at(400), b""), SubscribeDropped(at(0))):
-        world = World()
-        world.connect(R1, R2)
-        world.instance.create(Dataflow("s", over_input(SubscribeSink(COLUMNS)), LAG_MS, target=R1), TERM)
-        assert world.hear(R1, SubscribeResponse(S, lie)) == []
-        assert refused(world, R1) is not None
-        (ended,) = world.instance.disconnect(R1)
+        harness = InstanceHarness()
+        harness.connect(R1, R2)
+        harness.instance.create(Dataflow("s", over_input(SubscribeSink(COLUMNS)), LAG_MS, target=R1), TERM)
+        assert harness.hear(R1, SubscribeResponse(S, lie)) == []
+        assert refused(harness, R1) is not None
+        (ended,) = harness.instance.disconnect(R1)
         assert isinstance(ended, SubscribeAdvanced)
         assert "r1" in str(ended.batch.error)
 
-        world.instance.drop("s")
-        assert world.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == [DataflowGone("s")]
-        assert held(world) is None
+        harness.instance.drop("s")
+        assert harness.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == [DataflowGone("s")]
+        assert held(harness) is None
 
 
 def test_must_not_believe_that_a_copy_was_dropped_which_nobody_dropped() -> None:
     """Its client would wait for ever where that replica is alone."""
-    world = World()
-    world.connect(R1)
-    create(world, CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"))
-    assert world.hear(R1, CopyToResponse(S, CopyToDropped())) == []
-    assert refused(world, R1) is not None
+    harness = InstanceHarness()
+    harness.connect(R1)
+    create(harness, CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"))
+    assert harness.hear(R1, CopyToResponse(S, CopyToDropped())) == []
+    assert refused(harness, R1) is not None
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["dropped", "ended"])
 def test_what_was_dropped_is_gone_when_every_replica_is_done_with_it(ended: bool) -> None:
     """By DroppedAt, or because it had come to its end."""
-    world = World()
-    world.connect(R1, R2)
-    create(world, SubscribeSink(COLUMNS))
+    harness = InstanceHarness()
+    harness.connect(R1, R2)
+    create(harness, SubscribeSink(COLUMNS))
     if ended:
-        world.shards.observe(INPUT, EMPTY, at(0))
-    batch(world, R1, 0, EMPTY if ended else at(400))
-    assert world.instance.drop("s") == []
-    assert world.sent(R1)[-1] == c.AllowCompaction(S, EMPTY)
-    heard = [] if ended else world.hear(R1, SubscribeResponse(S, SubscribeDropped(at(400))))
+        harness.shards.observe(INPUT, EMPTY, at(0))
+    batch(harness, R1, 0, EMPTY if ended else at(400))
+    assert harness.instance.drop("s") == []
+    assert harness.sent(R1)[-1] == c.AllowCompaction(S, EMPTY)
+    heard = [] if ended else harness.hear(R1, SubscribeResponse(S, SubscribeDropped(at(400))))
     assert heard == []
-    assert held(world) is not None
+    assert held(harness) is not None
 
-    assert world.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == [DataflowGone("s")]
-    assert held(world) is None
-    assert world.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == []
+    assert harness.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == [DataflowGone("s")]
+    assert held(harness) is None
+    assert harness.hear(R2, SubscribeResponse(S, SubscribeDropped(at(0)))) == []
 
 
 def test_a_copy_is_answered_once_and_gone_when_all_have_answered() -> None:
     """The one that was faster, and the other, which was told to stop."""
-    world = World()
-    world.connect(R1, R2)
-    create(world, CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"))
-    assert CopyAnswer(S, CopyToDone(7)) in world.hear(R1, CopyToResponse(S, CopyToDone(7)))
-    world.instance.drop("s")
+    harness = InstanceHarness()
+    harness.connect(R1, R2)
+    create(harness, CopyToSink(COLUMNS, "/data/ns/_copies/x", "csv"))
+    assert CopyAnswer(S, CopyToDone(7)) in harness.hear(R1, CopyToResponse(S, CopyToDone(7)))
+    harness.instance.drop("s")
 
-    assert world.hear(R2, CopyToResponse(S, CopyToDropped())) == [DataflowGone("s")]
-    assert held(world) is None
+    assert harness.hear(R2, CopyToResponse(S, CopyToDropped())) == [DataflowGone("s")]
+    assert held(harness) is None
 
 
 def test_a_copy_response_about_anything_else_changes_nothing() -> None:
     """A replica that lies does not end an index."""
-    world = World()
-    world.connect(R1)
-    world.install()
-    assert world.hear(R1, CopyToResponse(GlobalId("d/i"), CopyToDone(7))) == []
-    collection = world.instance.dataflows.collection(GlobalId("d/i"))
+    harness = InstanceHarness()
+    harness.connect(R1)
+    harness.install()
+    assert harness.hear(R1, CopyToResponse(GlobalId("d/i"), CopyToDone(7))) == []
+    collection = harness.instance.dataflows.collection(GlobalId("d/i"))
     assert collection is not None
     assert collection.replicas[R1].write is None
 
@@ -285,14 +285,14 @@ def test_a_subscribe_ends_with_the_table_that_it_reads(
 ) -> None:
     """A new version of it takes its place, and no change would ever come again. Where its writer is only suspended,
     another comes; and what is read at one time is there."""
-    world = World()
-    world.connect(R1)
-    world.install()
-    world.report(R1, at(400))
+    harness = InstanceHarness()
+    harness.connect(R1)
+    harness.install()
+    harness.report(R1, at(400))
     description = replace(over_input(SubscribeSink(COLUMNS)), until=until)
-    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
+    harness.instance.create(Dataflow("s", description, LAG_MS), TERM)
 
-    dropped = world.instance.drop("ns/d", over, "Dataflow d was edited")
+    dropped = harness.instance.drop("ns/d", over, "Dataflow d was edited")
     told = [news for news in dropped if isinstance(news, SubscribeAdvanced)]
     assert len(told) == ends
     assert all("Dataflow d was edited" in str(news.batch.error) for news in told)
@@ -300,19 +300,19 @@ def test_a_subscribe_ends_with_the_table_that_it_reads(
 
 def test_must_not_leave_what_imports_a_dropped_index_for_replicas_to_come() -> None:
     """Its client is told, and a replica that connects later never hears of it."""
-    world = World()
-    world.connect(R1)
-    world.install()
-    world.report(R1, at(400))
+    harness = InstanceHarness()
+    harness.connect(R1)
+    harness.install()
+    harness.report(R1, at(400))
     description = replace(transient("s", SubscribeSink(COLUMNS)), as_of=Time(300), source_imports=())
     imported = IndexImport(GlobalId("t"), GlobalId("x"), (), tuple(ColumnType(c.type, c.nullable) for c in COLUMNS))
     description = replace(description, index_imports=(replace(imported, id=INDEX),))
-    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
-    batch(world, R1, 0, at(350))
-    (ended,) = world.instance.drop("ns/d", cause="Dataflow d was deleted")
+    harness.instance.create(Dataflow("s", description, LAG_MS), TERM)
+    batch(harness, R1, 0, at(350))
+    (ended,) = harness.instance.drop("ns/d", cause="Dataflow d was deleted")
 
     assert isinstance(ended, SubscribeAdvanced)
     assert ended.lower == (at(350), 0)
     assert "Dataflow d was deleted" in str(ended.batch.error)
-    world.connect(R2)
-    assert not any(isinstance(m, c.CreateDataflow) for m in world.sent(R2))
+    harness.connect(R2)
+    assert not any(isinstance(m, c.CreateDataflow) for m in harness.sent(R2))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, LAG, R1, TERM, World, at
+from tests.controller.harness import EMPTY, INDEX, LAG, R1, TERM, InstanceHarness, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState
@@ -29,26 +29,26 @@ S = GlobalId("s")
 EDITED = "Dataflow d was edited, and its new revision has taken over"
 
 
-def reading(sink: SubscribeSink | CopyToSink, *, edited: bool) -> World:
+def reading(sink: SubscribeSink | CopyToSink, *, edited: bool) -> InstanceHarness:
     """A client's dataflow over the index; `edited`: another revision of that, readable from 320 on, runs beside it."""
-    world = World()
-    world.connect(R1)
-    world.install()
-    world.report(R1, at(400))
+    harness = InstanceHarness()
+    harness.connect(R1)
+    harness.install()
+    harness.report(R1, at(400))
     if edited:
         beside = Succession({GlobalId("d2/i"): INDEX}, frozenset())
-        world.instance.create(Dataflow("ns/d2", dataflow("d2", 320), LAG, beside), TERM)
+        harness.instance.create(Dataflow("ns/d2", dataflow("d2", 320), LAG, beside), TERM)
     imported = IndexImport(INDEX, GlobalId("x"), (), tuple(ColumnType(c.type, c.nullable) for c in COLUMNS))
     description = replace(transient("s", sink), as_of=Time(300), source_imports=(), index_imports=(imported,))
-    world.instance.create(Dataflow("s", description, LAG_MS), TERM)
-    return world
+    harness.instance.create(Dataflow("s", description, LAG_MS), TERM)
+    return harness
 
 
 def test_the_end_of_a_subscribe_after_an_edit_says_who_was_edited_and_where_to_go_on() -> None:
     """As of the last time that it was told whole: from there on nothing is missing, and nothing told twice."""
-    world = reading(SubscribeSink(COLUMNS), edited=True)
-    world.hear(R1, SubscribeResponse(S, SubscribeBatch(at(0), at(350), b"", None, 0, 0)))
-    (ended,) = world.instance.drop("ns/d", cause=EDITED)
+    harness = reading(SubscribeSink(COLUMNS), edited=True)
+    harness.hear(R1, SubscribeResponse(S, SubscribeBatch(at(0), at(350), b"", None, 0, 0)))
+    (ended,) = harness.instance.drop("ns/d", cause=EDITED)
 
     assert isinstance(ended, SubscribeAdvanced)
     assert (ended.lower, ended.batch.upper) == ((at(350), 0), EMPTY)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.controller.harness import INDEX, INPUT, LAG, R2, TERM, VIEW, InstanceHarness, at
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
 from tests.controller.test_index_imports import reader
-from tests.controller.worlds import INDEX, INPUT, LAG, R2, TERM, VIEW, World, at
 from tests.model.questions import peek
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -87,49 +87,49 @@ def test_a_replica_that_comes_nowhere_is_not_waited_for_anew_at_each_address(
     play(scenario)
 
 
-def holds(world: World) -> set[Frontier]:
-    shard = world.shards.get(INPUT)
+def holds(harness: InstanceHarness) -> set[Frontier]:
+    shard = harness.shards.get(INPUT)
     assert shard is not None
     return set(shard.holds.values())
 
 
 def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
-    world = World(upper=900)
-    world.connect(R1)
-    world.install(as_of=300)
-    world.report(R1, at(400))
-    world.instance.disconnect(R1, world.now)
-    world.maintain()
-    assert holds(world) == {at(300), at(399)}, "the index goes back so far itself"
-    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
-    world.now += GRACE_MS - 1
-    world.maintain()
-    assert holds(world) == {at(399)}
-    world.now += 1
-    world.maintain()
-    assert holds(world) == {at(700), at(799)}
+    harness = InstanceHarness(upper=900)
+    harness.connect(R1)
+    harness.install(as_of=300)
+    harness.report(R1, at(400))
+    harness.instance.disconnect(R1, harness.now)
+    harness.maintain()
+    assert holds(harness) == {at(300), at(399)}, "the index goes back so far itself"
+    harness.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    harness.now += GRACE_MS - 1
+    harness.maintain()
+    assert holds(harness) == {at(399)}
+    harness.now += 1
+    harness.maintain()
+    assert holds(harness) == {at(700), at(799)}
 
-    world.connect(R1)
-    world.instance.disconnect(R1)
-    world.maintain()
-    assert holds(world) == {at(700), at(799)}
+    harness.connect(R1)
+    harness.instance.disconnect(R1)
+    harness.maintain()
+    assert holds(harness) == {at(700), at(799)}
 
 
 def test_what_imports_an_index_goes_on_where_it_is_on_a_slow_replica_that_was_lost() -> None:
     """The index is kept for it too, though all others have long let go of what it reads."""
-    world = World(upper=900)
-    world.connect(R1, R2)
-    world.install(as_of=300)
+    harness = InstanceHarness(upper=900)
+    harness.connect(R1, R2)
+    harness.install(as_of=300)
     plans, exports = (dataflow("d", 300), reader(as_of=300)), (INDEX, VIEW, GlobalId("b/i"))
-    world.instance.create(Dataflow("ns/b", plans[1], LAG), TERM)
-    world.report(R1, at(800), *exports)
-    world.report(R2, at(400), *exports)
-    world.instance.disconnect(R2, world.now)
+    harness.instance.create(Dataflow("ns/b", plans[1], LAG), TERM)
+    harness.report(R1, at(800), *exports)
+    harness.report(R2, at(400), *exports)
+    harness.instance.disconnect(R2, harness.now)
     for _ in range(2):  # what an importer lets go of, its index does next
-        world.maintain()
+        harness.maintain()
     has = tuple(DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(399)) for plan in plans)
-    world.instance.connect(R2, 9, world.now, has=Description("", None, 0, has, (), ()))
-    link = world.instance.link(R2, 9)
+    harness.instance.connect(R2, 9, harness.now, has=Description("", None, 0, has, (), ()))
+    link = harness.instance.link(R2, 9)
     assert link is not None
     created = [m.dataflow for m in link.drain() if isinstance(m, c.CreateDataflow)]
     assert {(d.name, d.as_of) for d in created} == {("d", 399), ("b", 399)}
@@ -137,69 +137,69 @@ def test_what_imports_an_index_goes_on_where_it_is_on_a_slow_replica_that_was_lo
 
 def test_what_does_not_come_is_not_waited_for_anew_with_each_attempt() -> None:
     """It was lost once; that it is not there when it is tried at another address is no news."""
-    world = World(upper=900)
-    world.connect(R1)
-    world.install(as_of=300)
-    world.report(R1, at(400))
-    world.instance.disconnect(R1, world.now)
-    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    harness = InstanceHarness(upper=900)
+    harness.connect(R1)
+    harness.install(as_of=300)
+    harness.report(R1, at(400))
+    harness.instance.disconnect(R1, harness.now)
+    harness.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
     for _ in range(4):
-        world.maintain()
-        assert holds(world) <= {at(300), at(399)}
-        world.now += GRACE_MS // 4
-        world.instance.disconnect(R1, world.now)
+        harness.maintain()
+        assert holds(harness) <= {at(300), at(399)}
+        harness.now += GRACE_MS // 4
+        harness.instance.disconnect(R1, harness.now)
     for _ in range(2):
-        world.maintain()
-    assert holds(world) == {at(700), at(799)}
+        harness.maintain()
+    assert holds(harness) == {at(700), at(799)}
 
 
 def test_must_what_one_replica_has_compacted_is_no_more_to_be_read_anywhere() -> None:
     """An earlier operator had told it, and not the one that connects first. So both go on."""
-    world = World(upper=900)
-    world.connect(R2)
-    world.install(as_of=300)
-    world.sent(R2)
+    harness = InstanceHarness(upper=900)
+    harness.connect(R2)
+    harness.install(as_of=300)
+    harness.sent(R2)
     said = (DescribedCollection(INDEX, at(340), at(480)), DescribedCollection(VIEW, at(479), at(480)))
-    world.instance.connect(R1, 2, world.now, has=Description("", None, 0, (), said, ()))
+    harness.instance.connect(R1, 2, harness.now, has=Description("", None, 0, (), said, ()))
     compacted = [c.AllowCompaction(VIEW, at(479)), c.AllowCompaction(INDEX, at(340))]
-    assert world.sent(R2) == compacted
-    told = world.sent(R1)
+    assert harness.sent(R2) == compacted
+    told = harness.sent(R1)
     assert c.CreateDataflow(dataflow("d", 340)) in told
     assert compacted[0] in told
 
 
 def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:
     """One that lies takes from nobody what the policy keeps, or what a peek is to read."""
-    world = World(upper=900)
-    world.connect(R2)
-    world.install(as_of=300)
-    world.report(R2, at(480))
-    world.instance.peek(peek("p", INDEX, 350))
-    lies = tuple(DescribedCollection(id, at(world.now), at(480)) for id in (INDEX, VIEW))
-    world.instance.connect(R1, 2, world.now, has=Description("", None, 0, (), lies, ()))
-    assert {c.id: c.since for c in world.instance.dataflows.collections()} == {INDEX: at(350), VIEW: at(479)}
-    world.instance.cancel_peek("p")
-    world.instance.connect(R1, 3, world.now, has=Description("", None, 0, (), lies, ()))
-    assert {c.id: c.since for c in world.instance.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
+    harness = InstanceHarness(upper=900)
+    harness.connect(R2)
+    harness.install(as_of=300)
+    harness.report(R2, at(480))
+    harness.instance.peek(peek("p", INDEX, 350))
+    lies = tuple(DescribedCollection(id, at(harness.now), at(480)) for id in (INDEX, VIEW))
+    harness.instance.connect(R1, 2, harness.now, has=Description("", None, 0, (), lies, ()))
+    assert {c.id: c.since for c in harness.instance.dataflows.collections()} == {INDEX: at(350), VIEW: at(479)}
+    harness.instance.cancel_peek("p")
+    harness.instance.connect(R1, 3, harness.now, has=Description("", None, 0, (), lies, ()))
+    assert {c.id: c.since for c in harness.instance.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
 
 
 def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known() -> None:
     """An operator has just begun. What is dropped meanwhile is waited for by nobody."""
-    world = World(upper=900)
-    world.instance.disconnected.expect(R1, world.now)
-    world.install(as_of=300)
-    world.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
+    harness = InstanceHarness(upper=900)
+    harness.instance.disconnected.expect(R1, harness.now)
+    harness.install(as_of=300)
+    harness.instance.dataflows.seed({INDEX: at(800), VIEW: at(800)})
     for _ in range(2):
-        world.maintain()
-        assert holds(world) == {at(0)}
-    world.now += GRACE_MS
-    world.maintain()
-    assert holds(world) == {at(700), at(799)}
+        harness.maintain()
+        assert holds(harness) == {at(0)}
+    harness.now += GRACE_MS
+    harness.maintain()
+    assert holds(harness) == {at(700), at(799)}
 
-    world.instance.disconnected.expect(R1, world.now)
-    assert holds(world) == {at(0)}
-    world.instance.drop("ns/d")
-    assert world.instance.dataflows.owners() == []
+    harness.instance.disconnected.expect(R1, harness.now)
+    assert holds(harness) == {at(0)}
+    harness.instance.drop("ns/d")
+    assert harness.instance.dataflows.owners() == []
 
 
 @pytest.mark.parametrize(
@@ -210,25 +210,25 @@ def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known()
 def test_what_cannot_go_on_begins_where_all_others_do(
     digest: str, began: int, reads_from: Frontier | None, since: int
 ) -> None:
-    world = World(upper=900, since=since)
-    world.install(as_of=380)
+    harness = InstanceHarness(upper=900, since=since)
+    harness.install(as_of=380)
     plan = dataflow("d", 380)
     has = DescribedDataflow(plan.export_ids, digest and plan.plan_digest, Time(began), reads_from)
-    world.instance.connect(R1, 1, world.now, has=Description("", None, 0, (has,), (), ()))
-    assert c.CreateDataflow(plan) in world.sent(R1)
+    harness.instance.connect(R1, 1, harness.now, has=Description("", None, 0, (has,), (), ()))
+    assert c.CreateDataflow(plan) in harness.sent(R1)
 
 
 def test_must_end_the_connection_of_one_that_goes_on_with_what_was_compacted() -> None:
     """An earlier operator had asked for the compaction. The connection ends, so that the replica begins anew."""
-    world = World(upper=900)
-    world.install(as_of=380)
+    harness = InstanceHarness(upper=900)
+    harness.install(as_of=380)
     plan = dataflow("d", 380)
     has = DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(359))
-    world.instance.connect(R1, 1, world.now, has=Description("", None, 0, (has,), (), ()))
-    link = world.instance.link(R1, 1)
+    harness.instance.connect(R1, 1, harness.now, has=Description("", None, 0, (has,), (), ()))
+    link = harness.instance.link(R1, 1)
     assert link is not None
     for since, refused in ((359, False), (370, True)):
-        world.hear(R1, ShardFrontiers(INPUT, at(900), at(since)))
-        world.maintain()
+        harness.hear(R1, ShardFrontiers(INPUT, at(900), at(since)))
+        harness.maintain()
         assert (link.refused is not None) == refused
     assert "was compacted to" in str(link.refused)

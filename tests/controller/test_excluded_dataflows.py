@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, VIEW_SHARD, World, at
+from tests.controller.harness import EMPTY, INDEX, INPUT, LAG, R1, R2, TERM, VIEW, VIEW_SHARD, InstanceHarness, at
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.controller.controller_events import ShardAppeared
 from tidemark_operator.controller.frontiers.collection import Collection
@@ -38,92 +38,92 @@ def view(until: int | None = UNTIL, refresh: RefreshSchedule | None = None) -> D
     return replace(whole, index_exports=(), sink_exports=(sink,), until=None if until is None else Time(until))
 
 
-def installed(description: DataflowDescription, *, finished: bool = False, upper: int = 500) -> World:
+def installed(description: DataflowDescription, *, finished: bool = False, upper: int = 500) -> InstanceHarness:
     """A Dataflow that no replica has yet."""
-    world = World(upper=upper)
-    world.instance.create(Dataflow(OWNER, description, LAG, stays=True, finished=finished), TERM)
-    return world
+    harness = InstanceHarness(upper=upper)
+    harness.instance.create(Dataflow(OWNER, description, LAG, stays=True, finished=finished), TERM)
+    return harness
 
 
 def connect(
-    world: World, replica: ReplicaId, table: Frontier, *, exists: bool = True, error: str | None = None
+    harness: InstanceHarness, replica: ReplicaId, table: Frontier, *, exists: bool = True, error: str | None = None
 ) -> None:
     """A replica that has nothing, and finds the table so far."""
     found = DescribedShard(VIEW_SHARD, exists, table, at(0), WriterTerm(0), error)
-    world.connections += 1
+    harness.connections += 1
     has = Description("incarnation", None, 0, (), (), (found,))
-    world.instance.connect(replica, world.connections, world.now, has=has)
+    harness.instance.connect(replica, harness.connections, harness.now, has=has)
 
 
-def told(world: World, replica: ReplicaId) -> list[type[c.Command]]:
+def told(harness: InstanceHarness, replica: ReplicaId) -> list[type[c.Command]]:
     """Kinds of commands about the view."""
     about = (c.CreateDataflow, c.Schedule, c.AllowWrites, c.AllowCompaction)
-    return [type(command) for command in world.sent(replica) if isinstance(command, about)]
+    return [type(command) for command in harness.sent(replica) if isinstance(command, about)]
 
 
-def collection(world: World) -> Collection:
-    found = world.instance.dataflows.collection(VIEW)
+def collection(harness: InstanceHarness) -> Collection:
+    found = harness.instance.dataflows.collection(VIEW)
     assert found is not None
     return found
 
 
-def held(world: World) -> Frontier | None:
-    shard = world.shards.get(INPUT)
+def held(harness: InstanceHarness) -> Frontier | None:
+    shard = harness.shards.get(INPUT)
     assert shard is not None
     return min(shard.holds.values(), default=None)
 
 
 def test_must_not_tell_a_new_replica_of_a_table_that_is_finished() -> None:
     """It is hydrated there all the same, nothing of its inputs is held for it, and it can be dropped."""
-    world = installed(view())
-    connect(world, R1, EMPTY)
+    harness = installed(view())
+    connect(harness, R1, EMPTY)
 
-    assert told(world, R1) == []
-    assert collection(world).hydrated
-    assert held(world) is None
-    assert world.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
-    assert not _is_installed(collection(world), R1)
-    assert collection(world).computing == []
+    assert told(harness, R1) == []
+    assert collection(harness).hydrated
+    assert held(harness) is None
+    assert harness.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
+    assert not _is_installed(collection(harness), R1)
+    assert collection(harness).computing == []
 
-    world.instance.drop(OWNER)
-    assert told(world, R1) == []
-    assert world.instance.dataflows.get(OWNER) is None
+    harness.instance.drop(OWNER)
+    assert told(harness, R1) == []
+    assert harness.instance.dataflows.get(OWNER) is None
 
 
 def test_what_exports_an_index_too_is_computed() -> None:
     """There is an index of it nowhere else."""
     with_index = replace(dataflow("d", 300), until=Time(UNTIL))
-    world = installed(with_index)
-    connect(world, R1, EMPTY)
+    harness = installed(with_index)
+    connect(harness, R1, EMPTY)
 
-    assert c.CreateDataflow(with_index) in world.sent(R1)
+    assert c.CreateDataflow(with_index) in harness.sent(R1)
     assert tables_of(with_index) == []
 
 
 def test_a_replica_that_has_it_keeps_it_until_it_is_connected_anew() -> None:
     """It finished the table itself, and says so; installed again (it was suspended), it is not told of it."""
-    world = installed(view())
-    connect(world, R1, at(0), exists=False)
-    assert told(world, R1) == [c.CreateDataflow, c.Schedule, c.AllowWrites]
-    world.report(R1, EMPTY, VIEW)
-    world.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, at(0)))
-    world.maintain()
-    assert (told(world, R1), held(world), collection(world).write) == ([], None, EMPTY)
+    harness = installed(view())
+    connect(harness, R1, at(0), exists=False)
+    assert told(harness, R1) == [c.CreateDataflow, c.Schedule, c.AllowWrites]
+    harness.report(R1, EMPTY, VIEW)
+    harness.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, at(0)))
+    harness.maintain()
+    assert (told(harness, R1), held(harness), collection(harness).write) == ([], None, EMPTY)
 
-    world.instance.drop(OWNER)
-    assert told(world, R1) == [c.AllowCompaction]
-    world.instance.create(Dataflow(OWNER, view(), LAG, stays=True, finished=True), TERM)
-    assert told(world, R1) == []
-    assert collection(world).hydrated
+    harness.instance.drop(OWNER)
+    assert told(harness, R1) == [c.AllowCompaction]
+    harness.instance.create(Dataflow(OWNER, view(), LAG, stays=True, finished=True), TERM)
+    assert told(harness, R1) == []
+    assert collection(harness).hydrated
 
 
 def test_what_was_finished_when_it_was_installed_waits_for_no_input() -> None:
     """Its inputs may be unknown, or made anew."""
-    world = installed(view(), finished=True, upper=0)
-    connect(world, R1, EMPTY)
+    harness = installed(view(), finished=True, upper=0)
+    connect(harness, R1, EMPTY)
 
-    assert world.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
-    assert told(world, R1) == []
+    assert harness.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
+    assert told(harness, R1) == []
 
 
 def test_a_view_ends_with_its_last_refresh() -> None:
@@ -135,32 +135,32 @@ def test_a_view_ends_with_its_last_refresh() -> None:
 
 def test_a_dataflow_of_one_time_is_no_query() -> None:
     """Who created it stays: it is not dropped with the index that it reads, and it waits for its turn to hydrate."""
-    world = World()
-    world.install()
+    harness = InstanceHarness()
+    harness.install()
     reader = replace(dataflow("reader", 300), source_imports=(), until=Time(301))
     importing = replace(reader, index_imports=(IndexImport(INDEX, INDEX, (), ROW),))
     for owner, stays in (("query", False), ("ns/reader", True)):
         export = replace(importing.index_exports[0], id=GlobalId(owner))
         description = replace(importing, index_exports=(export,), sink_exports=())
-        world.instance.create(Dataflow(owner, description, LAG, stays=stays), TERM)
+        harness.instance.create(Dataflow(owner, description, LAG, stays=stays), TERM)
 
-    assert [d.owner for d in world.instance.dataflows.visitors("ns/d")] == ["query"]
-    world.connect(R1)
-    world.report(R1, at(400))
-    world.maintain()
-    assert world.instance.occupants(R1) == ("ns/reader",)
+    assert [d.owner for d in harness.instance.dataflows.visitors("ns/d")] == ["query"]
+    harness.connect(R1)
+    harness.report(R1, at(400))
+    harness.maintain()
+    assert harness.instance.occupants(R1) == ("ns/reader",)
 
 
 @pytest.mark.parametrize("table_first", [True, False], ids=["the table is heard of first", "the export is"])
 def test_where_a_finished_table_begins_is_heard_before_anybody_reads_it(table_first: bool) -> None:
     """Who reads it begins there: what was never seen to move forward can be read from one time on alone."""
-    world = installed(view())
-    connect(world, R1, at(0), exists=False)
+    harness = installed(view())
+    connect(harness, R1, at(0), exists=False)
     said: list[Response] = [ShardFrontiers(VIEW_SHARD, EMPTY, at(350)), Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]
     news, known = [], []
     for each in said if table_first else said[::-1]:
-        news += world.hear(R1, each)
-        known.append(world.shards.frontiers(VIEW_SHARD))
+        news += harness.hear(R1, each)
+        known.append(harness.shards.frontiers(VIEW_SHARD))
 
     assert ShardAppeared(VIEW_SHARD) in news
     assert known[-1] == FrontierPair(EMPTY, at(350))
@@ -169,59 +169,59 @@ def test_where_a_finished_table_begins_is_heard_before_anybody_reads_it(table_fi
 
 def test_a_revision_that_follows_a_finished_one_is_level_when_it_has_hydrated() -> None:
     """Its inputs may go on for ever, or end later: it would never be as far."""
-    world = installed(view())
-    connect(world, R1, EMPTY)
+    harness = installed(view())
+    connect(harness, R1, EMPTY)
     other = replace(dataflow("e", 300), index_exports=())
     (export,) = other.sink_exports
-    world.shards.register(ShardId("e/v"), "file:///data/e", LAG)
+    harness.shards.register(ShardId("e/v"), "file:///data/e", LAG)
     beside = Succession({export.id: VIEW})
-    world.instance.create(Dataflow("ns/d/2", other, LAG, beside, stays=True), TERM)
-    coming = world.instance.dataflows.get("ns/d/2")
+    harness.instance.create(Dataflow("ns/d/2", other, LAG, beside, stays=True), TERM)
+    coming = harness.instance.dataflows.get("ns/d/2")
     assert coming is not None
-    world.report(R1, at(300), export.id)
+    harness.report(R1, at(300), export.id)
     assert coming.level_ms is None
-    world.report(R1, at(350), export.id)
-    assert coming.level_ms == world.now
+    harness.report(R1, at(350), export.id)
+    assert coming.level_ms == harness.now
 
 
 @pytest.mark.parametrize(("stays", "answered"), [(False, True), (True, False)], ids=["a query", "a Dataflow"])
 def test_who_waits_for_an_index_of_one_time_is_not_being_answered(stays: bool, answered: bool) -> None:
     """It hydrates like any other: what a replica dies of then is not who waits for it."""
-    world = World()
+    harness = InstanceHarness()
     of_one_time = replace(dataflow("d", 399), until=Time(400))
-    world.instance.create(Dataflow(OWNER, of_one_time, LAG, stays=stays), TERM)
-    world.connect(R1)
+    harness.instance.create(Dataflow(OWNER, of_one_time, LAG, stays=stays), TERM)
+    harness.connect(R1)
     peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
 
     assert of_one_time.is_one_shot
-    assert world.instance.dataflows.is_answered(peek, R1) is answered
+    assert harness.instance.dataflows.is_answered(peek, R1) is answered
 
 
 def test_what_has_its_end_behind_its_table_can_be_begun_until_it_is_finished() -> None:
     """Its end was set to a time that has passed: the table is further, and the inputs are still needed before it."""
     begun = c.CreateDataflow(replace(view(), as_of=Time(399)))
-    world = installed(begun.dataflow, upper=900)
-    connect(world, R1, at(900))
-    world.hear(R1, Frontiers(VIEW, at(900), None, None))
-    world.maintain()
+    harness = installed(begun.dataflow, upper=900)
+    connect(harness, R1, at(900))
+    harness.hear(R1, Frontiers(VIEW, at(900), None, None))
+    harness.maintain()
 
-    assert (collection(world).since, held(world)) == (at(399), at(399))
-    connect(world, R2, at(900))
-    connect(world, R1, at(900))
-    assert begun in world.sent(R1)
-    assert begun in world.sent(R2)
-    world.report(R1, EMPTY, VIEW)
-    world.maintain()
-    assert held(world) == at(399), "the other one has still to begin"
+    assert (collection(harness).since, held(harness)) == (at(399), at(399))
+    connect(harness, R2, at(900))
+    connect(harness, R1, at(900))
+    assert begun in harness.sent(R1)
+    assert begun in harness.sent(R2)
+    harness.report(R1, EMPTY, VIEW)
+    harness.maintain()
+    assert held(harness) == at(399), "the other one has still to begin"
 
 
 def test_what_a_replica_still_says_of_what_it_is_not_told_of_is_no_lie() -> None:
     """It has it from before this connection, and drops it with its reconcile."""
-    world = installed(view(), finished=True)
-    connect(world, R1, EMPTY)
-    world.report(R1, at(350), VIEW)
-    world.report(R1, EMPTY, VIEW)
+    harness = installed(view(), finished=True)
+    connect(harness, R1, EMPTY)
+    harness.report(R1, at(350), VIEW)
+    harness.report(R1, EMPTY, VIEW)
 
-    on = collection(world).replicas[R1]
+    on = collection(harness).replicas[R1]
     assert on.excluded
     assert on.refused_reports == 0

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, at
+from tests.controller.harness import EMPTY, at
 from tests.protocol.samples import ROW, A, dataflow
 from tidemark_operator.controller.hydration.hydration_gate import MOST_OCCUPANTS, STALL_MS, HydrationGate, OutOfMemory
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy, Standing

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, World, at
+from tests.controller.harness import EMPTY, INDEX, LAG, R1, R2, TERM, VIEW, InstanceHarness, at
 from tests.handlers.revisions import mark
 from tests.protocol.samples import ROW, A, dataflow
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
@@ -41,108 +41,108 @@ def reader(name: str = "b", of: GlobalId = INDEX, as_of: int = 400) -> DataflowD
     )
 
 
-def shared() -> World:
+def shared() -> InstanceHarness:
     """The exporter hydrated on R1 and complete below 450, the importer installed."""
-    world = World(upper=900)
-    world.install(as_of=300)
-    world.connect(R1)
-    world.report(R1, at(450))
-    world.maintain()
-    world.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
-    return world
+    harness = InstanceHarness(upper=900)
+    harness.install(as_of=300)
+    harness.connect(R1)
+    harness.report(R1, at(450))
+    harness.maintain()
+    harness.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
+    return harness
 
 
-def since(world: World, id: GlobalId = INDEX) -> int:
-    found = world.instance.dataflows.collection(id)
+def since(harness: InstanceHarness, id: GlobalId = INDEX) -> int:
+    found = harness.instance.dataflows.collection(id)
     assert found is not None
     return found.since.encode()
 
 
 def test_an_index_is_held_for_its_importer_and_its_shards_for_the_index() -> None:
     """Compaction follows the importer's frontier, one level after the other; when it is gone, the read policy alone."""
-    world = shared()
-    world.report(R1, at(800))
+    harness = shared()
+    harness.report(R1, at(800))
     for _ in range(2):
-        world.maintain()
-    shard = world.shards.get(world.instance.dataflows.collections_of("ns/d")[0].inputs[0])
+        harness.maintain()
+    shard = harness.shards.get(harness.instance.dataflows.collections_of("ns/d")[0].inputs[0])
     assert shard is not None
-    assert since(world) == 400
-    assert shard.allowed_since(world.now) == at(400)
+    assert since(harness) == 400
+    assert shard.allowed_since(harness.now) == at(400)
 
-    world.report(R1, at(700), READ)
+    harness.report(R1, at(700), READ)
     for _ in range(2):
-        world.maintain()
-    assert since(world) == 700 - LAG
+        harness.maintain()
+    assert since(harness) == 700 - LAG
 
-    world.instance.drop("ns/b")
-    world.report(R1, EMPTY, READ)
-    world.maintain()
-    assert since(world) == 800 - LAG
+    harness.instance.drop("ns/b")
+    harness.report(R1, EMPTY, READ)
+    harness.maintain()
+    assert since(harness) == 800 - LAG
 
 
 def test_an_importer_that_is_slow_on_one_replica_holds_the_index() -> None:
     """What it has not read there yet stays, also for the case that this replica starts again."""
-    world = shared()
-    world.connect(R2)
-    world.report(R1, at(900))
-    world.report(R1, at(850), READ)
-    world.report(R2, at(500), INDEX, VIEW, READ)
-    world.maintain()
-    world.maintain()
+    harness = shared()
+    harness.connect(R2)
+    harness.report(R1, at(900))
+    harness.report(R1, at(850), READ)
+    harness.report(R2, at(500), INDEX, VIEW, READ)
+    harness.maintain()
+    harness.maintain()
 
-    assert since(world) == 499
+    assert since(harness) == 499
 
 
 def test_an_importer_is_scheduled_once_the_index_is_past_its_as_of() -> None:
     """Until then it says that it waits for the index."""
-    world = World(upper=900)
-    world.install(as_of=300)
-    world.connect(R1)
-    world.instance.create(Dataflow("ns/b", reader(as_of=400), LAG), TERM)
-    waiting = world.instance.dataflows.get("ns/b")
+    harness = InstanceHarness(upper=900)
+    harness.install(as_of=300)
+    harness.connect(R1)
+    harness.instance.create(Dataflow("ns/b", reader(as_of=400), LAG), TERM)
+    waiting = harness.instance.dataflows.get("ns/b")
     assert waiting is not None
-    world.report(R1, at(400))
-    world.maintain()
-    assert world.instance.dataflows.waits_for(waiting) == [INDEX]
-    assert c.Schedule(READ) not in world.sent(R1)
+    harness.report(R1, at(400))
+    harness.maintain()
+    assert harness.instance.dataflows.waits_for(waiting) == [INDEX]
+    assert c.Schedule(READ) not in harness.sent(R1)
 
-    world.report(R1, at(401))
-    world.maintain()
+    harness.report(R1, at(401))
+    harness.maintain()
 
-    assert c.Schedule(READ) in world.sent(R1)
+    assert c.Schedule(READ) in harness.sent(R1)
 
 
 def test_a_new_replica_hears_of_the_exporter_first_and_can_read_it_at_the_importers_as_of() -> None:
     """In order of creation, its as_of not after the importer's; who imports is scheduled once the index is there."""
-    world = shared()
-    world.report(R1, at(800))
-    world.report(R1, at(600), READ)
+    harness = shared()
+    harness.report(R1, at(800))
+    harness.report(R1, at(600), READ)
     for _ in range(2):
-        world.maintain()
-    world.connect(R2)
-    sent = world.sent(R2)
+        harness.maintain()
+    harness.connect(R2)
+    sent = harness.sent(R2)
 
     created = {m.dataflow.name: m.dataflow.as_of for m in sent if isinstance(m, c.CreateDataflow)}
     assert list(created) == ["d", "b"]
     assert created["d"] <= created["b"] == 600 - LAG
     assert c.Schedule(READ) not in sent
 
-    world.report(R2, at(800))
-    world.maintain()
+    harness.report(R2, at(800))
+    harness.maintain()
 
-    assert c.Schedule(READ) in world.sent(R2)
+    assert c.Schedule(READ) in harness.sent(R2)
 
 
 def test_nothing_is_created_over_an_index_that_is_not_there() -> None:
     """Not installed, or dropped: the caller waits instead."""
-    world = World()
+    harness = InstanceHarness()
     with pytest.raises(ValueError, match="imports index d/i"):
-        world.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
-    world.install()
-    world.connect(R1)
-    world.instance.drop("ns/d")
+        harness.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
+    harness.install()
+    harness.connect(R1)
+    harness.instance.drop("ns/d")
     with pytest.raises(ValueError, match="imports index d/i"):
-        world.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
+        harness.instance.create(Dataflow("ns/b", reader(), LAG), TERM)
 
 
 def state(name: str, *reads: str, instance: str = "default") -> DataflowState:

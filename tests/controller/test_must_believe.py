@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tests.controller.harness import LAG, at
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import LAG, at
 from tests.replica.plans import COLUMNS, transient
 from tests.waiting import BOUND
 from tidemark_operator.controller.frontiers.dataflows import Dataflow

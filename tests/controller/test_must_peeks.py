@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.controller.harness import INDEX, R1, R2, InstanceHarness, at
 from tests.controller.test_must_commands import ROWS, peek
-from tests.controller.worlds import INDEX, R1, R2, World, at
 from tidemark_operator.controller.answers.peeks import PATIENCE_MS, PeekAnswer
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.responses import Frontiers, PeekError, PeekResponse
@@ -12,89 +12,89 @@ from tidemark_protocol.messages.responses import Frontiers, PeekError, PeekRespo
 def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answer() -> None:
     """Its stash is full, or it is too old for the plan: the healthy one answers. What is wrong with the data or the
     question, any may say for all."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
+    harness = InstanceHarness()
+    harness.install()
+    harness.connect(R1, R2)
     for uuid in ("p", "q"):
-        world.instance.peek(peek(uuid, 310))
+        harness.instance.peek(peek(uuid, 310))
     own, of_all = PeekError("the disk is full"), PeekError("division by zero", is_deterministic=True)
 
-    assert world.hear(R1, PeekResponse("p", own)) == []
-    assert world.hear(R1, PeekResponse("p", own)) == []
-    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
-    assert world.hear(R1, PeekResponse("q", of_all)) == [PeekAnswer("q", of_all)]
-    index = world.instance.dataflows.collection(INDEX)
+    assert harness.hear(R1, PeekResponse("p", own)) == []
+    assert harness.hear(R1, PeekResponse("p", own)) == []
+    assert harness.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
+    assert harness.hear(R1, PeekResponse("q", of_all)) == [PeekAnswer("q", of_all)]
+    index = harness.instance.dataflows.collection(INDEX)
     assert index is not None
     assert index.holds == {}
 
 
 def test_must_answer_with_an_error_once_all_who_were_asked_have_failed_or_are_gone() -> None:
     """Nobody waits for a replica that will not answer; one that is connected anew may."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
+    harness = InstanceHarness()
+    harness.install()
+    harness.connect(R1, R2)
     for uuid in ("p", "q", "r"):
-        world.instance.peek(peek(uuid, 310))
+        harness.instance.peek(peek(uuid, 310))
     first, second = PeekError("the disk is full"), PeekError("too old for the plan")
-    assert world.hear(R1, PeekResponse("p", first)) == []
-    assert world.hear(R2, PeekResponse("p", second)) == [PeekAnswer("p", first)]
-    assert world.hear(R2, PeekResponse("q", second)) == []
-    assert world.instance.disconnect(R1) == [PeekAnswer("q", second)]
+    assert harness.hear(R1, PeekResponse("p", first)) == []
+    assert harness.hear(R2, PeekResponse("p", second)) == [PeekAnswer("p", first)]
+    assert harness.hear(R2, PeekResponse("q", second)) == []
+    assert harness.instance.disconnect(R1) == [PeekAnswer("q", second)]
 
-    world.connect(R1)
-    assert world.hear(R1, PeekResponse("r", first)) == []
-    assert world.instance.disconnect(R1) == []
-    assert world.instance.disconnect(R2) == []
-    world.connect(R1)
-    assert world.hear(R1, PeekResponse("r", ROWS)) == [PeekAnswer("r", ROWS)]
+    harness.connect(R1)
+    assert harness.hear(R1, PeekResponse("r", first)) == []
+    assert harness.instance.disconnect(R1) == []
+    assert harness.instance.disconnect(R2) == []
+    harness.connect(R1)
+    assert harness.hear(R1, PeekResponse("r", ROWS)) == [PeekAnswer("r", ROWS)]
 
 
 def test_must_answer_with_one_replicas_error_when_the_others_have_had_their_time() -> None:
     """One that hydrates for an hour answers nothing before that, and the asker holds room meanwhile. Who failed and is
     gone does not count: it may answer when it is back."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
+    harness = InstanceHarness()
+    harness.install()
+    harness.connect(R1, R2)
     for uuid in ("p", "q"):
-        world.instance.peek(peek(uuid, 310))
+        harness.instance.peek(peek(uuid, 310))
     own = PeekError("the disk is full")
-    assert world.hear(R1, PeekResponse("p", own)) == []
-    world.now += PATIENCE_MS - 1
-    assert world.maintain() == []
-    assert world.hear(R2, PeekResponse("q", own)) == []
-    world.now += 1
-    assert world.maintain() == [PeekAnswer("p", own)]
-    assert c.CancelPeek("p") in world.sent(R2)
-    assert world.maintain() == []
+    assert harness.hear(R1, PeekResponse("p", own)) == []
+    harness.now += PATIENCE_MS - 1
+    assert harness.maintain() == []
+    assert harness.hear(R2, PeekResponse("q", own)) == []
+    harness.now += 1
+    assert harness.maintain() == [PeekAnswer("p", own)]
+    assert c.CancelPeek("p") in harness.sent(R2)
+    assert harness.maintain() == []
 
-    assert world.instance.disconnect(R2) == []
-    world.now += PATIENCE_MS
-    assert world.maintain() == []
-    assert world.hear(R1, PeekResponse("q", ROWS)) == [PeekAnswer("q", ROWS)]
-    index = world.instance.dataflows.collection(INDEX)
+    assert harness.instance.disconnect(R2) == []
+    harness.now += PATIENCE_MS
+    assert harness.maintain() == []
+    assert harness.hear(R1, PeekResponse("q", ROWS)) == [PeekAnswer("q", ROWS)]
+    index = harness.instance.dataflows.collection(INDEX)
     assert index is not None
     assert index.holds == {}
 
 
 def test_must_wait_for_a_replica_that_is_at_the_answer_when_another_has_failed() -> None:
     """It has the index: a large answer may take it longer than the others are given."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
-    world.hear(R2, Frontiers(INDEX, at(400), at(400), at(400)))
-    world.instance.peek(peek("p", 310))
-    assert world.hear(R1, PeekResponse("p", PeekError("the disk is full"))) == []
-    world.now += 10 * PATIENCE_MS
-    assert world.maintain() == []
-    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
+    harness = InstanceHarness()
+    harness.install()
+    harness.connect(R1, R2)
+    harness.hear(R2, Frontiers(INDEX, at(400), at(400), at(400)))
+    harness.instance.peek(peek("p", 310))
+    assert harness.hear(R1, PeekResponse("p", PeekError("the disk is full"))) == []
+    harness.now += 10 * PATIENCE_MS
+    assert harness.maintain() == []
+    assert harness.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
 
 
 def test_must_take_no_answer_of_a_replica_that_was_not_asked() -> None:
     """A targeted peek is its target's to answer."""
-    world = World()
-    world.install()
-    world.connect(R1, R2)
-    world.instance.peek(peek("p", 310), R2)
+    harness = InstanceHarness()
+    harness.install()
+    harness.connect(R1, R2)
+    harness.instance.peek(peek("p", 310), R2)
 
-    assert world.hear(R1, PeekResponse("p", ROWS)) == []
-    assert world.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]
+    assert harness.hear(R1, PeekResponse("p", ROWS)) == []
+    assert harness.hear(R2, PeekResponse("p", ROWS)) == [PeekAnswer("p", ROWS)]

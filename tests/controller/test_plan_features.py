@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.harness import EMPTY, INDEX, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, InstanceHarness, at, facade
 from tests.controller.test_excluded_dataflows import collection, held, view
-from tests.controller.worlds import EMPTY, INDEX, LAG, NOW, R1, R2, TERM, VIEW, VIEW_SHARD, World, at, facade
 from tests.protocol.samples import ROW, dataflow
 from tidemark_operator.controller.controller_events import DataflowGone
 from tidemark_operator.controller.frontiers.collection import failures
@@ -41,13 +41,13 @@ REFRESHED = view(None, RefreshSchedule(every_ms=1000))
 ABOUT = (c.CreateDataflow, c.Schedule, c.AllowWrites, c.AllowCompaction, c.Peek)
 
 
-def connect(world: World, replica: ReplicaId, *words: str, table: Frontier | None = None) -> None:
+def connect(harness: InstanceHarness, replica: ReplicaId, *words: str, table: Frontier | None = None) -> None:
     """A replica that has nothing, and understands these words."""
     found = [] if table is None else [DescribedShard(VIEW_SHARD, True, table, at(0), WriterTerm(0), None)]
-    world.connections += 1
+    harness.connections += 1
     has = Description("incarnation", None, 0, (), (), tuple(found), words)
-    world.instance.shard_reports.described(has.shards, world.now)
-    world.instance.connect(replica, world.connections, world.now, has=has)
+    harness.instance.shard_reports.described(has.shards, harness.now)
+    harness.instance.connect(replica, harness.connections, harness.now, has=has)
 
 
 def plain(id: str = "plain") -> DataflowDescription:
@@ -58,18 +58,18 @@ def plain(id: str = "plain") -> DataflowDescription:
     return replace(other, sink_exports=(replace(export, id=GlobalId(id), sink=replace(export.sink, shard=shard)),))  # type: ignore[call-arg]
 
 
-def installed(*descriptions: DataflowDescription) -> World:
+def installed(*descriptions: DataflowDescription) -> InstanceHarness:
     """A refreshed view, and others."""
-    world = World(upper=500)
-    world.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
+    harness = InstanceHarness(upper=500)
+    harness.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
     for each in descriptions:
-        world.instance.create(Dataflow(f"ns/{each.name}", each, LAG, stays=True), TERM)
-    return world
+        harness.instance.create(Dataflow(f"ns/{each.name}", each, LAG, stays=True), TERM)
+    return harness
 
 
-def told(world: World, replica: ReplicaId) -> list[tuple[str, str]]:
+def told(harness: InstanceHarness, replica: ReplicaId) -> list[tuple[str, str]]:
     """What a replica is told of dataflows: the kind of each command, and the export."""
-    said = [command for command in world.sent(replica) if isinstance(command, ABOUT)]
+    said = [command for command in harness.sent(replica) if isinstance(command, ABOUT)]
     return [(type(each).__name__, _of(each)) for each in said]
 
 
@@ -87,138 +87,140 @@ def of(*ids: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("words", [(), ("of tomorrow",)], ids=["an older image", "another word"])
 def test_must_not_tell_a_replica_of_what_it_does_not_understand(words: tuple[str, ...]) -> None:
     """All else is told, whether it connects before or after; the inputs are kept, and are not for it."""
-    world = installed(plain())
-    connect(world, R1, *words)
-    assert told(world, R1) == of("plain")
+    harness = installed(plain())
+    connect(harness, R1, *words)
+    assert told(harness, R1) == of("plain")
 
-    world.instance.drop(OWNER)
-    assert told(world, R1) == []
-    world.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
-    assert told(world, R1) == []
-    (on,) = collection(world).replicas.values()
+    harness.instance.drop(OWNER)
+    assert told(harness, R1) == []
+    harness.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
+    assert told(harness, R1) == []
+    (on,) = collection(harness).replicas.values()
     assert (on.missing_features, on.excluded, on.hydrated, on.reads_from) == ({"refresh"}, True, False, EMPTY.encode())
-    assert (collection(world).hydrated, collection(world).computing) == (False, [])
-    assert collection(world).lacking == [(R1, {"refresh"})]
-    assert held(world) == at(300)
+    assert (collection(harness).hydrated, collection(harness).computing) == (False, [])
+    assert collection(harness).lacking == [(R1, {"refresh"})]
+    assert held(harness) == at(300)
 
 
 def test_who_understands_computes_it_beside_one_that_does_not() -> None:
     """It goes on, is compacted and takes over by the word of the former alone."""
-    world = installed(plain())
-    connect(world, R1)
-    connect(world, R2, *SUPPORTED_FEATURES)
-    assert sorted(told(world, R2)) == sorted(of(VIEW, "plain"))
-    world.report(R2, at(450), VIEW)
-    world.report(R1, at(450), GlobalId("plain"))
-    world.report(R2, at(450), GlobalId("plain"))
-    world.maintain()
+    harness = installed(plain())
+    connect(harness, R1)
+    connect(harness, R2, *SUPPORTED_FEATURES)
+    assert sorted(told(harness, R2)) == sorted(of(VIEW, "plain"))
+    harness.report(R2, at(450), VIEW)
+    harness.report(R1, at(450), GlobalId("plain"))
+    harness.report(R2, at(450), GlobalId("plain"))
+    harness.maintain()
 
-    found = collection(world)
+    found = collection(harness)
     assert (found.hydrated, found.write, found.since) == (True, at(450), at(449))
     assert [name for name, _ in found.computing] == [R2]
     assert _errors(found) == []
-    assert _failure([found]) == _incompatible(running(world, R1, R2), [found], NOW) == ""
-    world.instance.disconnect(R2)
-    assert not collection(world).hydrated
+    assert _failure([found]) == _incompatible(running(harness, R1, R2), [found], NOW) == ""
+    harness.instance.disconnect(R2)
+    assert not collection(harness).hydrated
 
 
 def test_who_was_upgraded_is_told_with_its_next_connection() -> None:
-    world = installed()
-    connect(world, R1)
-    assert told(world, R1) == []
-    connect(world, R1, *SUPPORTED_FEATURES)
-    assert told(world, R1) == of(VIEW)
-    assert collection(world).lacking == []
-    connect(world, R1)
-    assert collection(world).lacking == [(R1, {"refresh"})]
+    harness = installed()
+    connect(harness, R1)
+    assert told(harness, R1) == []
+    connect(harness, R1, *SUPPORTED_FEATURES)
+    assert told(harness, R1) == of(VIEW)
+    assert collection(harness).lacking == []
+    connect(harness, R1)
+    assert collection(harness).lacking == [(R1, {"refresh"})]
 
 
 def test_what_no_replica_understands_says_so() -> None:
     """It is not as if it were to come, nor a failure of the data."""
-    world = installed(plain())
-    connect(world, R1)
-    world.report(R1, at(450), GlobalId("plain"))
-    exports, instance = [collection(world)], running(world, R1)
+    harness = installed(plain())
+    connect(harness, R1)
+    harness.report(R1, at(450), GlobalId("plain"))
+    exports, instance = [collection(harness)], running(harness, R1)
 
     assert _incompatible(instance, exports, NOW).startswith("the image of replica r1 does not know refresh")
     assert _failure(exports) == "", "it is not of those that fail at it"
     assert _nobody_knows(instance, exports).startswith("the image of replica r1 does not know refresh")
     assert hydrated_on(instance, R1) == (2, 1)
     assert lacking_on(instance, R1) == "its image does not know refresh, and computes nothing of d"
-    connect(world, R2, *SUPPORTED_FEATURES)
-    assert _incompatible(running(world, R1, R2), exports, NOW) == _nobody_knows(running(world, R1, R2), exports) == ""
+    connect(harness, R2, *SUPPORTED_FEATURES)
+    assert (
+        _incompatible(running(harness, R1, R2), exports, NOW) == _nobody_knows(running(harness, R1, R2), exports) == ""
+    )
     assert hydrated_on(instance, R2) == (2, 0)
     assert lacking_on(instance, R2) == ""
 
 
 def test_who_fails_fails_everywhere_though_others_are_not_told() -> None:
     """Who is not told of it cannot mend it; whom it is finished for needs nothing."""
-    world = installed()
-    connect(world, R1)
-    connect(world, R2, *SUPPORTED_FEATURES)
-    world.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
-    assert _failure([collection(world)]) == "step failed: no room (on replica r2)"
+    harness = installed()
+    connect(harness, R1)
+    connect(harness, R2, *SUPPORTED_FEATURES)
+    harness.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))
+    assert _failure([collection(harness)]) == "step failed: no room (on replica r2)"
 
 
 def test_must_not_believe_what_such_a_replica_says_of_it() -> None:
     """It was never told of it."""
-    world = installed()
-    connect(world, R1)
-    world.report(R1, at(450), VIEW)
-    world.hear(R1, Status(VIEW, "hydration", {"state": "hydrated"}))
-    world.hear(R1, Status(VIEW, "refused", {"reason": "a lie"}))
+    harness = installed()
+    connect(harness, R1)
+    harness.report(R1, at(450), VIEW)
+    harness.hear(R1, Status(VIEW, "hydration", {"state": "hydrated"}))
+    harness.hear(R1, Status(VIEW, "refused", {"reason": "a lie"}))
 
-    found = collection(world)
+    found = collection(harness)
     assert (found.write, found.hydrated, found.replicas[R1].refused_reports) == (None, False, 1)
     assert failures(found.replicas[R1]) == ["refused: its image does not know refresh"]
 
 
 def test_it_is_dropped_without_a_word() -> None:
     """Who has nothing of it is not waited for."""
-    world = installed()
-    connect(world, R1)
-    assert world.instance.drop(OWNER) == [DataflowGone(OWNER)]
-    assert world.instance.dataflows.get(OWNER) is None
-    assert told(world, R1) == []
+    harness = installed()
+    connect(harness, R1)
+    assert harness.instance.drop(OWNER) == [DataflowGone(OWNER)]
+    assert harness.instance.dataflows.get(OWNER) is None
+    assert told(harness, R1) == []
 
 
 def test_a_lost_one_keeps_nothing_for_it() -> None:
     """It reads nothing, so nothing is to be kept for when it is back."""
-    world = installed()
-    connect(world, R1)
-    world.instance.disconnect(R1, lost_ms=world.now)
-    assert collection(world).away == {R1: EMPTY.encode()}
-    assert held(world) == at(300)
+    harness = installed()
+    connect(harness, R1)
+    harness.instance.disconnect(R1, lost_ms=harness.now)
+    assert collection(harness).away == {R1: EMPTY.encode()}
+    assert held(harness) == at(300)
 
 
 def test_a_finished_table_needs_nobody_who_understands_it() -> None:
     """Nothing is left to compute."""
-    world = World(upper=500)
+    harness = InstanceHarness(upper=500)
     once = view(None, RefreshSchedule(at=(Time(5),)))
-    world.instance.create(Dataflow(OWNER, once, LAG, stays=True), TERM)
-    connect(world, R1, table=EMPTY)
-    assert told(world, R1) == []
-    assert (collection(world).hydrated, collection(world).lacking) == (True, [])
+    harness.instance.create(Dataflow(OWNER, once, LAG, stays=True), TERM)
+    connect(harness, R1, table=EMPTY)
+    assert told(harness, R1) == []
+    assert (collection(harness).hydrated, collection(harness).lacking) == (True, [])
 
 
 def test_an_edit_that_is_not_understood_leaves_what_serves() -> None:
     """The predecessor goes on there. On who understands both run; then the successor writes, and there alone."""
-    world = World(upper=500)
-    world.instance.create(Dataflow(OWNER, view(None), LAG, stays=True), TERM)
-    connect(world, R1)
-    connect(world, R2, *SUPPORTED_FEATURES)
+    harness = InstanceHarness(upper=500)
+    harness.instance.create(Dataflow(OWNER, view(None), LAG, stays=True), TERM)
+    connect(harness, R1)
+    connect(harness, R2, *SUPPORTED_FEATURES)
     (export,) = REFRESHED.sink_exports
     coming = replace(REFRESHED, sink_exports=(replace(export, id=GlobalId("d/v2")),))
     beside = Succession({GlobalId("d/v2"): VIEW}, frozenset({GlobalId("d/v2")}))
-    world.sent(R1), world.sent(R2)
-    world.instance.create(Dataflow("ns/d/2", coming, LAG, beside, stays=True), TERM)
-    assert told(world, R1) == []
-    assert told(world, R2) == [("CreateDataflow", "d/v2"), ("Schedule", "d/v2")]
+    harness.sent(R1), harness.sent(R2)
+    harness.instance.create(Dataflow("ns/d/2", coming, LAG, beside, stays=True), TERM)
+    assert told(harness, R1) == []
+    assert told(harness, R2) == [("CreateDataflow", "d/v2"), ("Schedule", "d/v2")]
 
-    world.instance.take_over("ns/d/2", TERM)
-    world.instance.drop(OWNER)
-    assert told(world, R1) == [("AllowCompaction", VIEW)]
-    assert told(world, R2) == [("AllowWrites", "d/v2"), ("AllowCompaction", VIEW)]
+    harness.instance.take_over("ns/d/2", TERM)
+    harness.instance.drop(OWNER)
+    assert told(harness, R1) == [("AllowCompaction", VIEW)]
+    assert told(harness, R2) == [("AllowWrites", "d/v2"), ("AllowCompaction", VIEW)]
 
 
 def importing(name: str, id: GlobalId, exports: str | None = None) -> DataflowDescription:
@@ -230,7 +232,7 @@ def importing(name: str, id: GlobalId, exports: str | None = None) -> DataflowDe
 
 def test_who_imports_an_index_of_it_is_left_out_too() -> None:
     """And who imports an index of that one. A lookup is asked of those alone that have it."""
-    world = World(upper=500)
+    harness = InstanceHarness(upper=500)
     whole = replace(dataflow("d", 300), sink_exports=REFRESHED.sink_exports)
     for owner, each in (
         (OWNER, whole),
@@ -238,29 +240,29 @@ def test_who_imports_an_index_of_it_is_left_out_too() -> None:
         ("ns/f", importing("f", GlobalId("e/i"))),
         (PLAIN, plain()),
     ):
-        world.instance.create(Dataflow(owner, each, LAG, stays=True), TERM)
-    connect(world, R1)
-    assert told(world, R1) == of("plain")
-    assert lacking_on(running(world, R1), R1).endswith("computes nothing of d, e, f")
+        harness.instance.create(Dataflow(owner, each, LAG, stays=True), TERM)
+    connect(harness, R1)
+    assert told(harness, R1) == of("plain")
+    assert lacking_on(running(harness, R1), R1).endswith("computes nothing of d, e, f")
 
     peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
-    assert world.instance.peek(peek) == []
-    assert told(world, R1) == []
-    assert world.instance.peeks.asked_of(R1) == []
-    assert not world.instance.dataflows.is_beginning(OWNER, R1)
-    connect(world, R2, *SUPPORTED_FEATURES)
-    connect(world, R1)
-    assert world.instance.peeks.asked_of(R1) == []
-    assert world.instance.peeks.asked_of(R2) == [peek]
-    (answer,) = world.hear(R2, PeekResponse("u", PeekRows(b"", 0)))
+    assert harness.instance.peek(peek) == []
+    assert told(harness, R1) == []
+    assert harness.instance.peeks.asked_of(R1) == []
+    assert not harness.instance.dataflows.is_beginning(OWNER, R1)
+    connect(harness, R2, *SUPPORTED_FEATURES)
+    connect(harness, R1)
+    assert harness.instance.peeks.asked_of(R1) == []
+    assert harness.instance.peeks.asked_of(R2) == [peek]
+    (answer,) = harness.hear(R2, PeekResponse("u", PeekRows(b"", 0)))
     assert answer.uuid == "u"  # type: ignore[union-attr]
-    assert "CancelPeek" not in [type(each).__name__ for each in world.sent(R1)]
+    assert "CancelPeek" not in [type(each).__name__ for each in harness.sent(R1)]
 
 
-def running(world: World, *online: ReplicaId, **states: ReplicaState) -> RunningInstance:
+def running(harness: InstanceHarness, *online: ReplicaId, **states: ReplicaState) -> RunningInstance:
     """What looks at replicas sees of an instance."""
     found = {ReplicaId(name.replace("_", ".")): state for name, state in states.items()}
-    return facade(world.instance, online=list(online), replicas=found)  # type: ignore[no-any-return]
+    return facade(harness.instance, online=list(online), replicas=found)  # type: ignore[no-any-return]
 
 
 OLD, NEW = ReplicaId("r1.old"), ReplicaId("r1.new")
@@ -269,12 +271,12 @@ OLD, NEW = ReplicaId("r1.old"), ReplicaId("r1.new")
 def test_a_new_image_takes_the_place_of_one_that_does_not_understand() -> None:
     """The old one has nothing of the view, and nobody waits until it has. The other way round it does not: what is
     served by the one would be by nobody."""
-    world = installed()
-    connect(world, OLD)
-    connect(world, NEW, *SUPPORTED_FEATURES)
-    world.report(NEW, at(450), VIEW)
+    harness = installed()
+    connect(harness, OLD)
+    connect(harness, NEW, *SUPPORTED_FEATURES)
+    harness.report(NEW, at(450), VIEW)
     there = ReplicaState(None, None, None, online=True, first_greeted_ms=NOW)  # type: ignore[arg-type]
-    both = running(world, OLD, NEW, r1_old=there, r1_new=there)
+    both = running(harness, OLD, NEW, r1_old=there, r1_new=there)
 
     assert is_level(both, OLD, NEW, NOW)
     assert not is_level(both, NEW, OLD, NOW + 2 * SILENCE_MS)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.controller.harness import INDEX, LAG, TERM, VIEW, at
 from tests.controller.scripted import R1, Listening, ScriptedReplica, leadership, play
 from tests.controller.test_client_dataflows import over_input
 from tests.controller.test_index_imports import reader
 from tests.controller.test_query_death_count import PEEK, asked, begun, dies, hydrated, looks_up_late
-from tests.controller.worlds import INDEX, LAG, TERM, VIEW, at
 from tests.replica.plans import COLUMNS
 from tests.waiting import BOUND
 from tidemark_operator.catalogue.registry import Registry

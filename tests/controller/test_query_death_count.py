@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.controller.harness import INDEX, LAG, TERM, at
 from tests.controller.scripted import Listening, ScriptedReplica, complete, play
 from tests.controller.test_client_dataflows import over_input
 from tests.controller.test_index_imports import reader
-from tests.controller.worlds import INDEX, LAG, TERM, at
 from tests.protocol.samples import dataflow
 from tests.replica.plans import COLUMNS
 from tests.waiting import BOUND

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import grpc
 import pytest
 
+from tests.controller.harness import INDEX, INPUT, LAG, TERM, at
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, INPUT, LAG, TERM, at
 from tests.protocol.samples import dataflow
 from tests.waiting import BOUND
 from tidemark_operator.controller.controller_events import DataflowChanged, ShardAppeared

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.controller.harness import INPUT, R1
 from tests.controller.scripted import Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INPUT, R1
 from tidemark_operator.fleet.running_instance import RunningInstance
 
 __all__ = ["play"]

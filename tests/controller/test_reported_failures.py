@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.worlds import R1, VIEW, World, at
+from tests.controller.harness import R1, VIEW, InstanceHarness, at
 from tidemark_operator.controller.frontiers.collection import failures
 from tidemark_protocol.messages.responses import Frontiers, Status
 
 
-def hears(*said: Status) -> World:
-    world = World()
-    world.install()
-    world.connect(R1)
+def hears(*said: Status) -> InstanceHarness:
+    harness = InstanceHarness()
+    harness.install()
+    harness.connect(R1)
     for status in said:
-        world.hear(R1, status)
-    return world
+        harness.hear(R1, status)
+    return harness
 
 
 def failures_after(kind: str, *reports: Frontiers, retrying: bool = True) -> list[int]:
     """How many failures are told of the view, at first and after each report: the first says where it begins."""
     said = {"message": "no room", "retrying": str(retrying).lower()}
-    world, counts = hears(Status(VIEW, kind, said)), []
-    collection = world.instance.dataflows.collection(VIEW)
+    harness, counts = hears(Status(VIEW, kind, said)), []
+    collection = harness.instance.dataflows.collection(VIEW)
     assert collection is not None
     for report in (Frontiers(VIEW, at(300), at(300), at(300)), *reports):
-        world.hear(R1, report)
+        harness.hear(R1, report)
         counts.append(len(failures(collection.replicas[R1])))
     return counts
 

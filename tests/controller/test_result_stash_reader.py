@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.controller.harness import INDEX, LAG, R1, R2, TERM, InstanceHarness, at
 from tests.controller.scripted import PIECE_BYTES, Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, LAG, R1, R2, TERM, World, at
 from tests.protocol.samples import dataflow
 from tests.waiting import BOUND
 from tidemark_operator.controller.answers.peeks import PeekAnswer
@@ -36,39 +36,39 @@ CANCEL = c.CancelPeek("p")
 
 def test_must_tell_the_keeper_last_that_no_answer_is_needed() -> None:
     """The others at once, with the hold; an answer that another stashed meanwhile goes with that, and is no news."""
-    world = World(upper=900)
-    world.install(as_of=300)
-    world.connect(R1, R2)
-    world.report(R1, at(500))
-    world.instance.peek(ASKED)
-    world.sent(R1), world.sent(R2)
+    harness = InstanceHarness(upper=900)
+    harness.install(as_of=300)
+    harness.connect(R1, R2)
+    harness.report(R1, at(500))
+    harness.instance.peek(ASKED)
+    harness.sent(R1), harness.sent(R2)
 
-    assert world.hear(R1, PeekResponse("p", STASHED)) == [PeekAnswer("p", STASHED)]
-    assert (world.sent(R1), world.sent(R2)) == ([], [CANCEL])
-    assert world.hear(R2, PeekResponse("p", STASHED)) == []
-    index = world.instance.dataflows.collection(INDEX)
+    assert harness.hear(R1, PeekResponse("p", STASHED)) == [PeekAnswer("p", STASHED)]
+    assert (harness.sent(R1), harness.sent(R2)) == ([], [CANCEL])
+    assert harness.hear(R2, PeekResponse("p", STASHED)) == []
+    index = harness.instance.dataflows.collection(INDEX)
     assert index is not None
-    assert (index.holds, world.instance.peeks.keeper("p")) == ({}, R1)
+    assert (index.holds, harness.instance.peeks.keeper("p")) == ({}, R1)
     for _ in range(2):
-        world.instance.cancel_peek("p")
-    assert (world.sent(R1), world.sent(R2)) == ([CANCEL], [])
+        harness.instance.cancel_peek("p")
+    assert (harness.sent(R1), harness.sent(R2)) == ([CANCEL], [])
 
 
 def test_crash_an_answer_is_lost_with_its_keeper_and_not_asked_again() -> None:
     """On its next connection the replica is told nothing of the peek; another's answer is not taken for it."""
-    world = World(upper=900)
-    world.install(as_of=300)
-    world.connect(R1, R2)
-    world.report(R1, at(500))
-    world.instance.peek(ASKED)
-    world.hear(R1, PeekResponse("p", STASHED))
-    world.instance.disconnect(R1)
+    harness = InstanceHarness(upper=900)
+    harness.install(as_of=300)
+    harness.connect(R1, R2)
+    harness.report(R1, at(500))
+    harness.instance.peek(ASKED)
+    harness.hear(R1, PeekResponse("p", STASHED))
+    harness.instance.disconnect(R1)
 
-    assert world.instance.peeks.keeper("p") is None
-    assert world.hear(R2, PeekResponse("p", PeekRows(b"", 0))) == []
-    world.connect(R1)
-    world.instance.cancel_peek("p")
-    assert not any(isinstance(m, c.Peek | c.CancelPeek) for m in world.sent(R1))
+    assert harness.instance.peeks.keeper("p") is None
+    assert harness.hear(R2, PeekResponse("p", PeekRows(b"", 0))) == []
+    harness.connect(R1)
+    harness.instance.cancel_peek("p")
+    assert not any(isinstance(m, c.Peek | c.CancelPeek) for m in harness.sent(R1))
 
 
 async def stashed(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> Answer:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.controller.harness import INDEX, at
 from tests.controller.scripted import Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, at
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_protocol.messages.responses import Frontiers
 from tidemark_protocol.wire.frames import pack_responses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.worlds import EMPTY, NOW, at
+from tests.controller.harness import EMPTY, NOW, at
 from tidemark_operator.controller.frontiers.shards import COMPACTION_INTERVAL_MS, ShardBook
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, WriterTerm

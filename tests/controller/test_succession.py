@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.controller.worlds import LAG, R1, TERM, World, at
+from tests.controller.harness import LAG, R1, TERM, InstanceHarness, at
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.frontiers.succession import LATELY_MS, Succession
@@ -12,7 +12,7 @@ from tidemark_operator.controller.frontiers.succession import LATELY_MS, Success
 SUCCESSOR = "ns/d/2"
 
 
-class Beside(World):
+class Beside(InstanceHarness):
     """An index, and the one that is to take its place, on a replica."""
 
     def __init__(self) -> None:
@@ -34,19 +34,19 @@ class Beside(World):
 def test_what_stands_still_stays_level() -> None:
     """Nothing is reported where no input moves (a source is suspended). Whoever looks late, as the API server was
     away, finds it as far as what serves all the same."""
-    world = Beside()
-    world.report(R1, at(400), world.old)
-    world.report(R1, at(400), world.new)
-    assert world.level_ms == world.now
+    harness = Beside()
+    harness.report(R1, at(400), harness.old)
+    harness.report(R1, at(400), harness.new)
+    assert harness.level_ms == harness.now
 
-    world.now += 10 * LATELY_MS
-    world.maintain()
-    assert world.level_ms == world.now
+    harness.now += 10 * LATELY_MS
+    harness.maintain()
+    assert harness.level_ms == harness.now
 
 
 def test_what_is_behind_is_not_level_by_being_looked_at() -> None:
-    world = Beside()
-    world.report(R1, at(400), world.old)
-    world.report(R1, at(390), world.new)
-    world.maintain()
-    assert world.level_ms is None
+    harness = Beside()
+    harness.report(R1, at(400), harness.old)
+    harness.report(R1, at(390), harness.new)
+    harness.maintain()
+    assert harness.level_ms is None

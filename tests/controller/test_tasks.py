@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.controller.worlds import EMPTY, INPUT, LAG, R1, R2, TERM, VIEW_SHARD, World, at
+from tests.controller.harness import EMPTY, INPUT, LAG, R1, R2, TERM, VIEW_SHARD, InstanceHarness, at
 from tests.protocol.samples import ROW, SHARD, SOURCE, A
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_protocol.check.plan import check_dataflow
@@ -40,15 +40,15 @@ def task(own: GlobalId | None, as_of: int = 300) -> DataflowDescription:
     return description
 
 
-def installed(own: GlobalId | None) -> World:
-    world = World(upper=900)
-    world.instance.create(Dataflow("ns/d", task(own), LAG), TERM)
-    world.connect(R1, R2)
-    return world
+def installed(own: GlobalId | None) -> InstanceHarness:
+    harness = InstanceHarness(upper=900)
+    harness.instance.create(Dataflow("ns/d", task(own), LAG), TERM)
+    harness.connect(R1, R2)
+    return harness
 
 
-def held(world: World, id: ShardId) -> int | None:
-    shard = world.shards.get(id)
+def held(harness: InstanceHarness, id: ShardId) -> int | None:
+    shard = harness.shards.get(id)
     assert shard is not None
     found = [f.time for f in shard.holds.values()]
     return min((t for t in found if t is not None), default=None)
@@ -56,38 +56,38 @@ def held(world: World, id: ShardId) -> int | None:
 
 def test_a_task_may_write_and_is_scheduled_like_a_view() -> None:
     """With the term of its revision; what it reads of itself is no input that it would wait for."""
-    world = installed(OWN)
+    harness = installed(OWN)
 
-    assert c.AllowWrites(TASK, TERM) in world.sent(R1)
-    assert world.instance.dataflows.get("ns/d").scheduled  # type: ignore[union-attr]
+    assert c.AllowWrites(TASK, TERM) in harness.sent(R1)
+    assert harness.instance.dataflows.get("ns/d").scheduled  # type: ignore[union-attr]
 
 
 def test_inputs_are_held_where_the_slower_replica_goes_on() -> None:
     """The output's upper, less one: the last time that is not done again."""
-    world = installed(None)
-    world.report(R1, at(600), TASK)
-    world.maintain()
-    assert held(world, INPUT) == 300
-    world.report(R2, at(500), TASK)
-    world.maintain()
+    harness = installed(None)
+    harness.report(R1, at(600), TASK)
+    harness.maintain()
+    assert held(harness, INPUT) == 300
+    harness.report(R2, at(500), TASK)
+    harness.maintain()
 
-    assert held(world, INPUT) == 499
-    assert held(world, VIEW_SHARD) is None
+    assert held(harness, INPUT) == 499
+    assert held(harness, VIEW_SHARD) is None
 
 
 def test_what_a_task_reads_of_itself_is_held_a_millisecond_longer() -> None:
     """It reads what was written at 499 at 500, as an update of its own: not yet put together with what was before."""
-    world = installed(OWN)
+    harness = installed(OWN)
     for replica in (R1, R2):
-        world.report(replica, at(500), TASK)
-    world.maintain()
+        harness.report(replica, at(500), TASK)
+    harness.maintain()
 
-    assert (held(world, INPUT), held(world, VIEW_SHARD)) == (499, 498)
-    world.instance.drop("ns/d")
+    assert (held(harness, INPUT), held(harness, VIEW_SHARD)) == (499, 498)
+    harness.instance.drop("ns/d")
     for replica in (R1, R2):
-        world.report(replica, EMPTY, TASK)
-    world.maintain()
-    assert (held(world, INPUT), held(world, VIEW_SHARD)) == (None, None)
+        harness.report(replica, EMPTY, TASK)
+    harness.maintain()
+    assert (held(harness, INPUT), held(harness, VIEW_SHARD)) == (None, None)
 
 
 def test_reading_itself_is_part_of_what_a_task_is() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.evaluator.edges import EDGES
-from tests.oracle.world import plain
+from tests.oracle.harness import plain
 from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of
 from tidemark_protocol.types import ColumnType

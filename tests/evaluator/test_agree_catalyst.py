@@ -16,7 +16,7 @@ from tests.evaluator.admitted import admitted_calls
 from tests.evaluator.at_once import Asked, frame_of, listed, rows_of
 from tests.evaluator.at_once import check as check_each
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
-from tests.oracle.world import plain
+from tests.oracle.harness import plain
 from tests.planner.every_call import ROW
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.functions.sql_text import to_sql

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import grpc
 from google.protobuf.message import DecodeError
 
-from tests.controller.worlds import INDEX, VIEW
+from tests.controller.harness import INDEX, VIEW
 from tests.fuzz.edges import ConfigChanged, ControllerEdge, ReplicaEdge, StashEdge
 from tests.fuzz.garbler import Garbler
 from tests.protocol.samples import INGESTION, dataflow

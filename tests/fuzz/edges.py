@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from tests.controller.worlds import INDEX, R1, VIEW, World, at
+from tests.controller.harness import INDEX, R1, VIEW, InstanceHarness, at
 from tests.model.fake_pool import Pool
 from tests.model.shards import Shards, SimShard, Watch
 from tidemark_protocol.check.plan import check_dataflow
@@ -239,12 +239,12 @@ class ControllerEdge:
     """A controller with one Dataflow, and one replica that may send anything."""
 
     def __init__(self) -> None:
-        self._world = World(upper=900)
-        self._world.install(as_of=300)
+        self._harness = InstanceHarness(upper=900)
+        self._harness.install(as_of=300)
         self.connect()
 
     def connect(self) -> None:
-        self._world.connect(R1)
+        self._harness.connect(R1)
         self._unpacker = Unpacker.of_responses()
 
     def take(self, data: bytes) -> grpc.StatusCode | None:
@@ -256,24 +256,24 @@ class ControllerEdge:
             assert list(self._frontiers()) == before
             return grpc.StatusCode.INVALID_ARGUMENT
         for response in responses:
-            self._world.hear(R1, response)
-        self._world.maintain()
+            self._harness.hear(R1, response)
+        self._harness.maintain()
         now = list(self._frontiers())
         assert all(b <= n for b, n in zip(before, now, strict=True)), "a frontier went back"
-        bound = at(self._world.now + 30_000)
+        bound = at(self._harness.now + 30_000)
         assert all(since <= bound or since.is_empty for since in self._sinces()), "a since is beyond the clock"
         return None
 
     def _sinces(self) -> Iterator[Frontier]:
         """The sinces that the controller has allowed: the clock bounds them, whatever replicas report."""
         for id in (INDEX, VIEW):
-            collection = self._world.instance.dataflows.collection(id)
+            collection = self._harness.instance.dataflows.collection(id)
             assert collection is not None
             yield collection.since
 
     def _frontiers(self) -> Iterator[Frontier]:
         for id in (INDEX, VIEW):
-            collection = self._world.instance.dataflows.collection(id)
+            collection = self._harness.instance.dataflows.collection(id)
             assert collection is not None
             yield collection.write or Frontier.minimum()
 

@@ -29,7 +29,7 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.server.listener import ClientAuthority, ListenerConfig, TlsFolder
 from tidemark_operator.gateway.server.server import Gateway
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
@@ -62,7 +62,7 @@ class Place:
         """One that runs; what it says of itself."""
         async with Kube.connect(self.plane.kubeconfig) as kube:
             gateway = Gateway(
-                self._world(kube), self.folder, ListenerConfig(tls=TlsFolder(self.folder), clients=clients), self.file
+                self._context(kube), self.folder, ListenerConfig(tls=TlsFolder(self.folder), clients=clients), self.file
             )
             try:
                 await gateway.start()
@@ -88,10 +88,10 @@ class Place:
         found: dict[str, str] = json.loads(self.file.read_text())
         return Path(found["tokenFile"]).read_text().strip()
 
-    def _world(self, kube: Kube) -> World:
+    def _context(self, kube: Kube) -> ReconcileContext:
         orchestrator = ProcessOrchestrator(self.folder, planner=False)
         leadership = Leadership(kube, self.namespace, "test")
-        return World(
+        return ReconcileContext(
             kube=kube,
             cache=Cache(),
             registry=Registry(),

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.controller.worlds import EMPTY, R1, at
+from tests.controller.harness import EMPTY, R1, at
 from tests.gateway.test_metrics import fleet
 from tests.protocol.samples import dataflow
 from tidemark_operator.catalogue.registry import Registry
@@ -17,7 +17,7 @@ from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.lag_histogram import BUCKETS, LagHistogram, bucket_of
 from tidemark_operator.gateway.query.one_shot import check_plan_size, new_name, prepare
 from tidemark_operator.gateway.query.read_time import TimeRequest
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection import relations as relations_module
 from tidemark_operator.introspection.inline_rows import RESULT, inline_rows
 from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations
@@ -153,8 +153,8 @@ def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
 
 def told(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) -> list[tuple[str | None, ...]]:
     """What is in it, of an instance whose Dataflows nobody knows by name."""
-    world = cast(World, SimpleNamespace(registry=Registry(), fleet=fleet))
-    found = relation_rows(world, "ns", GlobalId(relation), wanted)
+    context = cast(ReconcileContext, SimpleNamespace(registry=Registry(), fleet=fleet))
+    found = relation_rows(context, "ns", GlobalId(relation), wanted)
     assert found is not None
     return [tuple(value.value for value in row.values) for row in found.rows]
 

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from tests.controller.worlds import INPUT, LAG, R1, TERM, at
+from tests.controller.harness import INPUT, LAG, R1, TERM, at
 from tests.metrics_client import Scraped, scrape
 from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator import metrics

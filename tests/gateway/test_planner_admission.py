@@ -23,7 +23,7 @@ from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.query.query import QueryRequest, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.stream_dataflow import Subject, plan_subject
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic, Refused
 
@@ -51,22 +51,24 @@ class Anybody(Access):
     async def check(self, *actions: Any) -> None: ...
 
 
-def world_of(planner: Planner) -> World:
+def context_of(planner: Planner) -> ReconcileContext:
     instances = fleet()
     cache = SimpleNamespace(all=lambda *_: ())
     made = SimpleNamespace(planner=planner, registry=registry(), fleet=instances, running=instances.get, cache=cache)
-    return cast(World, made)
+    return cast(ReconcileContext, made)
 
 
-def ways(world: World, shared: PlannerAdmission, text: str = SLOW) -> dict[str, Callable[[], Awaitable[object]]]:
+def ways(
+    context: ReconcileContext, shared: PlannerAdmission, text: str = SLOW
+) -> dict[str, Callable[[], Awaitable[object]]]:
     """Every way in which a user's text comes to the planner."""
-    statements, limits = StatementCache(world.registry, world.planner, shared), Limits()
+    statements, limits = StatementCache(context.registry, context.planner, shared), Limits()
     limits.planner = shared
     return {
-        "query": lambda: prepare(world, statements, Anybody(), QueryRequest("ns", text)),
-        "subscribe": lambda: plan_subject(world, limits, Anybody(), Subject("ns", text), "subscribe"),
-        "copy": lambda: plan_subject(world, limits, Anybody(), Subject("ns", text), "copy"),
-        "explain": lambda: explain(world, shared, "anne", "ns", text),
+        "query": lambda: prepare(context, statements, Anybody(), QueryRequest("ns", text)),
+        "subscribe": lambda: plan_subject(context, limits, Anybody(), Subject("ns", text), "subscribe"),
+        "copy": lambda: plan_subject(context, limits, Anybody(), Subject("ns", text), "copy"),
+        "explain": lambda: explain(context, shared, "anne", "ns", text),
     }
 
 
@@ -74,7 +76,7 @@ def ways(world: World, shared: PlannerAdmission, text: str = SLOW) -> dict[str, 
 def test_must_a_text_costs_one_process_whichever_way_it_is_asked_for(first: str) -> None:
     """Each is told what was said of it; after the pause it is tried again."""
     planner, now = Planner(), [0.0]
-    asks = ways(world_of(planner), PlannerAdmission(planner_queue(), lambda: now[0]))
+    asks = ways(context_of(planner), PlannerAdmission(planner_queue(), lambda: now[0]))
     for way in (first, *asks):
         with pytest.raises(QueryRefused, match="longer than 5 s"):
             asyncio.run(cast(Any, asks[way]()))
@@ -102,7 +104,7 @@ class Searched(str):
 def test_must_a_text_that_is_too_long_is_not_even_searched(way: str) -> None:
     """For each name that there is, on the event loop, before anybody knows whether its caller may ask."""
     planner, text = Planner(), Searched("SELECT " + "1" * MAX_SQL_CHARACTERS)
-    asks = ways(world_of(planner), PlannerAdmission(planner_queue()), text)
+    asks = ways(context_of(planner), PlannerAdmission(planner_queue()), text)
     with pytest.raises(QueryRefused, match="more than the limit of 131072"):
         asyncio.run(cast(Any, asks[way]()))
     assert (planner.asked, text.searches) == (0, 0)
@@ -111,7 +113,7 @@ def test_must_a_text_that_is_too_long_is_not_even_searched(way: str) -> None:
 def test_must_a_text_is_searched_once_for_each_that_has_relations() -> None:
     """Not for each relation: the source has two."""
     planner, text = Planner(), Searched(SLOW)
-    query = ways(world_of(planner), PlannerAdmission(planner_queue()), text)["query"]
+    query = ways(context_of(planner), PlannerAdmission(planner_queue()), text)["query"]
     with pytest.raises(QueryRefused, match="longer than 5 s"):
         asyncio.run(cast(Any, query()))
     assert (planner.asked, text.searches) == (1, 2)  # the other: tidemark_introspection

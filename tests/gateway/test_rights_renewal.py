@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import at
+from tests.controller.harness import at
 from tests.gateway.test_access import ApiServer
 from tests.gateway.test_subscribers_behind import batch
 from tests.waiting import BOUND

@@ -14,7 +14,7 @@ from tests.gateway.test_metrics import fleet
 from tests.gateway.test_planner_admission import Anybody
 from tests.gateway.test_wait_policy import READS, lost, told_of_the_table
 from tests.waiting import BOUND
-from tidemark_operator.errors import NothingComplete
+from tidemark_operator.errors import NoCompleteTime
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
@@ -22,7 +22,7 @@ from tidemark_operator.gateway.query import one_shot
 from tidemark_operator.gateway.query import query as queries
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.gateway.query.statement_cache import StatementCache
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RESULT
 from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations, rows
 from tidemark_protocol.ids import GlobalId, Time
@@ -52,25 +52,27 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
     instances, planner, looks, made = fleet(), cast(Any, Planner()), list[TimeRequest](), list[GlobalId]()
     lost(instances).online = True
     told_of_the_table(instances)
-    world = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get, planner=planner)
+    context = SimpleNamespace(registry=registry(), fleet=instances, running=instances.get, planner=planner)
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", BOUND)
 
     def chosen(spans: Sequence[Span], when: TimeRequest) -> Time:
         looks.append(when)
         if len(looks) <= LOOKS_IN_VAIN:
-            raise NothingComplete("yet")
+            raise NoCompleteTime("yet")
         return choose_time(spans, when)
 
-    def counted(world: World, namespace: str, id: GlobalId, wanted: ColumnFilter = NO_FILTER) -> Constant | None:
+    def counted(
+        context: ReconcileContext, namespace: str, id: GlobalId, wanted: ColumnFilter = NO_FILTER
+    ) -> Constant | None:
         made.append(id)
-        return rows(world, namespace, id, wanted)
+        return rows(context, namespace, id, wanted)
 
     monkeypatch.setattr(one_shot, "choose_time", chosen)
     monkeypatch.setattr(queries, "rows", counted)
-    statements = StatementCache(world.registry, planner, PlannerAdmission(planner_queue()))
+    statements = StatementCache(context.registry, planner, PlannerAdmission(planner_queue()))
     asked = queries.QueryRequest("ns", "SELECT ...", instance="default")
-    prepared = asyncio.run(queries.prepare(cast(World, world), statements, Anybody(), asked))
+    prepared = asyncio.run(queries.prepare(cast(ReconcileContext, context), statements, Anybody(), asked))
     assert len(looks) > LOOKS_IN_VAIN
     assert made == []
     query = prepared.now()
@@ -79,6 +81,6 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
     assert [source.id for source in query.dataflow.description.source_imports] == [READS]
 
     looks.clear()
-    with pytest.raises(NothingComplete):
+    with pytest.raises(NoCompleteTime):
         prepared.now()
     assert made.count(STATUSES.id) == 1

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import EMPTY, at
+from tests.controller.harness import EMPTY, at
 from tests.gateway.test_rights import LISTS, Caller
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import QueryRefused

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import R1, at
+from tests.controller.harness import R1, at
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_fair_queue import settled
 from tests.gateway.test_metrics import Deaf
@@ -25,7 +25,7 @@ from tidemark_operator.gateway.admission.limits import COPIES, SUBSCRIBES, WAITS
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import Subscribes
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.planning import Planned, PlannedExport, PlanRequest
@@ -70,10 +70,10 @@ def there(fleet: Fleet) -> RunningInstance:
 def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
     """A call of anne's, on an instance."""
     namespace = {"registry": registry(), "fleet": fleet, "running": fleet.get, "planner": Planner()}
-    world, limits = cast(World, SimpleNamespace(**namespace)), Limits()
+    context, limits = cast(ReconcileContext, SimpleNamespace(**namespace)), Limits()
     caller = Caller(*LISTS, "create dataflows/copies in namespace ns", "get datasources/data s in namespace ns")
     if what == "copies":
-        all_copies = Copies(world, limits)
+        all_copies = Copies(context, limits)
         return lambda place: all_copies.serve(
             caller, CopyRequest(namespace="ns", subject=subject, instance=place, to="x", format="csv")
         )
@@ -81,7 +81,7 @@ def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
     async def admit() -> Caller:
         return caller
 
-    all_subscribes = Subscribes(world, limits)
+    all_subscribes = Subscribes(context, limits)
     return lambda place: all_subscribes.serve(
         caller, admit, SubscribeRequest(namespace="ns", subject=subject, instance=place), Client()
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.worlds import at
+from tests.controller.harness import at
 from tests.gateway.registries import add_dataflow, registry
-from tidemark_operator.errors import NothingComplete
+from tidemark_operator.errors import NoCompleteTime
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.gateway.query.strict_read import source_tables_of
 from tidemark_protocol.ids import GlobalId, Time
@@ -43,5 +43,5 @@ def test_a_strict_query_waits_until_all_that_was_ingested_is_complete() -> None:
 
     assert choose_time(spans, TimeRequest(least=Time(99))) == 99
     assert choose_time(spans, TimeRequest(least=Time(50))) == 99
-    with pytest.raises(NothingComplete, match=r"d\.d is complete before 100 .* why d\.d"):
+    with pytest.raises(NoCompleteTime, match=r"d\.d is complete before 100 .* why d\.d"):
         choose_time(spans, TimeRequest(least=Time(100)))

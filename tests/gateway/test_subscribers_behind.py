@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.controller.worlds import at
+from tests.controller.harness import at
 from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.errors import SubscribeBehind
 from tidemark_operator.fleet.subscription import Backlog, Subscription

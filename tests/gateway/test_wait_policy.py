@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import R1, at
+from tests.controller.harness import R1, at
 from tests.gateway.registries import registry, shard_of
 from tests.gateway.test_metrics import fleet
 from tests.waiting import BOUND
-from tidemark_operator.errors import NobodyAnswers, NothingComplete, QueryRefused, TookTooLong, TooMany
+from tidemark_operator.errors import AnswerTimedOut, NoCompleteTime, NoReplicaAnswers, QueryRefused, TooMany
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
@@ -25,7 +25,7 @@ from tidemark_operator.gateway.query.query import require_instance
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import find_relation
 from tidemark_operator.gateway.query.strict_read import latest_ingested
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.planning.revision import Parent
@@ -39,8 +39,8 @@ def memory() -> FairQueue:
     return FairQueue("bytes", 100, "wait", waiting=9)
 
 
-def world_of(instances: Fleet) -> World:
-    return cast(World, SimpleNamespace(registry=registry(), fleet=instances, running=instances.get))
+def context_of(instances: Fleet) -> ReconcileContext:
+    return cast(ReconcileContext, SimpleNamespace(registry=registry(), fleet=instances, running=instances.get))
 
 
 def lost(instances: Fleet) -> ReplicaState:
@@ -56,11 +56,11 @@ def instance(instances: Fleet) -> RunningInstance:
     return running
 
 
-def asks(world: World) -> dict[str, Callable[[], object]]:
+def asks(context: ReconcileContext) -> dict[str, Callable[[], object]]:
     """Every way in which a query looks for somebody who answers."""
     return {
-        "a relation": lambda: find_relation(world, "ns", READS, SOURCE),
-        "operators": lambda: require_instance(world, "ns", "default"),
+        "a relation": lambda: find_relation(context, "ns", READS, SOURCE),
+        "operators": lambda: require_instance(context, "ns", "default"),
     }
 
 
@@ -71,7 +71,7 @@ def test_a_query_waits_for_a_replica_that_is_to_run(way: str, monkeypatch: pytes
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
     instances = fleet()
     state, looks = lost(instances), iter([False, False, True])
-    ask = asks(world_of(instances))[way]
+    ask = asks(context_of(instances))[way]
 
     def look() -> object:
         state.online = next(looks)
@@ -98,8 +98,8 @@ def test_a_replica_that_does_not_come_back_is_waited_for_only_for_a_while(
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
     instances = fleet()
     lost(instances)
-    with pytest.raises(NobodyAnswers, match=r"no replica of ComputeInstance default answers \(`kubectl describe"):
-        asyncio.run(wait_policy.when_possible(asks(world_of(instances))[way]))
+    with pytest.raises(NoReplicaAnswers, match=r"no replica of ComputeInstance default answers \(`kubectl describe"):
+        asyncio.run(wait_policy.when_possible(asks(context_of(instances))[way]))
 
 
 @pytest.mark.parametrize("way", ["a relation", "operators"])
@@ -107,7 +107,7 @@ def test_an_instance_without_replicas_is_refused_at_once(way: str, monkeypatch: 
     """Nobody is on the way."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
     with pytest.raises(QueryRefused, match="ComputeInstance default has no replica that is to run"):
-        asyncio.run(wait_policy.when_possible(asks(world_of(fleet()))[way]))
+        asyncio.run(wait_policy.when_possible(asks(context_of(fleet()))[way]))
 
 
 def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +115,14 @@ def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: 
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
     instances = fleet()
     with pytest.raises(QueryRefused, match=r"strict query needs .* which no replica can report: .* has no replica"):
-        asyncio.run(latest_ingested(world_of(instances), "ns", [READS]))
+        asyncio.run(latest_ingested(context_of(instances), "ns", [READS]))
     lost(instances)
     with pytest.raises(
-        NobodyAnswers, match="a strict query needs the source tables' frontiers, which no replica can report"
+        NoReplicaAnswers, match="a strict query needs the source tables' frontiers, which no replica can report"
     ):
-        asyncio.run(latest_ingested(world_of(instances), "ns", [READS]))
+        asyncio.run(latest_ingested(context_of(instances), "ns", [READS]))
     with pytest.raises(QueryRefused, match="no ComputeInstance in namespace ns has the storage of /data/s"):
-        asyncio.run(latest_ingested(world_of(Fleet(cast(Leadership, None))), "ns", [READS]))
+        asyncio.run(latest_ingested(context_of(Fleet(cast(Leadership, None))), "ns", [READS]))
 
 
 def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: py
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", float("inf"))
-    answers = iter([NobodyAnswers("r1"), NothingComplete("yet"), NobodyAnswers("r1"), NothingComplete("yet"), None])
+    answers = iter([NoReplicaAnswers("r1"), NoCompleteTime("yet"), NoReplicaAnswers("r1"), NoCompleteTime("yet"), None])
 
     def look() -> int:
         if (why := next(answers)) is not None:
@@ -152,7 +152,7 @@ def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.Monke
         def look() -> int:
             if not answers.is_set():
                 lost_one.set()
-                raise NobodyAnswers("r1")
+                raise NoReplicaAnswers("r1")
             return room.free
 
         async def ask() -> int:
@@ -180,13 +180,13 @@ def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.Mo
 
     def look() -> None:
         if next(looks) % 2 == 0:  # within the room alone
-            raise NobodyAnswers("r1")
+            raise NoReplicaAnswers("r1")
 
     async def ask() -> None:
         async with asyncio.timeout(BOUND), wait_policy.hold_when_possible(room, 100, "anne", look):
             raise AssertionError("nobody answered")
 
-    with pytest.raises(NobodyAnswers, match="r1"):
+    with pytest.raises(NoReplicaAnswers, match="r1"):
         asyncio.run(ask())
     assert room.free == 100
 
@@ -206,10 +206,10 @@ def test_what_is_computed_for_too_long_is_ended() -> None:
     async def play() -> None:
         async with wait_policy.time_limit(BOUND):
             assert await compute(0) == "rows"
-        with pytest.raises(NobodyAnswers):
+        with pytest.raises(NoReplicaAnswers):
             async with wait_policy.time_limit(BOUND):
-                raise NobodyAnswers("r1")
-        with pytest.raises(TookTooLong, match=r"the answer took more than 0\.01 s, the gateway\'s limit"):
+                raise NoReplicaAnswers("r1")
+        with pytest.raises(AnswerTimedOut, match=r"the answer took more than 0\.01 s, the gateway\'s limit"):
             async with wait_policy.time_limit(0.01):
                 await compute(BOUND)
 
@@ -228,7 +228,7 @@ def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: p
 
         def look() -> str:
             if not answers.is_set():
-                raise NobodyAnswers("r1")
+                raise NoReplicaAnswers("r1")
             return "rows"
 
         async def ask(caller: str) -> str:
@@ -249,7 +249,7 @@ def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: p
             await asyncio.sleep(0.001)
             with pytest.raises(TooMany, match="2 queries that wait for a replica of anne run already"):
                 await ask("anne")
-        with pytest.raises(NothingComplete):
+        with pytest.raises(NoCompleteTime):
             await wait_policy.when_possible(never_complete, 0.01, partial(places.hold, "anne"))
         answers.set()
         assert await asyncio.gather(*waiting) == ["rows"] * 3
@@ -259,4 +259,4 @@ def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: p
 
 
 def never_complete() -> None:
-    raise NothingComplete("yet")
+    raise NoCompleteTime("yet")

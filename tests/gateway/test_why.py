@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.worlds import EMPTY, at
+from tests.controller.harness import EMPTY, at
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.explanations.why import Cause, RelationSnapshot, ReplicaSnapshot, why
 from tidemark_protocol.ids import Time
@@ -15,8 +15,8 @@ def table(name: str, upper: int, obstacle: str = "") -> RelationSnapshot:
     return RelationSnapshot(name, "table", at(upper), obstacle=obstacle, runs="on replica r1")
 
 
-def replica(name: str, write: int, trouble: str = "", *, read: int = 0, hydrated: bool = True) -> ReplicaSnapshot:
-    return ReplicaSnapshot(name, at(read or write), at(write), at(write), hydrated, trouble)
+def replica(name: str, write: int, problem: str = "", *, read: int = 0, hydrated: bool = True) -> ReplicaSnapshot:
+    return ReplicaSnapshot(name, at(read or write), at(write), at(write), hydrated, problem)
 
 
 def view(name: str, write: int, inputs: tuple[str, ...], *replicas: ReplicaSnapshot) -> RelationSnapshot:

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.harness import OperatorHarness
 from tests.handlers.revisions import dataflow, rev
-from tests.handlers.worlds import Somewhere
 from tests.protocol.samples import INGESTION
 from tests.resources.manifests import body
 from tests.waiting import BOUND
@@ -28,11 +28,11 @@ SOURCE = Key(DATA_SOURCES, "ns", "s")
 OLD, OWN = (ShardId("old/t/v1"), "/data/ns/s/t/v1"), (ShardId("new/u/v1"), "/data/ns/s/u/v1")
 
 
-def put(somewhere: Somewhere, kind: str, name: str, created: str = LONG_AGO, **spec: Any) -> Key:
+def put(harness: OperatorHarness, kind: str, name: str, created: str = LONG_AGO, **spec: Any) -> Key:
     resource = DATA_SOURCES if kind == "DataSource" else DATAFLOWS
     written = body(kind, {"instance": "default", **spec}, name, uid=name, creationTimestamp=created)
     key = key_of(resource, written)
-    somewhere.cache.put(key, written)
+    harness.cache.put(key, written)
     return key
 
 
@@ -57,39 +57,39 @@ def test_adopted_tables_keep_everything_while_a_dataflow_may_want_it(
     adopt: bool, state: DataflowState | None, kept: bool
 ) -> None:
     """And no longer. Tables of its own follow its policy."""
-    somewhere = Somewhere()
-    put(somewhere, "DataSource", "s")
-    put(somewhere, "Dataflow", "d", adopt=adopt)
+    harness = OperatorHarness()
+    put(harness, "DataSource", "s")
+    put(harness, "Dataflow", "d", adopt=adopt)
     if state is not None:
-        somewhere.world.registry.put_dataflow(state)
-    book = somewhere.fleet.book("ns")
+        harness.context.registry.put_dataflow(state)
+    book = harness.fleet.book("ns")
     for id, location in (OLD, OWN):
         book.register(id, location, 1_000)
 
-    assert hold_history(somewhere.world, SOURCE, "new", [OLD, OWN]) == kept
+    assert hold_history(harness.context, SOURCE, "new", [OLD, OWN]) == kept
     assert [shard.id for shard in book.all() if shard.holds] == ([OLD[0]] if kept else [])
 
-    somewhere.cache.remove(Key(DATAFLOWS, "ns", "d"))
-    assert not hold_history(somewhere.world, SOURCE, "new", [OLD, OWN])
+    harness.cache.remove(Key(DATAFLOWS, "ns", "d"))
+    assert not hold_history(harness.context, SOURCE, "new", [OLD, OWN])
     assert not any(shard.holds for shard in book.all())
 
 
 def test_adopted_tables_keep_everything_at_first() -> None:
     """The manifests of their readers may not have been applied yet."""
-    somewhere = Somewhere()
-    put(somewhere, "DataSource", "s", created=datetime.now(UTC).isoformat())
-    assert hold_history(somewhere.world, SOURCE, "new", [OLD])
+    harness = OperatorHarness()
+    put(harness, "DataSource", "s", created=datetime.now(UTC).isoformat())
+    assert hold_history(harness.context, SOURCE, "new", [OLD])
 
 
 def test_dataflows_hear_of_tables_that_are_known_now() -> None:
     """Of adopted ones no first data would tell."""
 
     async def scenario() -> None:
-        somewhere, woken = Somewhere(), list[Key]()
-        operator = ReconcileLoop(somewhere.world, asyncio.Event())
-        reader = put(somewhere, "Dataflow", "d")
-        source = put(somewhere, "DataSource", "s")
-        state = somewhere.world.registry.put_source(SourceState(source, "s", "default"))
+        harness, woken = OperatorHarness(), list[Key]()
+        operator = ReconcileLoop(harness.context, asyncio.Event())
+        reader = put(harness, "Dataflow", "d")
+        source = put(harness, "DataSource", "s")
+        state = harness.context.registry.put_source(SourceState(source, "s", "default"))
 
         class Pins:
             async def reconcile(self, *_: object) -> None:
@@ -106,11 +106,11 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
 
         for expected in ([source, reader], []):
             woken.clear()
-            await operator._dispatch(source, somewhere.cache.get(source))
+            await operator._dispatch(source, harness.cache.get(source))
             assert bool(operator._gathering) is bool(expected)
             if expected:
                 await asyncio.wait_for(told.wait(), BOUND)
             assert woken == expected
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     asyncio.run(scenario())

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.harness import OperatorHarness
 from tests.handlers.revisions import ask, dataflow, rev, table
-from tests.handlers.worlds import Somewhere
 from tests.protocol.samples import SHARD
 from tests.replica.plans import COLUMNS, transient
 from tidemark_operator.catalogue.dataflow_state import DataflowState
@@ -24,7 +24,7 @@ from tidemark_protocol.messages.commands import InstanceConfig
 from tidemark_protocol.plan.dataflow import ShardMetadata, SourceImport, SubscribeSink
 
 
-class Followed(Somewhere):
+class Followed(OperatorHarness):
     """On `another` a subscribe follows the table of `d`, which runs on `default`, and one what `d` reads."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Followed(Somewhere):
         self.another.core.create(Dataflow(name, description, 1), WriterTerm(1))
 
     def install(self, state: DataflowState, edited: str | None = None) -> None:
-        install(self.own, self.world.registry, state, edited)
+        install(self.own, self.context.registry, state, edited)
 
     @property
     def told(self) -> list[str]:
@@ -59,28 +59,28 @@ class Followed(Somewhere):
 
 def test_a_table_is_replaced_by_an_edit() -> None:
     """It has another one from now on, and can be read there."""
-    world, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=2))
-    world.install(state)
-    promote(world.fleet.book("ns"), state)
-    assert world.told == []
+    context, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=2))
+    context.install(state)
+    promote(context.fleet.book("ns"), state)
+    assert context.told == []
 
-    world.install(state, edited="d")
+    context.install(state, edited="d")
 
-    (told,) = world.told
+    (told,) = context.told
     assert told.startswith("Dataflow d was edited, and its new revision has taken over. Nothing had been told yet. ")
     assert "Subscribe again" in told
-    assert world.left == ["o"]
+    assert context.left == ["o"]
 
 
 def test_an_edit_keeps_its_table() -> None:
     """Who follows it is told of more."""
-    world, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=1))
-    world.install(state)
-    promote(world.fleet.book("ns"), state)
-    world.install(state, edited="d")
+    context, state = Followed(), dataflow("d", rev("d", 1, view=1), rev("d", 2, view=1))
+    context.install(state)
+    promote(context.fleet.book("ns"), state)
+    context.install(state, edited="d")
 
-    assert world.told == []
-    assert world.left == ["s", "o"]
+    assert context.told == []
+    assert context.left == ["s", "o"]
 
 
 @pytest.mark.parametrize("runs", ["installed", "while it is edited", "suspended", "without its instance"])
@@ -88,18 +88,18 @@ def test_a_dataflow_is_deleted(runs: str) -> None:
     """Whether anything of it was installed or not; while it is suspended alone its readers wait. Nobody is sent to the
     table of an edit, which goes too."""
     next_one = (rev("d", 2, view=2),) if runs == "while it is edited" else ()
-    world, state = Followed(), dataflow("d", rev("d", 1, view=1), *next_one)
-    world.world.registry.put_dataflow(state)
-    world.install(state)
+    context, state = Followed(), dataflow("d", rev("d", 1, view=1), *next_one)
+    context.context.registry.put_dataflow(state)
+    context.install(state)
     if runs == "suspended":
         ask(state, suspended=True)
-        world.install(state)
+        context.install(state)
     if runs == "without its instance":
-        world.fleet.remove("ns", "default")
-    assert world.told == []
+        context.fleet.remove("ns", "default")
+    assert context.told == []
 
     none = cast(Any, None)
-    DataflowReconciler(world.world, none, none, lambda _: None).forget(state.key)
+    DataflowReconciler(context.context, none, none, lambda _: None).forget(state.key)
 
-    assert world.told == ["Dataflow d was deleted. Nothing had been told yet"]
-    assert world.left == ["o"]
+    assert context.told == ["Dataflow d was deleted. Nothing had been told yet"]
+    assert context.left == ["o"]

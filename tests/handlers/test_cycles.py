@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, cast
 
-from tests.controller.worlds import at
+from tests.controller.harness import at
+from tests.handlers.harness import READABLE, OperatorHarness
 from tests.handlers.revisions import ask
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import DataflowState
@@ -70,24 +70,24 @@ class Two:
     """Views that serve. Text is the name of what is read."""
 
     def __init__(self) -> None:
-        somewhere = Somewhere()
-        somewhere.put(READABLE, None)
-        self.close, self.world = somewhere.fleet.close, somewhere.world
-        self.world.kube, self.world.revisions = cast(Any, Server()), cast(Any, Stored())
-        self.world.planner, self.world.events = cast(Any, self), cast(Any, Server())
-        marks = RevisionMarks(self.world, cast(Any, Server()))
-        self._reviser = RevisionPlanner(self.world, marks, deleter(somewhere), PlannerQueue(lambda key: None))
-        running = self.world.running("ns", "default")
+        harness = OperatorHarness()
+        harness.put(READABLE, None)
+        self.close, self.context = harness.fleet.close, harness.context
+        self.context.kube, self.context.revisions = cast(Any, Server()), cast(Any, Stored())
+        self.context.planner, self.context.events = cast(Any, self), cast(Any, Server())
+        marks = RevisionMarks(self.context, cast(Any, Server()))
+        self._reviser = RevisionPlanner(self.context, marks, deleter(harness), PlannerQueue(lambda key: None))
+        running = self.context.running("ns", "default")
         assert running is not None
         self._running = running
         running.describe = self.describe  # type: ignore[method-assign]
         for name in NAMES:
             key = key_of(DATAFLOWS, written(name))
-            self.world.cache.put(key, written(name))
-            self.world.registry.put_dataflow(DataflowState(key, f"u-{name}", "default"))
+            self.context.cache.put(key, written(name))
+            self.context.registry.put_dataflow(DataflowState(key, f"u-{name}", "default"))
 
     def state(self, name: str) -> DataflowState:
-        state = self.world.registry.dataflow(Key(DATAFLOWS, "ns", name))
+        state = self.context.registry.dataflow(Key(DATAFLOWS, "ns", name))
         assert state is not None
         return state
 
@@ -128,8 +128,8 @@ def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:
             assert active is not None
             shard = active.revision.view_shard("v")
             assert shard is not None
-            two.world.fleet.book("ns").register(shard.shard_id, shard.location)
-            two.world.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
+            two.context.fleet.book("ns").register(shard.shard_id, shard.location)
+            two.context.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
 
         said = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
         assert sorted(said) == ["", "Cycle"]

@@ -6,16 +6,16 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.controller.worlds import facade
+from tests.controller.harness import facade
 from tests.crds.manifests import bent
 from tidemark_operator.controller.frontiers.shards import ShardBook
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.handlers.publish.status_documents import Now
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.status.replica_statuses import replica_status_of
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REPLICAS
-from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, Trouble, Workers, replica_id
+from tidemark_operator.orchestrator.interface import Exit, Observation, Phase, Problem, Workers, replica_id
 from tidemark_operator.resources.conditions.instance import InstanceFacts
 from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
 
@@ -38,13 +38,15 @@ def conditions(
     state = SimpleNamespace(online=online, last_error="", description=None)
     running = facade(core, replicas={replica_id("r1", o.shape): state for o in observed})
     facts = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True)
-    world = SimpleNamespace(
+    context = SimpleNamespace(
         running=lambda namespace, instance: running,
         orchestrator=SimpleNamespace(observe=lambda uid: observed),
         instance_facts=lambda namespace, instance: facts,
     )
     key, now = Key(REPLICAS, "ns", "r1"), Now({}, 1, 0)
-    found: dict[str, Any] = replica_status_of(cast(World, world), key, BODY | {"status": status or {}}, now)
+    found: dict[str, Any] = replica_status_of(
+        cast(ReconcileContext, context), key, BODY | {"status": status or {}}, now
+    )
     return {c["type"]: f"{c['status']}/{c['reason']}: {c['message']}" for c in found["conditions"]}
 
 
@@ -54,13 +56,13 @@ def test_executors_that_are_refused_are_told_in_the_words_of_the_api_server() ->
     assert said["ExecutorsReady"] == f"False/QuotaExceeded: 1 of 2 executors run: {QUOTA['message']}"
     assert said["Online"].startswith("True/")
 
-    said = conditions(process("a", Workers(2, 1, Trouble("Unschedulable", "no room"))), refused="a")
+    said = conditions(process("a", Workers(2, 1, Problem("Unschedulable", "no room"))), refused="a")
     assert said["ExecutorsReady"] == "False/Unschedulable: 1 of 2 executors run: no room"
 
 
 def test_a_shape_whose_executors_do_not_come_does_not_take_over_and_says_why() -> None:
     """Its driver answers, and has nothing to compute with. One that only starts is no trouble yet."""
-    old, new = process("a", None), process("b", Workers(2, 0, Trouble("Unschedulable", "no room")))
+    old, new = process("a", None), process("b", Workers(2, 0, Problem("Unschedulable", "no room")))
     assert conditions(old, new)["UpToDate"].startswith("False/SurgeUnschedulable: the old shape goes on serving")
     assert "0 of 2 executors run: no room" in conditions(old, new)["UpToDate"]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, World, at
+from tests.controller.harness import EMPTY, INDEX, INPUT, LAG, NOW, R1, R2, InstanceHarness, at
 from tests.handlers.revisions import dataflow as state
 from tests.model.operator import Running
 from tests.protocol.samples import ROW, dataflow
@@ -40,7 +40,7 @@ def serving(description: DataflowDescription) -> DataflowState:
     return state("report", ActiveRevision("report-r1", 1, 1, "spec 1", revision))
 
 
-class Reports(World):
+class Reports(InstanceHarness):
     """An instance with the index, and where the table of the report has come to."""
 
     def __init__(self, table: Frontier = EMPTY) -> None:
@@ -75,109 +75,109 @@ class Reports(World):
 )
 def test_when_it_is_over(until: int | None, table: Frontier, over: bool) -> None:
     """By an end of its own, and by what its table holds."""
-    world, one = Reports(table), serving(report(until))
-    note_ends(world.running, one)  # type: ignore[arg-type]
+    harness, one = Reports(table), serving(report(until))
+    note_ends(harness.running, one)  # type: ignore[arg-type]
 
-    assert has_ended(world.running, report(until)) is over  # type: ignore[arg-type]
+    assert has_ended(harness.running, report(until)) is over  # type: ignore[arg-type]
     assert one.has_ended is over
 
 
 def test_what_is_finished_since_its_inputs_are_is_not_over() -> None:
     """An edit of what it reads gives it other rows."""
-    world = Reports()
-    world.connect(R1)
-    world.shards.observe(INPUT, EMPTY, at(0))
-    world.report(R1, EMPTY)
+    harness = Reports()
+    harness.connect(R1)
+    harness.shards.observe(INPUT, EMPTY, at(0))
+    harness.report(R1, EMPTY)
 
-    assert world.instance.dataflows.may_end(report(None), NOW)
-    assert not has_ended(world.running, report(None))  # type: ignore[arg-type]
+    assert harness.instance.dataflows.may_end(report(None), NOW)
+    assert not has_ended(harness.running, report(None))  # type: ignore[arg-type]
 
 
 def test_it_is_installed_without_the_index_that_it_was_computed_from() -> None:
     """That was made anew, or is suspended. No replica is told of it, whatever it says of the table: none could compute
     it. What is not over waits."""
-    world, unfinished, one = Reports(), Reports(at(350)), serving(report())
-    for each in (world, unfinished):
+    harness, unfinished, one = Reports(), Reports(at(350)), serving(report())
+    for each in (harness, unfinished):
         each.instance.drop("ns/d")
-    world.reconcile(one)
-    world.connects(R1, EMPTY)
-    world.connects(R2, at(350))
+    harness.reconcile(one)
+    harness.connects(R1, EMPTY)
+    harness.connects(R2, at(350))
 
-    assert not world.is_told(R1)
-    assert not world.is_told(R2)
-    (there,) = world.instance.dataflows.collections_of(one.owner)
+    assert not harness.is_told(R1)
+    assert not harness.is_told(R2)
+    (there,) = harness.instance.dataflows.collections_of(one.owner)
     assert (there.write, there.hydrated) == (EMPTY, True)
     assert unfinished.reconcile(one).startswith("waits for the index")
 
 
 def test_a_replica_that_still_computes_it_is_told_to_stop_when_the_index_goes() -> None:
     """Another one has finished the table meanwhile. Where all are done with it, it stays as it is."""
-    world, one = Reports(at(350)), serving(report())
-    world.connects(R1, at(350))
-    world.reconcile(one)
-    assert world.is_told(R1)
-    world.shards.observe(TABLE, EMPTY, at(0))
-    world.instance.drop("ns/d")
-    assert "until all replicas are done" in world.reconcile(one)
-    assert AllowCompaction(VIEW, EMPTY) in world.sent(R1)
+    harness, one = Reports(at(350)), serving(report())
+    harness.connects(R1, at(350))
+    harness.reconcile(one)
+    assert harness.is_told(R1)
+    harness.shards.observe(TABLE, EMPTY, at(0))
+    harness.instance.drop("ns/d")
+    assert "until all replicas are done" in harness.reconcile(one)
+    assert AllowCompaction(VIEW, EMPTY) in harness.sent(R1)
 
-    world.report(R1, EMPTY, VIEW)
-    world.maintain()
-    world.reconcile(one)
-    world.reconcile(one)
-    assert not world.is_told(R1)
-    assert world.instance.dataflows.get(one.owner) is not None
+    harness.report(R1, EMPTY, VIEW)
+    harness.maintain()
+    harness.reconcile(one)
+    harness.reconcile(one)
+    assert not harness.is_told(R1)
+    assert harness.instance.dataflows.get(one.owner) is not None
 
 
 def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
     """A restored Dataflow: its end is long past, and its inputs can be read from a later time on."""
-    world, restored = Reports(), state("report", None)
-    world.shards.observe(INPUT, at(900), at(800))
+    harness, restored = Reports(), state("report", None)
+    harness.shards.observe(INPUT, at(900), at(800))
     ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
 
-    assert has_come_to_its_end(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
-    assert not has_come_to_its_end(world.running, Registry(), restored, replace(ended, until=None))  # type: ignore[arg-type]
-    as_of = first_as_of(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
+    assert has_come_to_its_end(harness.running, Registry(), restored, ended)  # type: ignore[arg-type]
+    assert not has_come_to_its_end(harness.running, Registry(), restored, replace(ended, until=None))  # type: ignore[arg-type]
+    as_of = first_as_of(harness.running, Registry(), restored, ended)  # type: ignore[arg-type]
     assert as_of == 0
-    world.shards.forget(TABLE)
+    harness.shards.forget(TABLE)
     with pytest.raises(Rejected, match=r"spec\.until is 400"):
-        first_as_of(world.running, Registry(), restored, ended)  # type: ignore[arg-type]
+        first_as_of(harness.running, Registry(), restored, ended)  # type: ignore[arg-type]
 
 
 def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
     """Another Dataflow wrote that, and goes on with the next version of its table. Nobody holds anything of it."""
-    world = Reports()
-    world.reconcile(serving(replace(dataflow("report", 300), index_exports=(), until=Time(400))))
-    world.instance.drop("ns/d")
-    world.shards.forget(INPUT)
+    harness = Reports()
+    harness.reconcile(serving(replace(dataflow("report", 300), index_exports=(), until=Time(400))))
+    harness.instance.drop("ns/d")
+    harness.shards.forget(INPUT)
 
-    world.instance.disconnected.expect(R1, world.now)
-    world.maintain()
-    world.connects(R1, EMPTY)
-    world.connects(R2, EMPTY)
-    world.maintain()
-    assert not world.is_told(R1)
-    assert not world.is_told(R2)
+    harness.instance.disconnected.expect(R1, harness.now)
+    harness.maintain()
+    harness.connects(R1, EMPTY)
+    harness.connects(R2, EMPTY)
+    harness.maintain()
+    assert not harness.is_told(R1)
+    assert not harness.is_told(R2)
 
-    world.instance.drop("ns/report/1")
-    world.maintain()
-    assert world.shards.get(INPUT) is None, "nobody reads it any more"
+    harness.instance.drop("ns/report/1")
+    harness.maintain()
+    assert harness.shards.get(INPUT) is None, "nobody reads it any more"
 
 
 @pytest.mark.parametrize(("table", "held"), [(EMPTY, False), (at(350), True)], ids=["it is over", "it may go on"])
 def test_nothing_is_kept_for_what_is_over_while_it_is_suspended(table: Frontier, held: bool) -> None:
     """Nor while an operator that has just begun has it loaded, and learns that it is."""
-    world = Reports(table)
+    harness = Reports(table)
     one = serving(replace(dataflow("report", 300), index_exports=(), until=Time(400)))
-    source = world.shards.get(INPUT)
+    source = harness.shards.get(INPUT)
     assert source is not None
     source.holds.clear()
 
-    hold_inputs(world.shards, one)
+    hold_inputs(harness.shards, one)
     assert source.holds
-    note_ends(world.running, one)  # type: ignore[arg-type]
+    note_ends(harness.running, one)  # type: ignore[arg-type]
     assert bool(source.holds) is held
-    hold_inputs(world.shards, one)
+    hold_inputs(harness.shards, one)
     assert bool(source.holds) is held
 
 
@@ -187,7 +187,7 @@ def test_while_its_table_is_not_known_it_is_not_refused() -> None:
     ended = replace(dataflow("report", 0), index_exports=(), until=Time(400))
     unknown, behind = Reports(), Reports(at(350))
     unknown.shards.forget(TABLE)
-    for world, refusal in ((unknown, Waiting), (behind, Rejected)):
-        world.shards.observe(INPUT, at(900), at(800))
+    for harness, refusal in ((unknown, Waiting), (behind, Rejected)):
+        harness.shards.observe(INPUT, at(900), at(800))
         with pytest.raises(refusal):
-            installation_as_of(world.running, Registry(), serving(ended), ended, sealed=False)  # type: ignore[arg-type]
+            installation_as_of(harness.running, Registry(), serving(ended), ended, sealed=False)  # type: ignore[arg-type]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.controller.worlds import EMPTY, at
+from tests.controller.harness import EMPTY, at
 from tests.waiting import BOUND
-from tidemark_operator.errors import NothingComplete, QueryRefused, TimeNotReadable
+from tidemark_operator.errors import NoCompleteTime, QueryRefused, TimeNotReadable
 from tidemark_operator.gateway.admission import wait_policy
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
 from tidemark_protocol.frontier import Frontier
@@ -67,7 +67,7 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
     write: Frontier, as_of: int | None, said: str
 ) -> None:
     """So that the user knows what to ask for instead."""
-    with pytest.raises(NothingComplete if "has no" in said else TimeNotReadable, match=said):
+    with pytest.raises(NoCompleteTime if "has no" in said else TimeNotReadable, match=said):
         choose_time(readable(40, write), TimeRequest(as_of))
 
 
@@ -76,7 +76,7 @@ def test_who_is_patient_waits_for_a_time_that_has_passed(as_of: int, waits: bool
     """A subscribe that is taken up where another ended: its table may be a little behind that. The future is not."""
     with pytest.raises(QueryRefused, match="is not complete at") as refused:
         choose_time(readable(40, at(100)), TimeRequest(as_of, patient=True, now=10_000))
-    assert isinstance(refused.value, NothingComplete) == waits
+    assert isinstance(refused.value, NoCompleteTime) == waits
 
 
 @pytest.mark.parametrize("as_of", [-1, -(2**63), 2**63 - 2, 2**63 - 1])
@@ -116,7 +116,7 @@ def test_a_query_waits_for_a_time_that_all_it_reads_have_in_common(monkeypatch: 
 def test_a_query_waits_for_a_common_time_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """A view that hydrates for an hour is not waited for; what is refused otherwise is not waited for either."""
     monkeypatch.setattr(wait_policy, "COMMON_TIME_SECONDS", 0.01)
-    with pytest.raises(NothingComplete, match="still at it has no complete time yet"):
+    with pytest.raises(NoCompleteTime, match="still at it has no complete time yet"):
         asyncio.run(
             wait_policy.when_possible(lambda: choose_time([Span("still at it", at(80), at(80))], TimeRequest()))
         )

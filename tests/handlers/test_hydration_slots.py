@@ -18,7 +18,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots, Process
 from tidemark_operator.handlers.publish.publisher import Publisher
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Invalid
 from tidemark_operator.orchestrator.interface import Exit, Observation, Phase
@@ -87,8 +87,8 @@ def slots(writing: Writing) -> HydrationSlots:
         metadata = {"namespace": "ns", "name": name, "uid": name, "resourceVersion": "1"}
         cache.put(Key(REPLICAS, "ns", name), {"metadata": metadata, "spec": {}, "status": {"hydrating": hydrating}})
     orchestrator = SimpleNamespace(observe=lambda uid: ())
-    world = SimpleNamespace(cache=cache, registry=registry, orchestrator=orchestrator)
-    return HydrationSlots(cast(World, world), cast(Publisher, writing))
+    context = SimpleNamespace(cache=cache, registry=registry, orchestrator=orchestrator)
+    return HydrationSlots(cast(ReconcileContext, context), cast(Publisher, writing))
 
 
 def test_a_change_at_the_very_end_of_a_write_is_written_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_shapes_of_one_replica_are_written_down_beside_each_other() -> None:
         of = slots(writing)
         a, b = ReplicaId("r1.a"), ReplicaId("r1.b")
         key = Key(REPLICAS, "ns", "r1")
-        body = of._world.cache.get(key)
+        body = of._context.cache.get(key)
         assert body is not None
         gone = {"incarnation": "i0", "dataflows": []}
         known = {"incarnation": "i1", "dataflows": [{"dataflow": "d", "revision": "d-r1"}]}
@@ -212,11 +212,11 @@ def test_a_pod_of_whose_end_nothing_is_known_was_deleted_and_a_process_may_have_
         writing, running = Writing(), Occupying()
         of = slots(writing)
         replica = ReplicaId(f"r1.{shape}") if shape else R1
-        body = of._world.cache.get(Key(REPLICAS, "ns", "r1"))
+        body = of._context.cache.get(Key(REPLICAS, "ns", "r1"))
         assert body is not None
         body["status"] = {"hydratingIn": {"a": body["status"]["hydrating"]}} if shape else body["status"]
         seen = Observation(Phase.RUNNING, "a", "i2", last_exit=last, shape=shape)
-        cast(Any, of._world.orchestrator).observe = lambda uid: (seen,)
+        cast(Any, of._context.orchestrator).observe = lambda uid: (seen,)
         running.replicas = {replica: None}
         of.greeted(cast(RunningInstance, running), replica, "i2")
         running.owners[replica] = (D1,)

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.protocol.samples import INGESTION
 from tests.replica.plans import COLUMNS, transient
 from tests.resources.manifests import body
@@ -40,27 +40,27 @@ class Stored:
     async def store(self, *_: object) -> None: ...
 
 
-def ingested(of: Callable[[Somewhere, SourceState, DataSourceReconciler], Any]) -> Any:
-    """In a world in which r1 ingests the source, and r2 answers too."""
+def ingested(of: Callable[[OperatorHarness, SourceState, DataSourceReconciler], Any]) -> Any:
+    """Replica r1 ingests the source; r2 is online too."""
 
     async def scenario() -> Any:
-        somewhere = Somewhere()
-        somewhere.put(READABLE, ONE)
+        harness = OperatorHarness()
+        harness.put(READABLE, ONE)
         other = body("ComputeReplica", ONE, "r2", uid="u-r2", resourceVersion="100")
-        somewhere.cache.put(key_of(REPLICAS, other), other)
-        somewhere.put(READABLE, ONE)
-        somewhere.cache.put(KEY, SOURCE)
+        harness.cache.put(key_of(REPLICAS, other), other)
+        harness.put(READABLE, ONE)
+        harness.cache.put(KEY, SOURCE)
         state = SourceState(KEY, INGESTION.id, "default", INGESTION, Ingester(R1, WriterTerm(1)))
-        somewhere.world.registry.put_source(state)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, Stored()), deleter(somewhere), lambda _: None)
-        running = somewhere.world.running("ns", "default")
+        harness.context.registry.put_source(state)
+        reconciler = DataSourceReconciler(harness.context, cast(Any, Stored()), deleter(harness), lambda _: None)
+        running = harness.context.running("ns", "default")
         assert running is not None
         for replica in running.replicas.values():
             replica.online, replica.silent_since_ms = True, 0
-        found = of(somewhere, state, reconciler)
+        found = of(harness, state, reconciler)
         if asyncio.iscoroutine(found):
             found = await found
-        await somewhere.fleet.close()
+        await harness.fleet.close()
         return found
 
     return asyncio.run(scenario())
@@ -69,7 +69,7 @@ def ingested(of: Callable[[Somewhere, SourceState, DataSourceReconciler], Any]) 
 def test_what_another_than_its_ingester_says_is_of_before() -> None:
     """It was replaced, and finds that out when it is there again: after the new one has said that all is well."""
 
-    def reports(_: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> None:
+    def reports(_: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> None:
         state.ingester = Ingester(R2, WriterTerm(2))
         running, fenced = (IngestionStatus(INGESTION.id, said, said) for said in ("running", "fenced"))
         assert reconciler.report(R2, running, "ns") == KEY
@@ -85,10 +85,10 @@ def test_what_another_than_its_ingester_says_is_of_before() -> None:
 def test_a_replica_that_is_refused_ingests_no_more() -> None:
     """It was edited to what the orchestrator cannot run: it is there, and has no process."""
 
-    async def refused(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> list[Ingester]:
+    async def refused(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> list[Ingester]:
         before = await ingester(state, reconciler)
-        somewhere.orchestrator.refused = {"r1"}
-        somewhere.put(READABLE, ONE)
+        harness.orchestrator.refused = {"r1"}
+        harness.put(READABLE, ONE)
         return [before, await ingester(state, reconciler)]
 
     async def ingester(state: SourceState, reconciler: DataSourceReconciler) -> Ingester:
@@ -124,14 +124,16 @@ def test_why_an_ingestion_does_not_run(state: str, message: str, reason: str | N
 def test_bindings_stay_while_nobody_ingests() -> None:
     """Whoever does next gives its tables what they lack of them: also under an operator that began meanwhile."""
 
-    async def held(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> list[Frontier | None]:
+    async def held(
+        harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler
+    ) -> list[Frontier | None]:
         found = list[Frontier | None]()
         for suspend in (True, False):
             await reconciler.reconcile(KEY, {**SOURCE, "spec": {**SPEC, "suspend": suspend}})
-            book = somewhere.fleet.book("ns")
+            book = harness.fleet.book("ns")
             for id in (INGESTION.remap_id, INGESTION.tables[0].shard.shard_id):
                 book.observe(id, Frontier.at(500_000), Frontier.at(0))
-            cast(Any, somewhere.world.running("ns", "default")).core.ingestions.maintain()
+            cast(Any, harness.context.running("ns", "default")).core.ingestions.maintain()
             bindings = book.get(INGESTION.remap_id)
             assert bindings is not None
             found.append(bindings.allowed_since(500_000))
@@ -144,9 +146,9 @@ def test_bindings_stay_while_nobody_ingests() -> None:
 def test_who_follows_a_table_of_a_source_that_is_deleted_is_told(instance: str) -> None:
     """Nothing will ever change there, on whatever instance it is read; who reads another table is not concerned."""
 
-    def told(somewhere: Somewhere, state: SourceState, reconciler: DataSourceReconciler) -> tuple[str, list[str]]:
-        somewhere.fleet.ensure("ns", InstanceConfig("another", "/elsewhere"))
-        running = somewhere.world.running("ns", instance)
+    def told(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> tuple[str, list[str]]:
+        harness.fleet.ensure("ns", InstanceConfig("another", "/elsewhere"))
+        running = harness.context.running("ns", instance)
         assert running is not None
         (table,) = INGESTION.tables
         other = replace(table.shard, shard_id=ShardId("other"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.controller.worlds import EMPTY, INDEX, INPUT, NOW, R1, VIEW, World, at
+from tests.controller.harness import EMPTY, INDEX, INPUT, NOW, R1, VIEW, InstanceHarness, at
 from tests.handlers.revisions import dataflow as state
 from tests.model.operator import Running
 from tests.protocol.samples import ROW, dataflow
@@ -20,7 +20,7 @@ from tidemark_protocol.plan.dataflow import IndexImport
 REPORT = GlobalId("report/v")
 
 
-class Exporting(World):
+class Exporting(InstanceHarness):
     """An index on a replica, and a report over it and the table below."""
 
     def __init__(self) -> None:
@@ -51,35 +51,35 @@ def _importing() -> DataflowState:
 
 def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> None:
     """The exporter is suspended. When it is back the report goes on where its table ends, and leaves out nothing."""
-    world = Exporting()
-    world.reconcile()
-    world.report(R1, at(450), REPORT)
-    world.maintain()
-    kept = world.table_since
+    harness = Exporting()
+    harness.reconcile()
+    harness.report(R1, at(450), REPORT)
+    harness.maintain()
+    kept = harness.table_since
 
-    world.instance.drop("ns/d")
-    assert world.reconcile() == Obstacle("waits until all replicas are done with the same revision from before")
-    world.report(R1, EMPTY, REPORT, INDEX, VIEW)
-    world.shards.observe(INPUT, at(5000), at(0))
-    world.maintain()
-    assert world.instance.dataflows.owners() == []
+    harness.instance.drop("ns/d")
+    assert harness.reconcile() == Obstacle("waits until all replicas are done with the same revision from before")
+    harness.report(R1, EMPTY, REPORT, INDEX, VIEW)
+    harness.shards.observe(INPUT, at(5000), at(0))
+    harness.maintain()
+    assert harness.instance.dataflows.owners() == []
     assert kept is not None
-    assert world.table_since is not None
-    assert world.table_since <= kept
+    assert harness.table_since is not None
+    assert harness.table_since <= kept
 
-    world.install()
-    world.reconcile()
-    world.report(R1, at(4900))
-    world.report(R1, at(4900), REPORT)
-    world.maintain()
-    world.maintain()
-    assert world.table_since > kept
+    harness.install()
+    harness.reconcile()
+    harness.report(R1, at(4900))
+    harness.report(R1, at(4900), REPORT)
+    harness.maintain()
+    harness.maintain()
+    assert harness.table_since > kept
 
 
 def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
     """Nothing can be read of its inputs before its end; then a replica finds that its table is complete."""
-    world = World(upper=900, since=800)
-    running, table = Running(world.instance, lambda _: None), ShardId("report/v")
+    harness = InstanceHarness(upper=900, since=800)
+    running, table = Running(harness.instance, lambda _: None), ShardId("report/v")
     edited = replace(dataflow("report", 300), index_exports=(), until=Time(400))
     serves, coming = (
         ActiveRevision(
@@ -88,8 +88,8 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
         for n, each in enumerate((replace(dataflow("d", 300), sink_exports=()), edited), 1)
     )
     one = state("report", serves, coming)
-    world.shards.register(table, "file:///data/report", one.spec.lag_ms)
-    world.shards.observe(table, at(350), at(0))
+    harness.shards.register(table, "file:///data/report", one.spec.lag_ms)
+    harness.shards.observe(table, at(350), at(0))
     install(running, Registry(), one)  # type: ignore[arg-type]
     refused = one.installing(coming)
     assert refused is not None
@@ -97,8 +97,8 @@ def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
     assert "spec.until is 400" in refused.message
 
     found = DescribedShard(table, True, EMPTY, at(0), WriterTerm(2))
-    world.shards.record_end_term(found)
-    world.shards.described(found)
+    harness.shards.record_end_term(found)
+    harness.shards.described(found)
     install(running, Registry(), one)  # type: ignore[arg-type]
-    assert world.instance.dataflows.get(one.installation(coming)) is not None
+    assert harness.instance.dataflows.get(one.installation(coming)) is not None
     assert one.installing(coming) is None

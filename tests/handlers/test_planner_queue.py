@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.harness import READABLE, OperatorHarness
 from tests.handlers.test_planning_conditions import MISSING
-from tests.handlers.worlds import READABLE, Somewhere
 from tests.resources.manifests import dataflow
 from tests.waiting import BOUND
-from tidemark_operator.errors import GaveWay
+from tidemark_operator.errors import PlannerBusy
 from tidemark_operator.handlers.reconcile.dataflow import IN_LINE_SECONDS
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.revisions import planner_queue
@@ -53,8 +53,8 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
     monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:
-        somewhere, planner, seen = Somewhere(), Thinks(), asyncio.Event()
-        somewhere.put(READABLE, None)
+        harness, planner, seen = OperatorHarness(), Thinks(), asyncio.Event()
+        harness.put(READABLE, None)
 
         async def get(resource: Resource, namespace: str, name: str) -> Body | None:
             assert name == GONE.name
@@ -64,19 +64,19 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
         async def publish(key: Key) -> None:
             pass
 
-        somewhere.world.planner = cast(Any, planner)
-        somewhere.world.kube = cast(Any, SimpleNamespace(get=get))
-        operator = ReconcileLoop(somewhere.world, asyncio.Event())
+        harness.context.planner = cast(Any, planner)
+        harness.context.kube = cast(Any, SimpleNamespace(get=get))
+        operator = ReconcileLoop(harness.context, asyncio.Event())
         cast(Any, operator.publisher).publish = publish
         wanted = [dataflow({"sql": "SELECT 1 AS a", "index": {}}, f"d{n:02}", uid=f"u-{n}") for n in range(20)]
         for body in wanted:
-            somewhere.cache.put(key_of(DATAFLOWS, body), body)
+            harness.cache.put(key_of(DATAFLOWS, body), body)
             operator.queue.add(key_of(DATAFLOWS, body))
         operator.queue.add(GONE)
         working = asyncio.create_task(operator.queue.run())
         await seen.wait()
         assert planner.asked == ["d00"]
-        waiting = somewhere.world.registry.dataflow(key_of(DATAFLOWS, wanted[1]))
+        waiting = harness.context.registry.dataflow(key_of(DATAFLOWS, wanted[1]))
         assert waiting is not None
         assert waiting.plan == Planning("waiting for the planner")
 
@@ -87,7 +87,7 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
         await asyncio.gather(working, return_exceptions=True)
         assert planner.asked == [body["metadata"]["name"] for body in wanted]
         assert planner.most_at_once == 1
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     run(scenario)
 
@@ -105,7 +105,7 @@ def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkey
         async def fails() -> None:
             async with turn.turn(first):
                 for key in (gone, second, third, fourth) * 2:
-                    with pytest.raises(GaveWay):
+                    with pytest.raises(PlannerBusy):
                         async with turn.turn(key):
                             pass
                 turn.leave(gone)
@@ -135,16 +135,16 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
     monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:
-        somewhere, planner = Somewhere(), Thinks()
-        somewhere.put(READABLE, None)
-        somewhere.world.planner = cast(Any, planner)
-        operator = ReconcileLoop(somewhere.world, asyncio.Event())
+        harness, planner = OperatorHarness(), Thinks()
+        harness.put(READABLE, None)
+        harness.context.planner = cast(Any, planner)
+        operator = ReconcileLoop(harness.context, asyncio.Event())
         queued: list[Key] = []
         cast(Any, operator.queue).add_all = queued.extend
         bodies = [dataflow({"sql": "SELECT 1 AS a", "index": {}}, name, uid=f"u-{name}") for name in "ab"]
         first, second = keys = [key_of(DATAFLOWS, body) for body in bodies]
         for key, body in zip(keys, bodies, strict=True):
-            somewhere.cache.put(key, body)
+            harness.cache.put(key, body)
         planned = asyncio.create_task(operator._dataflows.reconcile(first, bodies[0]))
         while not planner.asked:  # noqa: ASYNC110 (nobody tells)
             await asyncio.sleep(0)
@@ -159,7 +159,7 @@ def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_cha
         assert second in queued
         planner.may_answer.set()
         await planned
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     run(scenario)
 

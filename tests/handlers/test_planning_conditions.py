@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import at
+from tests.controller.harness import at
+from tests.handlers.harness import READABLE, OperatorHarness
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import SHARD, A, dataflow
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import DataflowState, PendingRevision, RevisionSet, Together
@@ -56,22 +56,22 @@ def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
     """After each answer, of a Dataflow whose instance has no replica that could say what tables there are."""
 
     async def scenario() -> list[Plan]:
-        somewhere = Somewhere()
-        somewhere.put(READABLE, None)
-        somewhere.world.planner = cast(Any, Says(*answers))
+        harness = OperatorHarness()
+        harness.put(READABLE, None)
+        harness.context.planner = cast(Any, Says(*answers))
         written = body("Dataflow", {**SPEC, "sql": "SELECT 1 AS a"}, "d", uid="u-d")
         key = key_of(DATAFLOWS, written)
-        somewhere.cache.put(key, written)
-        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda key: None)
+        harness.cache.put(key, written)
+        reconciler = DataflowReconciler(harness.context, cast(Any, None), deleter(harness), lambda key: None)
         plans: list[Plan] = []
         for number, _ in enumerate(answers):
             written["metadata"]["generation"] = number + 1
             written["spec"] = {**SPEC, "sql": f"SELECT {number} AS a"}
             await reconciler.reconcile(key, written)
-            state = somewhere.world.registry.dataflow(key)
+            state = harness.context.registry.dataflow(key)
             assert state is not None
             plans.append(state.plan)
-        await somewhere.fleet.close()
+        await harness.fleet.close()
         return plans
 
     return asyncio.run(scenario())
@@ -100,13 +100,13 @@ def test_what_serves_cannot_begin_and_its_edit_is_planned(edited: bool) -> None:
     """The edit is what the status speaks of, for as long as it hydrates."""
 
     async def scenario() -> Plan:
-        somewhere = Somewhere()
-        somewhere.put(READABLE, None)
-        somewhere.world.events = cast(Any, Quiet())
+        harness = OperatorHarness()
+        harness.put(READABLE, None)
+        harness.context.events = cast(Any, Quiet())
         spec = {**SPEC, "sql": "SELECT 1 AS a"}
         written = body("Dataflow", spec, "d", uid="d", creationTimestamp="2026-01-01T00:00:00Z")
         key = key_of(DATAFLOWS, written)
-        somewhere.cache.put(key, written)
+        harness.cache.put(key, written)
         digest = spec_digest(Dataflow.parse(written))
         ended, other = (replace(dataflow(name, 300), index_exports=(), until=until) for name, until in ENDS)
         serves = ActiveRevision("d-r1", 1, 1, "before", DataflowRevision(ended, (), (), Digest("1"), 1, "before"))
@@ -116,14 +116,14 @@ def test_what_serves_cannot_begin_and_its_edit_is_planned(edited: bool) -> None:
         )
         if edited:
             state.revisions = replace(state.revisions, pending=PendingRevision(coming, Together("d", "d-r2")))
-        somewhere.world.registry.put_dataflow(state)
-        book = somewhere.fleet.book("ns")
+        harness.context.registry.put_dataflow(state)
+        book = harness.fleet.book("ns")
         for shard in (SHARD, *view_shards(ended)):
             book.register(shard.shard_id, shard.location)
             book.observe(shard.shard_id, at(900), at(800))
-        reconciler = DataflowReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda key: None)
+        reconciler = DataflowReconciler(harness.context, cast(Any, None), deleter(harness), lambda key: None)
         await reconciler.reconcile(key, written)
-        await somewhere.fleet.close()
+        await harness.fleet.close()
         return state.plan
 
     plan = asyncio.run(scenario())

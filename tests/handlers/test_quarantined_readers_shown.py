@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.controller.worlds import INPUT, LAG, TERM, at
+from tests.controller.harness import INPUT, LAG, TERM, at
+from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.revisions import dataflow, rev
-from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.protocol.samples import SHARD
 from tests.resources.manifests import body
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -25,13 +25,13 @@ R1 = ReplicaId("r1")
 SPEC = {"instance": "default", "sql": "SELECT * FROM a", "index": {"key": ["x"]}}
 
 
-class Reading(Somewhere):
+class Reading(OperatorHarness):
     """Dataflow b reads an index of Dataflow a, on a replica that answers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.put(READABLE, ONE)
-        running = self.world.running("ns", "default")
+        running = self.context.running("ns", "default")
         assert running is not None
         self.running: RunningInstance = running
         running.core.shards.register(INPUT, SHARD.location, LAG)
@@ -39,7 +39,7 @@ class Reading(Somewhere):
         self.restart("first")
         for mark in (rev("a", 1), rev("b", 1, imports=["a/i/1"], tables=())):
             state = dataflow(mark.name[0], mark)
-            self.world.registry.put_dataflow(state)
+            self.context.registry.put_dataflow(state)
             description = replace(mark.revision.description, as_of=Time(300))
             running.core.create(Dataflow(state.installation(mark), description, LAG), TERM)
 
@@ -55,7 +55,7 @@ class Reading(Somewhere):
     def says(self, name: str) -> dict[str, dict[str, Any]]:
         """Its conditions, by type."""
         written = body("Dataflow", SPEC, name, uid=name)
-        status = status_of(self.world, key_of(DATAFLOWS, written), written, 0)
+        status = status_of(self.context, key_of(DATAFLOWS, written), written, 0)
         assert status is not None
         return {condition["type"]: condition for condition in status["conditions"]}
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.handlers.worlds import ANOTHER, ONE, READABLE, UNREADABLE, Somewhere
+from tests.handlers.harness import ANOTHER, ONE, READABLE, UNREADABLE, OperatorHarness
 from tests.resources.manifests import body
 from tidemark_operator.controller.frontiers.read_policy import KEEP_ALL_MS
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
@@ -35,7 +35,7 @@ def test_what_cannot_be_read_goes_on_as_it_was(
     """Its process, and its connection. What is deleted or suspended ends. A new operator knows as much."""
 
     async def scenario() -> None:
-        before, after = Somewhere(), Somewhere()
+        before, after = OperatorHarness(), OperatorHarness()
         before.put(READABLE, ONE)
         assert before.connected == ["r1"]
         try:
@@ -69,18 +69,18 @@ def test_an_instance_that_cannot_be_read_keeps_its_read_policy(
     """History that was promised is not let go by a guess."""
 
     async def scenario() -> None:
-        somewhere = Somewhere()
-        somewhere.put(before, ONE)
-        somewhere.put(now, ONE)
-        facts = somewhere.world.instance_facts("ns", "default")
-        reconciler = DataflowReconciler(somewhere.world, *[cast(Any, None)] * 3)
+        harness = OperatorHarness()
+        harness.put(before, ONE)
+        harness.put(now, ONE)
+        facts = harness.context.instance_facts("ns", "default")
+        reconciler = DataflowReconciler(harness.context, *[cast(Any, None)] * 3)
         dataflow = body("Dataflow", {"instance": "default", "sql": "SELECT 1 AS a", "index": {"key": ["a"]}}, "d")
         state = reconciler.adopt(key_of(DATAFLOWS, dataflow), dataflow)
         reconciler.read_spec(state, dataflow)
-        assert somewhere.world.lag_ms("ns", "default") == lag
+        assert harness.context.lag_ms("ns", "default") == lag
         assert state.spec.lag_ms == (KEEP_ALL_MS if lag is None else lag)
         assert (facts.found, bool(facts.unreadable)) == (now is not None, now is UNREADABLE)
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     asyncio.run(scenario())
 
@@ -90,9 +90,9 @@ def test_what_is_going_is_not_kept(instance: dict[str, Any], replica: dict[str, 
     """Readable or not."""
 
     async def scenario() -> None:
-        somewhere = Somewhere()
-        somewhere.put(instance, replica, deletionTimestamp="2026-01-01T00:00:00Z")
-        assert somewhere.orchestrator.kept == set()
-        await somewhere.fleet.close()
+        harness = OperatorHarness()
+        harness.put(instance, replica, deletionTimestamp="2026-01-01T00:00:00Z")
+        assert harness.orchestrator.kept == set()
+        await harness.fleet.close()
 
     asyncio.run(scenario())

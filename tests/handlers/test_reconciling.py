@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.handlers.worlds import Somewhere
+from tests.handlers.harness import OperatorHarness
 from tests.resources.manifests import body, dataflow
 from tidemark_operator.catalogue.dataflow_state import DataflowState, RevisionSet
 from tidemark_operator.catalogue.registry import SourceState
@@ -26,7 +26,7 @@ def flow(number: int) -> Key:
 
 def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> None:
     """Those with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
-    somewhere = Somewhere()
+    harness = OperatorHarness()
     count, asked = 3 * MIN_BATCH, list[Key]()
     bodies = [dataflow({}, flow(n).name, uid=f"u-{n}") for n in range(count)]
     there = {DATAFLOWS: bodies, DATA_SOURCES: [body("DataSource", {"instance": "default"}, "s", uid="u-s")]}
@@ -35,19 +35,19 @@ def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> No
         return there.get(resource, [])
 
     async def resync() -> None:
-        somewhere.world.kube = cast(Any, SimpleNamespace(list=listed))
-        operator = ReconcileLoop(somewhere.world, asyncio.Event())
+        harness.context.kube = cast(Any, SimpleNamespace(list=listed))
+        operator = ReconcileLoop(harness.context, asyncio.Event())
         for resource, objects in there.items():
-            somewhere.cache.replace_all(resource, objects)
+            harness.cache.replace_all(resource, objects)
         cast(Any, operator.queue).add = asked.append
         await operator._revisit()
 
     for n in range(count):
         serves = cast(Any, None if n == count - 1 else object())
-        somewhere.world.registry.put_dataflow(
+        harness.context.registry.put_dataflow(
             DataflowState(flow(n), f"u-{n}", "default", revisions=RevisionSet(serves))
         )
-    source = somewhere.world.registry.put_source(SourceState(Key(DATA_SOURCES, "ns", "s"), "u-s", "default"))
+    source = harness.context.registry.put_source(SourceState(Key(DATA_SOURCES, "ns", "s"), "u-s", "default"))
     asyncio.run(resync())
 
     assert {flow(count - 1), source.key} <= set(asked)
@@ -56,11 +56,11 @@ def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> No
 
 def test_must_a_reconcile_that_fails_shows_what_it_found_out_by_then() -> None:
     """It comes again after up to a minute: conditions do not wait for that."""
-    somewhere, shown = Somewhere(), list[Key]()
+    harness, shown = OperatorHarness(), list[Key]()
 
     async def reconcile() -> None:
-        operator = ReconcileLoop(somewhere.world, asyncio.Event())
-        somewhere.cache.replace_all(DATAFLOWS, [dataflow({})])
+        operator = ReconcileLoop(harness.context, asyncio.Event())
+        harness.cache.replace_all(DATAFLOWS, [dataflow({})])
 
         async def fails(key: Key, _: object) -> None:
             raise ApiError(500, "away")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.controller.harness import INDEX, LAG, TERM
 from tests.controller.scripted import Listening, ScriptedReplica, complete, play
-from tests.controller.worlds import INDEX, LAG, TERM
 from tests.handlers.test_hydration_slots import D1, R1, Writing, slots
 from tests.protocol.samples import dataflow as description
 from tidemark_operator.controller.controller_events import HydrationOutOfMemory, Notice

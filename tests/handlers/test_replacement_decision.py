@@ -1,4 +1,4 @@
-"""What becomes of revisions: decisions over small worlds of Dataflows, none of which touches anything."""
+"""Decisions about revisions, as pure functions over a few Dataflows."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INDEX, VIEW, World, at, facade
+from tests.controller.harness import EMPTY, INDEX, VIEW, InstanceHarness, at, facade
 from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_operator.fleet.replica_state import ReplicaState
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile.replica_processes import MAX_BEHIND_MS, SILENCE_MS, ReplicaProcesses, is_level
-from tidemark_operator.handlers.reconcile_context import World as Handlers
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, Key
 from tidemark_operator.kube.client import REPLICAS
 from tidemark_operator.orchestrator.interface import Observation, Phase, Workers
@@ -28,21 +28,21 @@ OLD, NEW = ReplicaId("r1.aaaaaaaa"), ReplicaId("r1.bbbbbbbb")
 FAR = 100_000
 
 
-def running(world: World, *online: ReplicaId, since: int = 0) -> RunningInstance:
+def running(harness: InstanceHarness, *online: ReplicaId, since: int = 0) -> RunningInstance:
     """Both shapes are to be reached; those online were greeted, the others are silent, `since`."""
     replicas = {r: state(online=r in online, unheard_since_ms=since, first_greeted_ms=since) for r in (OLD, NEW)}
-    return cast(RunningInstance, facade(world.instance, online=online, replicas=replicas))
+    return cast(RunningInstance, facade(harness.instance, online=online, replicas=replicas))
 
 
 def level(old: Frontier | None, new: Frontier | None, *online: ReplicaId, now_ms: int = 0) -> bool:
     """Both with the same dataflow, each as far as it says."""
-    world = World(upper=FAR)
-    world.install()
-    world.connect(*online)
+    harness = InstanceHarness(upper=FAR)
+    harness.install()
+    harness.connect(*online)
     for replica, time in ((OLD, old), (NEW, new)):
         if time is not None and replica in online:
-            world.report(replica, time)
-    return is_level(running(world, *online), OLD, NEW, now_ms)
+            harness.report(replica, time)
+    return is_level(running(harness, *online), OLD, NEW, now_ms)
 
 
 @pytest.mark.parametrize(
@@ -73,18 +73,18 @@ def test_crash_of_the_operator_amid_a_surge_takes_nothing_over() -> None:
 
 def test_a_connection_that_breaks_for_a_moment_is_no_end_of_the_old_shape() -> None:
     """After the last word of the old one, and until it has told everything anew, the new one waits."""
-    world = World(upper=FAR)
-    world.install()
-    world.connect(OLD, NEW)
-    world.report(OLD, at(FAR))
+    harness = InstanceHarness(upper=FAR)
+    harness.install()
+    harness.connect(OLD, NEW)
+    harness.report(OLD, at(FAR))
 
-    world.instance.disconnect(OLD)
-    assert not is_level(running(world, NEW), OLD, NEW, 1_000)
-    world.connect(OLD)
-    assert not is_level(running(world, OLD, NEW, since=2_000), OLD, NEW, 3_000)
-    world.report(OLD, at(FAR))
-    world.report(NEW, at(FAR))
-    assert is_level(running(world, OLD, NEW, since=2_000), OLD, NEW, 3_000)
+    harness.instance.disconnect(OLD)
+    assert not is_level(running(harness, NEW), OLD, NEW, 1_000)
+    harness.connect(OLD)
+    assert not is_level(running(harness, OLD, NEW, since=2_000), OLD, NEW, 3_000)
+    harness.report(OLD, at(FAR))
+    harness.report(NEW, at(FAR))
+    assert is_level(running(harness, OLD, NEW, since=2_000), OLD, NEW, 3_000)
 
 
 def test_an_old_shape_that_is_broken_for_good_holds_nothing_back() -> None:
@@ -99,21 +99,21 @@ NOTHING = Description("incarnation", None, 0, (), (), ())
 @pytest.mark.parametrize("serves", [True, False], ids=["it served before", "it never did"])
 def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves: bool) -> None:
     """Before it has told anything: what ends its connection may do so for ever. But it has a minute, as any other."""
-    world, old = World(upper=FAR), state(unheard_since_ms=1)
-    world.install()
-    world.connect(NEW)
-    both = facade(world.instance, online=[NEW], replicas={OLD: old})
+    harness, old = InstanceHarness(upper=FAR), state(unheard_since_ms=1)
+    harness.install()
+    harness.connect(NEW)
+    both = facade(harness.instance, online=[NEW], replicas={OLD: old})
     level_after: list[int] = []
     if serves:
         old.greeted(NOTHING, 2)
         old.heard(3)
         old.lost("it is gone", 4)
     for now_ms in range(1_000, 3 * SILENCE_MS, 1_000):
-        world.connect(OLD)
+        harness.connect(OLD)
         old.greeted(NOTHING, now_ms)
         both.online = [OLD, NEW]
         greeted = is_level(cast(RunningInstance, both), OLD, NEW, now_ms)
-        world.instance.disconnect(OLD, now_ms + 10)
+        harness.instance.disconnect(OLD, now_ms + 10)
         old.lost("a plan that it cannot read", now_ms + 10)
         both.online = [NEW]
         if greeted or is_level(cast(RunningInstance, both), OLD, NEW, now_ms + 900):
@@ -140,7 +140,7 @@ def test_an_old_shape_that_has_told_something_has_its_minute_anew() -> None:
 
 def test_one_that_does_not_answer_never_takes_over() -> None:
     """Nor does one whose old shape nobody has tried to reach yet."""
-    unseen = World(upper=FAR)
+    unseen = InstanceHarness(upper=FAR)
     unseen.connect(NEW)
     alone = cast(RunningInstance, facade(unseen.instance, online=[NEW], replicas={}))
 
@@ -150,15 +150,15 @@ def test_one_that_does_not_answer_never_takes_over() -> None:
 
 def test_one_export_that_is_behind_holds_the_whole_replica_back() -> None:
     """Views are readable throughout: all of them."""
-    world = World(upper=FAR)
-    world.install()
-    world.connect(OLD, NEW)
-    world.report(OLD, at(FAR))
-    both = running(world, OLD, NEW)
+    harness = InstanceHarness(upper=FAR)
+    harness.install()
+    harness.connect(OLD, NEW)
+    harness.report(OLD, at(FAR))
+    both = running(harness, OLD, NEW)
 
-    world.report(NEW, at(FAR), INDEX)
+    harness.report(NEW, at(FAR), INDEX)
     assert not is_level(both, OLD, NEW, 0)
-    world.report(NEW, at(FAR), VIEW)
+    harness.report(NEW, at(FAR), VIEW)
     assert is_level(both, OLD, NEW, 0)
 
 
@@ -172,7 +172,7 @@ def test_connections_follow_the_processes_that_are_there() -> None:
     orchestrator = SimpleNamespace(
         observe=lambda uid: tuple(there), retain=asked.append, refusal=lambda spec: None, take_over=asked.append
     )
-    world = SimpleNamespace(
+    context = SimpleNamespace(
         cache=cache,
         orchestrator=orchestrator,
         running=lambda namespace, name: None,
@@ -180,7 +180,7 @@ def test_connections_follow_the_processes_that_are_there() -> None:
         peers=SimpleNamespace(retain=lambda replicas: None),
     )
     changed: list[Key] = []
-    processes = ReplicaProcesses(cast(Handlers, world), changed.append)
+    processes = ReplicaProcesses(cast(ReconcileContext, context), changed.append)
 
     for shapes in ((), ("a",), ("a",), ("a", "b"), ("b",)):
         there[:] = [Observation(Phase.RUNNING, f"{shape}:1", shape=shape) for shape in shapes]
@@ -206,8 +206,8 @@ def test_what_the_orchestrator_has_seen_is_looked_at_when_it_says_so() -> None:
             def check(self) -> None:
                 looked.set()
 
-        world = SimpleNamespace(orchestrator=SimpleNamespace(news=news))
-        running_on = asyncio.create_task(Told(cast(Handlers, world), lambda key: None).run())
+        context = SimpleNamespace(orchestrator=SimpleNamespace(news=news))
+        running_on = asyncio.create_task(Told(cast(ReconcileContext, context), lambda key: None).run())
         try:
             for _ in range(3):
                 news.set()

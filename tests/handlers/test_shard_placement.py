@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.handlers.harness import OperatorHarness
 from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import Somewhere
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations
 from tidemark_operator.kube.cache import Key
@@ -18,8 +18,8 @@ def test_what_another_has_and_what_is_to_be_deleted_is_no_place() -> None:
     buried = "/data/ns/d/gone/v1"
 
     async def scenario() -> None:
-        somewhere = Somewhere()
-        registry, graves = somewhere.world.registry, deleter(somewhere, buried)
+        harness = OperatorHarness()
+        registry, graves = harness.context.registry, deleter(harness, buried)
         theirs = registry.put_dataflow(dataflow("d", rev("d", 1, view=1), rev("d", 2, view=2)))
         source = SourceState(Key(DATA_SOURCES, "ns", "d"), "new", "default")
 

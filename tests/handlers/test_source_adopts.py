@@ -10,8 +10,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.protocol.samples import INGESTION
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import SourceState
@@ -62,9 +62,9 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
     """What is stored after a DataSource of this spec was looked at, and the reasons of its conditions."""
 
     async def scenario() -> tuple[Kept, dict[str, str]]:
-        somewhere, kept, handles = Somewhere(), Kept(), ShardHandles()
-        somewhere.put({"storage": {"location": str(folder)}}, {"instance": "default"})
-        running = somewhere.world.running("ns", "default")
+        harness, kept, handles = OperatorHarness(), Kept(), ShardHandles()
+        harness.put({"storage": {"location": str(folder)}}, {"instance": "default"})
+        running = harness.context.running("ns", "default")
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
 
@@ -80,13 +80,13 @@ def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[K
         answers.inspect, answers.describe = inspect, describe
         written = body("DataSource", {**SPEC, **spec}, "s", uid="new", creationTimestamp="2026-01-01T00:00:00Z")
         key = key_of(DATA_SOURCES, written)
-        somewhere.cache.put(key, written)
-        somewhere.world.revisions = cast(Any, kept)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, kept), deleter(somewhere, *buried), lambda _: None)
+        harness.cache.put(key, written)
+        harness.context.revisions = cast(Any, kept)
+        reconciler = DataSourceReconciler(harness.context, cast(Any, kept), deleter(harness, *buried), lambda _: None)
         await reconciler.reconcile(key, written)
         assert (running.core.ingestions.get(GlobalId("new")) is not None) == (kept.pinned is not None)
-        status = status_of(somewhere.world, key, written, 0)
-        await somewhere.fleet.close()
+        status = status_of(harness.context, key, written, 0)
+        await harness.fleet.close()
         assert status is not None
         return kept, {condition["type"]: condition["reason"] for condition in status["conditions"]}
 
@@ -158,22 +158,22 @@ def test_nothing_of_a_source_that_is_gone_holds_its_bindings() -> None:
     """The next one of its name may adopt the very same table."""
 
     async def scenario() -> None:
-        somewhere = Somewhere()
-        somewhere.put(READABLE, ONE)
-        running = somewhere.world.running("ns", "default")
+        harness = OperatorHarness()
+        harness.put(READABLE, ONE)
+        running = harness.context.running("ns", "default")
         assert running is not None
         key = Key(DATA_SOURCES, "ns", "s")
         state = SourceState(key, INGESTION.id, "default", pinned=INGESTION)
-        somewhere.world.registry.put_source(state)
+        harness.context.registry.put_source(state)
         running.run_ingestion(ReplicaId("r1"), INGESTION, WriterTerm(1))
-        book = somewhere.fleet.book("ns")
+        book = harness.fleet.book("ns")
         held = book.get(INGESTION.remap_id)
         assert held is not None
         assert held.holds
 
-        DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere), lambda _: None).forget(key)
+        DataSourceReconciler(harness.context, cast(Any, None), deleter(harness), lambda _: None).forget(key)
 
         assert book.get(INGESTION.remap_id) is None
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     asyncio.run(scenario())

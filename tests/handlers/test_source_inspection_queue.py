@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tests.resources.manifests import body
 from tests.waiting import BOUND
 from tidemark_operator.handlers.reconcile.data_source import RETRY_SECONDS, DataSourceReconciler
@@ -32,9 +32,9 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
     have their turn at once."""
 
     async def scenario() -> None:
-        somewhere, answers, asked = Somewhere(), asyncio.Event(), list[object]()
-        somewhere.put(READABLE, ONE)
-        somewhere.world.revisions = cast(Any, Kept())
+        harness, answers, asked = OperatorHarness(), asyncio.Event(), list[object]()
+        harness.put(READABLE, ONE)
+        harness.context.revisions = cast(Any, Kept())
         again = dict[Key, float | None]()
         rest, more = asyncio.Event(), asyncio.Event()
 
@@ -49,17 +49,17 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
             if key.name == OTHERS:
                 rest.set()
                 return
-            found = somewhere.cache.get(key)
+            found = harness.cache.get(key)
             assert found is not None
             again[key] = await reconciler.reconcile(key, found)
 
-        cast(Any, somewhere.world.running("ns", "default")).inspect = inspect
+        cast(Any, harness.context.running("ns", "default")).inspect = inspect
         queue: WorkQueue[Key] = WorkQueue(work)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), deleter(somewhere), queue.add)
+        reconciler = DataSourceReconciler(harness.context, cast(Any, None), deleter(harness), queue.add)
         working = asyncio.create_task(queue.run())
         for number in range(8):
             written = body("DataSource", SPEC, f"s{number}", uid=f"u{number}", resourceVersion=str(number + 1))
-            somewhere.cache.put(key_of(DATA_SOURCES, written), written)
+            harness.cache.put(key_of(DATA_SOURCES, written), written)
             queue.add(key_of(DATA_SOURCES, written))
         queue.add(Key(DATA_SOURCES, "ns", OTHERS))
         async with asyncio.timeout(BOUND):
@@ -72,6 +72,6 @@ def test_inspections_that_hang_leave_workers_to_others() -> None:
             await more.wait()
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     asyncio.run(scenario())

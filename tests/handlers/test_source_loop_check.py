@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.handlers.worlds import READABLE, Somewhere
+from tests.handlers.harness import READABLE, OperatorHarness
 from tests.resources.manifests import body
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
@@ -62,19 +62,19 @@ def test_a_source_that_reads_tables_says_so() -> None:
     spec = {"instance": "default", "files": {"path": "/data/ns/d/v/v1", "tables": [table]}}
 
     async def scenario() -> None:
-        somewhere = Somewhere()
-        somewhere.put(READABLE, {"instance": "default"})
-        running = somewhere.world.running("ns", "default")
+        harness = OperatorHarness()
+        harness.put(READABLE, {"instance": "default"})
+        running = harness.context.running("ns", "default")
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
         written = body("DataSource", spec, "s", uid="u-s")
         key = key_of(DATA_SOURCES, written)
-        somewhere.cache.put(key, written)
-        reconciler = DataSourceReconciler(somewhere.world, cast(Any, None), cast(Any, None), lambda _: None)
-        somewhere.world.revisions = cast(Any, Nothing())
+        harness.cache.put(key, written)
+        reconciler = DataSourceReconciler(harness.context, cast(Any, None), cast(Any, None), lambda _: None)
+        harness.context.revisions = cast(Any, Nothing())
         again = await reconciler.reconcile(key, written)
-        status = status_of(somewhere.world, key, written, 0)
-        await somewhere.fleet.close()
+        status = status_of(harness.context, key, written, 0)
+        await harness.fleet.close()
 
         assert again is None
         assert status is not None

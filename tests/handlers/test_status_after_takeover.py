@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from tests.handlers import revisions
+from tests.handlers.harness import OperatorHarness
 from tests.handlers.revisions import rev
-from tests.handlers.worlds import Somewhere
 from tests.resources.manifests import dataflow
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 
@@ -19,10 +19,10 @@ from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 def test_a_status_is_late_no_longer_than_it_must_be(goes: bool) -> None:
     """Also where its ComputeInstance is gone: edits of what it reads wait for it. Of what goes nobody needs it, and one
     that the API server refuses would keep it there."""
-    somewhere, written = Somewhere(), list[dict[str, Any]]()
+    harness, written = OperatorHarness(), list[dict[str, Any]]()
     state = revisions.dataflow("b", rev("b", 2))
     revisions.mark(state, unmarked=True)
-    somewhere.world.registry.put_dataflow(state)
+    harness.context.registry.put_dataflow(state)
     metadata = {"deletionTimestamp": "2026-11-23T00:00:00Z"} if goes else {}
     body = dataflow({"sql": "SELECT 1", "index": {"key": ["1"]}}, "b", uid=state.uid, **metadata)
 
@@ -32,9 +32,9 @@ def test_a_status_is_late_no_longer_than_it_must_be(goes: bool) -> None:
     async def nothing(*_: object) -> bool:
         return True
 
-    cast(Any, somewhere.world).revisions = SimpleNamespace(prune=nothing)
+    cast(Any, harness.context).revisions = SimpleNamespace(prune=nothing)
     deleter = cast(Any, SimpleNamespace(delete=nothing))
-    reconciler = DataflowReconciler(somewhere.world, cast(Any, SimpleNamespace(store=store)), deleter, lambda _: None)
+    reconciler = DataflowReconciler(harness.context, cast(Any, SimpleNamespace(store=store)), deleter, lambda _: None)
     asyncio.run(reconciler.reconcile(state.key, body))
 
     assert [status["revision"]["name"] for status in written] == ([] if goes else ["b-r2"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.worlds import EMPTY, INPUT, NOW, R1, at
+from tests.controller.harness import EMPTY, INPUT, NOW, R1, at
 from tests.handlers.revisions import ask, mark
 from tests.handlers.revisions import dataflow as state
 from tests.handlers.test_finished_dataflow import TABLE, VIEW, Reports, report
@@ -50,19 +50,19 @@ def task(until: int | None) -> DataflowDescription:
 
 def finished(term: int, upper: Frontier = EMPTY) -> Reports:
     """A table that was written last under this term, as a replica has told."""
-    world = Reports(upper)
-    tell(world, term, upper)
-    return world
+    context = Reports(upper)
+    tell(context, term, upper)
+    return context
 
 
-def tell(world: Reports, term: int, upper: Frontier = EMPTY) -> None:
+def tell(context: Reports, term: int, upper: Frontier = EMPTY) -> None:
     """A replica does."""
-    world.instance.shard_reports.described([DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
+    context.instance.shard_reports.described([DescribedShard(TABLE, True, upper, at(0), WriterTerm(term))], NOW)
 
 
-def known(world: Reports, one: DataflowState) -> DataflowState:
+def known(context: Reports, one: DataflowState) -> DataflowState:
     """What is known of it at a reconcile."""
-    note_ends(world.running, one)  # type: ignore[arg-type]
+    note_ends(context.running, one)  # type: ignore[arg-type]
     return one
 
 
@@ -86,10 +86,10 @@ def test_what_serves_is_replaced_where_the_one_before_it_has_finished_its_table(
 def test_what_is_to_take_over_is_replaced_where_its_table_is_finished(upper: Frontier, replaced: bool) -> None:
     """While it hydrates. It has not written there: whoever has, it was another. It does not take over."""
     serves = state("report", revision(view(400), 1), revision(view(400), 2))
-    world = finished(1, upper)
-    one = known(world, serves)
-    world.running.replicas = {}
-    _, held = obstacle_of(one, Registry(), lambda _: world.running, NOW)  # type: ignore[arg-type, return-value]
+    context = finished(1, upper)
+    one = known(context, serves)
+    context.running.replicas = {}
+    _, held = obstacle_of(one, Registry(), lambda _: context.running, NOW)  # type: ignore[arg-type, return-value]
 
     assert (one.ends.superseded == {"report-r2"}) is replaced
     assert isinstance(decide(one, [one]), Replace) is replaced
@@ -132,19 +132,19 @@ def test_a_first_revision_is_outrun_by_nobody() -> None:
 
 def test_crash_while_it_is_not_known_whose_end_it_is_it_is_not_over() -> None:
     """A table is seen finished, and nobody has told by whom: that is asked, and the inputs are kept."""
-    world, one = Reports(EMPTY), state("report", revision(view(400), 2))
-    source = world.shards.get(INPUT)
+    context, one = Reports(EMPTY), state("report", revision(view(400), 2))
+    source = context.shards.get(INPUT)
     assert source is not None
-    world.reconcile(known(world, one))
-    (export,) = world.instance.dataflows.collections_of(one.owner)
+    context.reconcile(known(context, one))
+    (export,) = context.instance.dataflows.collections_of(one.owner)
     assert not one.has_ended
-    assert world.shards.needs_end_term_now
+    assert context.shards.needs_end_term_now
     assert export.write != EMPTY
     assert export.holder in source.holds
 
-    tell(world, 2)
-    assert known(world, one).has_ended
-    assert not world.shards.needs_end_term_now
+    tell(context, 2)
+    assert known(context, one).has_ended
+    assert not context.shards.needs_end_term_now
 
 
 @pytest.mark.parametrize(("until", "outrun"), [(400, False), (None, True), (2**62, True)])
@@ -158,11 +158,11 @@ def test_a_task_is_replaced_only_where_it_may_go_on(until: int | None, outrun: b
 
 def test_while_nothing_is_known_of_its_inputs_a_task_stays() -> None:
     """They may be finished."""
-    world = finished(1)
-    source = world.shards.get(view(None).source_imports[0].shard.shard_id)
+    context = finished(1)
+    source = context.shards.get(view(None).source_imports[0].shard.shard_id)
     assert source is not None
     source.frontiers = None
-    one = known(world, state("report", revision(task(None), 2)))
+    one = known(context, state("report", revision(task(None), 2)))
 
     assert not one.ends.superseded
 
@@ -171,15 +171,15 @@ def test_crash_what_was_outrun_keeps_its_inputs_until_it_is_replaced() -> None:
     """An operator begins, and finds the table finished by the revision before: it is installed as one that is not, and
     nothing of its inputs is compacted."""
     one = state("report", revision(view(400), 2))
-    world = finished(1)
-    hold_inputs(world.shards, one)
-    world.reconcile(known(world, one))
-    world.connects(R1, EMPTY)
-    world.report(R1, EMPTY, VIEW)
-    world.maintain()
+    context = finished(1)
+    hold_inputs(context.shards, one)
+    context.reconcile(known(context, one))
+    context.connects(R1, EMPTY)
+    context.report(R1, EMPTY, VIEW)
+    context.maintain()
 
-    (export,) = world.instance.dataflows.collections_of(one.owner)
-    source = world.shards.get(view(400).source_imports[0].shard.shard_id)
+    (export,) = context.instance.dataflows.collections_of(one.owner)
+    source = context.shards.get(view(400).source_imports[0].shard.shard_id)
     assert source is not None
     assert export.write != EMPTY
     assert source.holds[export.holder] <= at(399)

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.controller.worlds import EMPTY, NOW, at
+from tests.controller.harness import EMPTY, NOW, at
+from tests.handlers.harness import READABLE, OperatorHarness
 from tests.handlers.revisions import ask, mark
 from tests.handlers.tombstones import deleter
-from tests.handlers.worlds import READABLE, Somewhere
 from tests.protocol.samples import ROW, A
 from tests.resources.manifests import body
 from tidemark_operator.catalogue.dataflow_state import DataflowState
@@ -82,19 +82,19 @@ class Edited:
     """A view that serves, and an edit of it. `tables`: those that there are, how far, and under which term."""
 
     def __init__(self) -> None:
-        self.somewhere = Somewhere()
-        self.somewhere.put(READABLE, None)
+        self.harness = OperatorHarness()
+        self.harness.put(READABLE, None)
         self.stored, self.written = Stored(), Written()
-        world = self.somewhere.world
-        world.revisions, world.planner = cast(Any, self.stored), cast(Any, Planner())
-        self.marks = RevisionMarks(world, cast(Any, self.written))
-        self.reviser = RevisionPlanner(world, self.marks, deleter(self.somewhere), PlannerQueue(lambda key: None))
-        running = world.running("ns", "default")
+        context = self.harness.context
+        context.revisions, context.planner = cast(Any, self.stored), cast(Any, Planner())
+        self.marks = RevisionMarks(context, cast(Any, self.written))
+        self.reviser = RevisionPlanner(context, self.marks, deleter(self.harness), PlannerQueue(lambda key: None))
+        running = context.running("ns", "default")
         assert running is not None
         self.running, self.tables = running, dict[ShardId, tuple[Frontier, int]]()
         self.running.describe = self.describe  # type: ignore[method-assign]
         key = key_of(DATAFLOWS, self.body("SELECT 1 AS a"))
-        self.state = world.registry.put_dataflow(DataflowState(key, "u-d", "default"))
+        self.state = context.registry.put_dataflow(DataflowState(key, "u-d", "default"))
 
     @staticmethod
     def body(sql: str) -> Body:
@@ -116,9 +116,9 @@ class Edited:
         """It begins with what is stored, in statuses too."""
         other = Edited()
         other.stored, other.tables = self.stored, self.tables
-        other.somewhere.world.revisions = cast(Any, self.stored)
+        other.harness.context.revisions = cast(Any, self.stored)
         mark(other.state, active=self.state.active, pending=self.state.pending)
-        hold_inputs(other.somewhere.world.fleet.book("ns"), other.state)
+        hold_inputs(other.harness.context.fleet.book("ns"), other.state)
         return other
 
     async def revise(self, sql: str, *, told: bool = True) -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.revisions import dataflow, rev, table
 from tests.handlers.tombstones import Buried
-from tests.handlers.worlds import ONE, READABLE, Somewhere
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.messages.commands import DeleteShard
@@ -26,9 +26,9 @@ def test_a_table_that_another_object_has_is_not_deleted(uid: str, asked: list[st
     """Its id is that of before, so no replica would refuse."""
 
     async def scenario() -> None:
-        somewhere, buried, sent = Somewhere(), Buried(table("d", 1).location), list[str]()
-        somewhere.put(READABLE, ONE)
-        running = somewhere.world.running("ns", "default")
+        harness, buried, sent = OperatorHarness(), Buried(table("d", 1).location), list[str]()
+        harness.put(READABLE, ONE)
+        running = harness.context.running("ns", "default")
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
 
@@ -39,13 +39,13 @@ def test_a_table_that_another_object_has_is_not_deleted(uid: str, asked: list[st
         cast(Any, running.core).send_to = send
         state = dataflow("d", rev("d", 1, view=1))
         state.uid = uid
-        somewhere.world.registry.put_dataflow(state)
+        harness.context.registry.put_dataflow(state)
 
-        await TableDeleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
+        await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
 
         assert sent == asked
         assert bool(buried.bodies) == left
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     asyncio.run(scenario())
 
@@ -54,16 +54,16 @@ def test_a_table_in_another_storage_is_not_taken_for_gone() -> None:
     """A replica without that mount, or its credentials, sees nothing there: the tombstone waits for one that does."""
 
     async def scenario() -> None:
-        somewhere, buried, sent = Somewhere(), Buried("/elsewhere/ns/d/v/v1"), list[str]()
-        somewhere.put(READABLE, ONE)
-        running = somewhere.world.running("ns", "default")
+        harness, buried, sent = OperatorHarness(), Buried("/elsewhere/ns/d/v/v1"), list[str]()
+        harness.put(READABLE, ONE)
+        running = harness.context.running("ns", "default")
         assert running is not None
         running.replicas[ReplicaId("r1")].online = True
         cast(Any, running.core).send_to = lambda _, command: sent.append(command.id)
 
-        await TableDeleter(cast(Any, buried), somewhere.fleet, somewhere.world.registry).collect("ns")
+        await TableDeleter(cast(Any, buried), harness.fleet, harness.context.registry).collect("ns")
 
         assert (sent, bool(buried.bodies)) == ([], True)
-        await somewhere.fleet.close()
+        await harness.fleet.close()
 
     asyncio.run(scenario())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tests.handlers.worlds import Somewhere
+from tests.handlers.harness import OperatorHarness
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 
 
@@ -24,6 +24,6 @@ class Buried:
         self.deleted.append(name)
 
 
-def deleter(somewhere: Somewhere, *locations: str) -> TableDeleter:
+def deleter(harness: OperatorHarness, *locations: str) -> TableDeleter:
     """To which these are left."""
-    return TableDeleter(cast(Any, Buried(*locations)), somewhere.fleet, somewhere.world.registry)
+    return TableDeleter(cast(Any, Buried(*locations)), harness.fleet, harness.context.registry)

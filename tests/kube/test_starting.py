@@ -33,8 +33,8 @@ def take_over(monkeypatch: pytest.MonkeyPatch, orchestrator: Stumbling) -> None:
     monkeypatch.setattr(main, "_orchestrator", made)
     monkeypatch.setattr(startup_retry, "RETRY_SECONDS", 0)
     there = cast(Any, None)
-    world = asyncio.run(main._world(there, there, there, there, "me"))
-    assert cast(Any, world.orchestrator) is orchestrator
+    context = asyncio.run(main._context(there, there, there, there, "me"))
+    assert cast(Any, context.orchestrator) is orchestrator
 
 
 @pytest.mark.parametrize("status", [0, 429, 500, 503])

@@ -1,6 +1,6 @@
-"""The world in which Dataflows are edited: revisions side by side, replaced together, given up, at any moment.
+"""A simulation in which Dataflows are edited: revisions side by side, replaced together, given up, at any moment.
 
-Replicas, connections, disasters and promises are those of `World`; what the operator does is `operator.py`'s.
+Replicas, connections, disasters and promises are those of `Simulation`; what the operator does is `operator.py`'s.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.model.operator import LAG, Durable, Operator, Running, Seen, Spec
 from tests.model.questions import peek
+from tests.model.simulation import REPLICAS, TABLES, Simulation
 from tests.model.subscribes import Clients
-from tests.model.world import REPLICAS, TABLES, World
 from tidemark_operator.catalogue.replacement_closure import is_stale
 from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.controller_events import Notice
@@ -22,7 +22,7 @@ from tidemark_operator.handlers.revisions.installer import restore
 from tidemark_protocol.ids import GlobalId, ShardId
 
 
-class EditedWorld(World):
+class EditedSimulation(Simulation):
     def __init__(self) -> None:
         self.durable: dict[str, Durable] = {}
         super().__init__()
@@ -69,7 +69,7 @@ class EditedWorld(World):
         super().maintain()
 
     def ask(self, owner: str, back: int) -> None:
-        """A peek of an index that serves, as `World` asks."""
+        """A peek of an index that serves, as `Simulation` asks."""
         index = self.instance.dataflows.index(self.serving(owner)[0])
         if index is None or index.write is None or index.write <= index.since:
             return

@@ -1,4 +1,4 @@
-"""What the world keeps of each connection, and of each Dataflow."""
+"""The simulation's state of each connection and of each Dataflow."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from tests.model.shards import Shards, SimShard
-from tests.model.world import TABLES
+from tests.model.simulation import TABLES
 from tests.replica.plans import COLUMNS, copies, shard
 from tidemark_operator.catalogue.dataflow_state import (
     DataflowSpec,

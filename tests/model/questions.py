@@ -16,7 +16,7 @@ from tidemark_protocol.messages.responses import PeekError, PeekResponse, PeekRo
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
 
 if TYPE_CHECKING:
-    from tests.model.world import World
+    from tests.model.simulation import Simulation
 
 _EVERY = MapFilterProject(())
 
@@ -35,8 +35,8 @@ class Question:
 
 
 class Questions:
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         self.asked: dict[str, Question] = {}
         self.answered: set[str] = set()
 
@@ -47,17 +47,17 @@ class Questions:
 
     def ask(self, peek: Peek, target: ReplicaId | None = None) -> None:
         self.asked[peek.uuid] = Question(peek, target)
-        self._world.take(self._world.instance.peek(peek, target))
+        self._simulation.take(self._simulation.instance.peek(peek, target))
 
     def give_up(self, uuid: str) -> None:
         del self.asked[uuid]
-        self._world.instance.cancel_peek(uuid)
+        self._simulation.instance.cancel_peek(uuid)
 
     def fail(self, name: ReplicaId, uuid: str) -> None:
         """The replica's disk is full."""
-        if name in self._world.connections:
-            self.asked[uuid].failed[name] = self._world.now
-            self._world.said(name, PeekResponse(uuid, PeekError("the disk is full")))
+        if name in self._simulation.connections:
+            self.asked[uuid].failed[name] = self._simulation.now
+            self._simulation.said(name, PeekResponse(uuid, PeekError("the disk is full")))
 
     def lose(self, replica: ReplicaId) -> None:
         """Before the controller knows."""
@@ -74,7 +74,7 @@ class Questions:
         if question := self.count(answer):
             owner = question.peek.target.id.removesuffix("-index")
             expected = PeekRows(str(question.peek.timestamp).encode(), 1)
-            may_fail = owner not in self._world.stored or self._nobody_is_left(question)
+            may_fail = owner not in self._simulation.stored or self._nobody_is_left(question)
             assert answer.result == expected or may_fail, answer.result
 
     def settle(self) -> None:
@@ -82,15 +82,15 @@ class Questions:
 
     def is_told(self, name: ReplicaId, owner: str) -> bool:
         """Whether the image of a replica that is connected knows all that the Dataflow needs, and those it reads."""
-        stored = self._world.stored[owner]
-        understood = stored.description.required_features.issubset(self._world.replicas[name].understands)
+        stored = self._simulation.stored[owner]
+        understood = stored.description.required_features.issubset(self._simulation.replicas[name].understands)
         return understood and (stored.reads is None or self.is_told(name, stored.reads))
 
     def _nobody_is_left(self, question: Question) -> bool:
         """To answer; or, some time after one has failed, none that is known to be at it."""
         owner = question.peek.target.id.removesuffix("-index")
-        connected = {name for name in self._world.connections if self.is_told(name, owner)}
+        connected = {name for name in self._simulation.connections if self.is_told(name, owner)}
         left = (connected if question.target is None else {question.target} & connected) - question.failed.keys()
-        is_late = any(self._world.now - at >= PATIENCE_MS for at in question.failed.values())
-        is_answered = self._world.instance.dataflows.is_answered
+        is_late = any(self._simulation.now - at >= PATIENCE_MS for at in question.failed.values())
+        is_answered = self._simulation.instance.dataflows.is_answered
         return not left or (is_late and not any(is_answered(question.peek, replica) for replica in left))

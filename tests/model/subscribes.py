@@ -31,7 +31,7 @@ from tidemark_protocol.messages.responses import (
 from tidemark_protocol.plan.dataflow import CopyToSink, DataflowDescription, ShardMetadata, SinkExport, SubscribeSink
 
 if TYPE_CHECKING:
-    from tests.model.world import World
+    from tests.model.simulation import Simulation
 
 PARTS = (10, 20, 30)
 Position = tuple[int, int]
@@ -153,8 +153,8 @@ class Client:
 class Clients:
     """All that are subscribed now, to a table or to a Dataflow's index; copies too."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
         self._clients: dict[GlobalId, Client] = {}
 
     @property
@@ -174,11 +174,11 @@ class Clients:
     ) -> None:
         """From a time on that can be read, `back` before the newest; to the table where it `reads` no index. `copies`:
         a copy of that time."""
-        self._world.created += 1
-        name, source = f"c{self._world.created}", shard(table, "") if reads is None else None
+        self._simulation.created += 1
+        name, source = f"c{self._simulation.created}", shard(table, "") if reads is None else None
         index = None if reads is None else f"{reads}-index"
         try:
-            known = next(self._world.inputs(subscribe_to(name, 0, source, index, True, None))).frontiers
+            known = next(self._simulation.inputs(subscribe_to(name, 0, source, index, True, None))).frontiers
         except Waiting:
             return
         if known is None or known.upper <= known.since:
@@ -191,9 +191,9 @@ class Clients:
             export = replace(export, sink=CopyToSink(COLUMNS, "/copies", "csv"))
             description = replace(description, sink_exports=(export,), until=Time(as_of + 1))
         client = Client(name, description, reads, None if copies else target)
-        client.target_lost = client.target is not None and client.target not in self._world.connections
+        client.target_lost = client.target is not None and client.target not in self._simulation.connections
         self._clients[description.export_ids[0]] = client
-        self._world.instance.create(Dataflow(name, description, LAG_MS, target=client.target), WriterTerm(1))
+        self._simulation.instance.create(Dataflow(name, description, LAG_MS, target=client.target), WriterTerm(1))
 
     def lose(self, replica: ReplicaId) -> None:
         """Before the controller knows."""
@@ -201,7 +201,7 @@ class Clients:
             client.target_lost |= client.target == replica
 
     def unsubscribe(self, id: GlobalId) -> None:
-        self._world.take(self._world.instance.drop(self._clients.pop(id).owner))
+        self._simulation.take(self._simulation.instance.drop(self._clients.pop(id).owner))
 
     def orphan(self, reads: str) -> None:
         for client in self._clients.values():
@@ -230,7 +230,7 @@ class Clients:
     def _complete(self, client: Client) -> int:
         sources = client.description.source_imports
         if sources:
-            upper = self._world.shards[sources[0].shard.shard_id].upper
+            upper = self._simulation.shards[sources[0].shard.shard_id].upper
         else:
-            upper = self._world.complete(str(client.reads))
+            upper = self._simulation.complete(str(client.reads))
         return EMPTY_SENTINEL if client.sink.up_to is not None and client.sink.up_to <= upper else upper

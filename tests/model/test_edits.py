@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tests.model.edits import EditedWorld
+from tests.model.edits import EditedSimulation
 from tests.model.operator import Spec
-from tests.model.world import REPLICAS, TABLES
+from tests.model.simulation import REPLICAS, TABLES
 
 PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "1000")) // 5
 SEED = int(os.environ.get("TIDEMARK_MODEL_SEED", "0"))
@@ -28,94 +28,94 @@ class Edits(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world, self._edits = EditedWorld(), 0
+        self.simulation, self._edits = EditedSimulation(), 0
         for name in REPLICAS[:2]:
-            self.world.connect(name)
+            self.simulation.connect(name)
         for spec in (Spec("index", TABLES[0]), Spec("view", "d1"), Spec("view", TABLES[1])):
-            self.world.add(spec)
+            self.simulation.add(spec)
         self._go_on(REPLICAS[:2], 100)
 
-    @precondition(lambda self: len(self.world.durable) < 6)
+    @precondition(lambda self: len(self.simulation.durable) < 6)
     @rule(kind=kinds, table=tables, data=st.data())
     def create(self, kind: str, table: str, data: st.DataObject) -> None:
-        self.world.add(Spec(kind, data.draw(st.sampled_from([table, *self.world.indexes()]))))
+        self.simulation.add(Spec(kind, data.draw(st.sampled_from([table, *self.simulation.indexes()]))))
 
-    @precondition(lambda self: self.world.durable)
+    @precondition(lambda self: self.simulation.durable)
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        self.world.drop(data.draw(st.sampled_from(list(self.world.durable))))
+        self.simulation.drop(data.draw(st.sampled_from(list(self.simulation.durable))))
 
-    @precondition(lambda self: self.world.durable)
+    @precondition(lambda self: self.simulation.durable)
     @rule(data=st.data(), columns=st.booleans(), then=st.sampled_from(["", "goes on", "dies", "reverts"]))
     def edit(self, data: st.DataObject, columns: bool, then: str) -> None:
         """Other SQL, or other columns; then some while passes, or the operator dies, or the edit is taken back."""
         self._edits += 1
         fields = {"edit": self._edits, **({"version": self._edits + 1} if columns else {})}
-        name = data.draw(st.sampled_from(list(self.world.durable)))
-        self.world.edit(name, then == "dies", **fields)
+        name = data.draw(st.sampled_from(list(self.simulation.durable)))
+        self.simulation.edit(name, then == "dies", **fields)
         if then == "goes on":
             self._go_on(REPLICAS[:2], 0)
         elif then == "reverts":
-            self.world.maintain()
-            self.world.revert(name)
+            self.simulation.maintain()
+            self.simulation.revert(name)
 
     @rule(table=tables, by=st.sampled_from([1, 20, 100]))
     def advance(self, table: str, by: int) -> None:
-        self.world.advance(table, by)
+        self.simulation.advance(table, by)
 
     @rule(names=st.permutations(REPLICAS), cut=replicas)
     def reconnect(self, names: list[str], cut: str) -> None:
         """One loses its connection; then all have one again."""
-        self.world.cut(cut)
+        self.simulation.cut(cut)
         for name in names:
-            if name not in self.world.connections:
-                self.world.connect(name)
+            if name not in self.simulation.connections:
+                self.simulation.connect(name)
 
     @rule(what=disasters, names=st.permutations(REPLICAS), most=st.integers(0, 3))
     def disaster(self, what: str, names: list[str], most: int) -> None:
         """A connection, a replica, or the operator is lost, perhaps at the moment at which revisions take over."""
         if what in ("operator", "moment"):
-            (self.world.new_operator if what == "operator" else self.world.die_while_taking_over)()
+            (self.simulation.new_operator if what == "operator" else self.simulation.die_while_taking_over)()
             for name in names[:most]:
-                self.world.connect(name)
+                self.simulation.connect(name)
         else:
-            {"cut": self.world.cut, "kill": self.world.kill}[what](names[0])
+            {"cut": self.simulation.cut, "kill": self.simulation.kill}[what](names[0])
 
     @rule(name=replicas, most=few)
     def deliver(self, name: str, most: int) -> None:
-        self.world.deliver(name, most)
+        self.simulation.deliver(name, most)
 
     @rule(name=replicas, most=few)
     def hear(self, name: str, most: int) -> None:
-        self.world.hear(name, most)
+        self.simulation.hear(name, most)
 
     @rule(name=replicas, fuel=st.sampled_from([0, 1, 30, 1_000]))
     def work(self, name: str, fuel: int) -> None:
         """Also of one that is cut off, and goes on with what it was told last."""
-        self.world.work(name, fuel)
+        self.simulation.work(name, fuel)
 
     @rule(names=st.sampled_from([REPLICAS[:1], REPLICAS[1:2], REPLICAS[:2], REPLICAS]), by=st.sampled_from([0, 100]))
     def go_on(self, names: tuple[str, ...], by: int) -> None:
         self._go_on(names, by)
 
-    @precondition(lambda self: self.world.indexes())
+    @precondition(lambda self: self.simulation.indexes())
     @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]))
     def ask(self, data: st.DataObject, back: int) -> None:
-        self.world.ask(data.draw(st.sampled_from(self.world.indexes())), back)
+        self.simulation.ask(data.draw(st.sampled_from(self.simulation.indexes())), back)
 
     @invariant()
     def promises(self) -> None:
-        self.world.check()
+        self.simulation.check()
 
     def teardown(self) -> None:
-        self.world.settle()
+        self.simulation.settle()
 
     def _go_on(self, names: tuple[str, ...], by: int) -> None:
         """Some while in which these replicas do all that there is to do."""
         for table in TABLES:
-            self.world.advance(table, by)
+            self.simulation.advance(table, by)
         for _ in range(2):
-            self.world.exchange(names)
+            self.simulation.exchange(names)
 
 
 def test_edits_take_over_together_whatever_happens() -> None:
@@ -137,27 +137,27 @@ def test_edits_take_over_together_whatever_happens() -> None:
 def test_crash_at_the_moment_of_taking_over() -> None:
     """The operator dies after the one write: the next one finds that all have taken over, whatever their own statuses
     say, and what imports the edited index runs on the new one."""
-    world = EditedWorld()
-    world.connect(REPLICAS[0])
+    simulation = EditedSimulation()
+    simulation.connect(REPLICAS[0])
     for spec in (Spec("index", TABLES[0]), Spec("index", "d1"), Spec("view", "d2")):
-        world.add(spec)
+        simulation.add(spec)
     for _ in range(8):
-        world.exchange(REPLICAS[:1])
-    before = {name: stored.active for name, stored in world.durable.items()}
-    world.edit("d1", False, edit=1)
-    while before["d1"] == world.durable["d1"].active:
-        world.deliver(REPLICAS[0], 10_000)
-        world.work(REPLICAS[0], 1_000_000)
-        world.hear(REPLICAS[0], 10_000)
-        if world.operator.take_over(world.operator.states[0], world.now, dies=True):
+        simulation.exchange(REPLICAS[:1])
+    before = {name: stored.active for name, stored in simulation.durable.items()}
+    simulation.edit("d1", False, edit=1)
+    while before["d1"] == simulation.durable["d1"].active:
+        simulation.deliver(REPLICAS[0], 10_000)
+        simulation.work(REPLICAS[0], 1_000_000)
+        simulation.hear(REPLICAS[0], 10_000)
+        if simulation.operator.take_over(simulation.operator.states[0], simulation.now, dies=True):
             break
-        for state in world.operator.states:
-            world.operator.mark(state)
-            world.operator.install(state)
-        world.now += 1_000
-        world.instance.maintain(world.now)
-    assert [world.durable[name].active == before[name] for name in ("d1", "d2", "d3")] == [False, True, True]
-    world.new_operator()
-    world.check()
-    assert all(state.active != before[state.key.name] for state in world.operator.states)
-    world.settle()
+        for state in simulation.operator.states:
+            simulation.operator.mark(state)
+            simulation.operator.install(state)
+        simulation.now += 1_000
+        simulation.instance.maintain(simulation.now)
+    assert [simulation.durable[name].active == before[name] for name in ("d1", "d2", "d3")] == [False, True, True]
+    simulation.new_operator()
+    simulation.check()
+    assert all(state.active != before[state.key.name] for state in simulation.operator.states)
+    simulation.settle()

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
+from tests.model.simulation import REPLICAS, TABLES
 from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
-from tests.model.world import REPLICAS, TABLES
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ReplicaId, ShardId, Time
@@ -34,24 +34,24 @@ ends = st.sampled_from([None, 0, 1, 40, 200])
 class Ending(Model):
     """All else can happen as well."""
 
-    @precondition(lambda self: len(self.world.stored) < 6)
+    @precondition(lambda self: len(self.simulation.stored) < 6)
     @rule(table=tables, after=ends)
     def create_ending(self, table: ShardId, after: int | None) -> None:
-        self.world.create("view", table, None, self._until(table, after))
+        self.simulation.create("view", table, None, self._until(table, after))
 
-    @precondition(lambda self: any(_indexes(self.world)) and len(self.world.stored) < 6)
+    @precondition(lambda self: any(_indexes(self.simulation)) and len(self.simulation.stored) < 6)
     @rule(data=st.data(), after=ends)
     def create_ending_over_an_index(self, data: st.DataObject, after: int | None) -> None:
-        reads = data.draw(st.sampled_from(_indexes(self.world)))
-        self.world.create("view", TABLES[0], reads, self._until(TABLES[0], after))
+        reads = data.draw(st.sampled_from(_indexes(self.simulation)))
+        self.simulation.create("view", TABLES[0], reads, self._until(TABLES[0], after))
 
     @rule(names=st.permutations(REPLICAS), by=st.sampled_from([0, 300]))
     def end_and_begin_anew(self, names: list[ReplicaId], by: int) -> None:
         """Much comes to its end; then one replica is killed, and another connected anew."""
         self.go_on(tuple(names[:2]), by)
-        self.world.kill(names[0])
+        self.simulation.kill(names[0])
         for name in (names[0], names[1], names[2]):
-            self.world.connect(name)
+            self.simulation.connect(name)
 
     @rule(name=replicas)
     def cannot_look(self, name: ReplicaId) -> None:
@@ -63,24 +63,24 @@ class Ending(Model):
                 true, shards=tuple(replace(s, upper=none, since=none, error="no answer") for s in true.shards)
             )
 
-        self.world.connect(name, tell)
+        self.simulation.connect(name, tell)
 
     @invariant()
     def what_is_known_to_be_finished_is_finished(self) -> None:
         """A dataflow that is left out has nothing to compute, and its replica has nothing of it."""
-        for collection in self.world._collections():
-            stored = self.world.stored.get(collection.owner)
+        for collection in self.simulation._collections():
+            stored = self.simulation.stored.get(collection.owner)
             if stored is None or not tables_of(stored.description):
                 continue
             (table,) = tables_of(stored.description)
-            is_finished = self.world.shards[table].upper == EMPTY_SENTINEL
+            is_finished = self.simulation.shards[table].upper == EMPTY_SENTINEL
             assert is_finished or collection.write is None or not collection.write.is_empty, "it goes on"
             for name, on in collection.replicas.items():
                 assert not on.excluded or (is_finished and on.hydrated and on.is_gone), f"{name}: it goes on"
 
     def _until(self, table: ShardId, after: int | None) -> Time:
-        upper = self.world.shards[table].upper
-        return Time(self.world.now + NEVER_MS if after is None else upper + after)
+        upper = self.simulation.shards[table].upper
+        return Time(self.simulation.now + NEVER_MS if after is None else upper + after)
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tests.model.world import REPLICAS, TABLES, World
+from tests.model.simulation import REPLICAS, TABLES, Simulation
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
 from tidemark_protocol.messages.responses import (
@@ -40,26 +40,26 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.simulation = Simulation()
         for name in REPLICAS[:2]:
-            self.world.connect(name)
+            self.simulation.connect(name)
 
-    @precondition(lambda self: len(self.world.stored) < 6)
+    @precondition(lambda self: len(self.simulation.stored) < 6)
     @rule(kind=st.sampled_from(KINDS), table=tables)
     def create(self, kind: str, table: str) -> None:
-        self.world.create(kind, table, None)
+        self.simulation.create(kind, table, None)
 
-    @precondition(lambda self: any(_indexes(self.world)) and len(self.world.stored) < 6)
+    @precondition(lambda self: any(_indexes(self.simulation)) and len(self.simulation.stored) < 6)
     @rule(data=st.data(), kind=st.sampled_from(KINDS))
     def create_over_an_index(self, data: st.DataObject, kind: str) -> None:
-        self.world.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.world))))
+        self.simulation.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.simulation))))
 
-    @precondition(lambda self: self.world.stored)
+    @precondition(lambda self: self.simulation.stored)
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
-        self.world.drop(data.draw(st.sampled_from(list(self.world.stored))))
+        self.simulation.drop(data.draw(st.sampled_from(list(self.simulation.stored))))
 
-    @precondition(lambda self: len(self.world.clients.ids) < 4)
+    @precondition(lambda self: len(self.simulation.clients.ids) < 4)
     @rule(
         data=st.data(),
         table=tables,
@@ -77,31 +77,31 @@ class Model(RuleBasedStateMachine):
         lasts: int | None,
         to: ReplicaId | None,
     ) -> None:
-        reads = data.draw(st.sampled_from([None, *_indexes(self.world)]))
-        self.world.clients.subscribe(table, reads, back, snapshot, lasts, to)
+        reads = data.draw(st.sampled_from([None, *_indexes(self.simulation)]))
+        self.simulation.clients.subscribe(table, reads, back, snapshot, lasts, to)
 
-    @precondition(lambda self: len(self.world.clients.ids) < 4)
+    @precondition(lambda self: len(self.simulation.clients.ids) < 4)
     @rule(data=st.data(), table=tables, back=st.sampled_from([0, 20, 1_000]))
     def copy(self, data: st.DataObject, table: ShardId, back: int) -> None:
-        reads = data.draw(st.sampled_from([None, *_indexes(self.world)]))
-        self.world.clients.subscribe(table, reads, back, snapshot=True, lasts=1, copies=True)
+        reads = data.draw(st.sampled_from([None, *_indexes(self.simulation)]))
+        self.simulation.clients.subscribe(table, reads, back, snapshot=True, lasts=1, copies=True)
 
-    @precondition(lambda self: self.world.clients.ids)
+    @precondition(lambda self: self.simulation.clients.ids)
     @rule(data=st.data())
     def unsubscribe(self, data: st.DataObject) -> None:
-        self.world.clients.unsubscribe(data.draw(st.sampled_from(self.world.clients.ids)))
+        self.simulation.clients.unsubscribe(data.draw(st.sampled_from(self.simulation.clients.ids)))
 
     @rule(table=tables, by=st.sampled_from([1, 20, 100]))
     def advance(self, table: str, by: int) -> None:
-        self.world.advance(table, by)
+        self.simulation.advance(table, by)
 
     @rule(names=st.permutations(REPLICAS), cut=replicas)
     def reconnect(self, names: list[str], cut: str) -> None:
         """One loses its connection; then all have one again."""
-        self.world.cut(cut)
+        self.simulation.cut(cut)
         for name in names:
-            if name not in self.world.connections:
-                self.world.connect(name)
+            if name not in self.simulation.connections:
+                self.simulation.connect(name)
 
     @rule(name=replicas, from_=st.sampled_from([None, 0, 90, 150, 1 << 62]), began=st.sampled_from([None, 0]))
     def describe_falsely(self, name: str, from_: int | None, began: int | None) -> None:
@@ -114,91 +114,91 @@ class Model(RuleBasedStateMachine):
             )
             return replace(true, dataflows=tuple(told))
 
-        self.world.connect(name, tell)
+        self.simulation.connect(name, tell)
 
     @rule(what=st.sampled_from(["cut", "kill", "operator"]), names=st.permutations(REPLICAS), most=st.integers(0, 3))
     def disaster(self, what: str, names: list[str], most: int) -> None:
         """A connection, a replica, or the operator is lost; a new one finds the replicas one after the other."""
         if what == "operator":
-            self.world.new_operator()
+            self.simulation.new_operator()
             for name in names[:most]:
-                self.world.connect(name)
+                self.simulation.connect(name)
         else:
-            {"cut": self.world.cut, "kill": self.world.kill}[what](names[0])
+            {"cut": self.simulation.cut, "kill": self.simulation.kill}[what](names[0])
 
     @rule(name=replicas, most=few)
     def deliver(self, name: str, most: int) -> None:
-        self.world.deliver(name, most)
+        self.simulation.deliver(name, most)
 
     @rule(name=replicas, most=few, times=st.sampled_from([1, 1, 2]))
     def hear(self, name: str, most: int, times: int) -> None:
-        self.world.hear(name, most, times)
+        self.simulation.hear(name, most, times)
 
     @rule(name=replicas)
     def arrive_late(self, name: str) -> None:
-        self.world.arrive_late(name)
+        self.simulation.arrive_late(name)
 
     @rule(name=replicas)
     def notice(self, name: str) -> None:
-        self.world.notice(name)
+        self.simulation.notice(name)
 
     @rule(name=replicas, seed=st.integers(0, 100_000), to=st.sampled_from(["replica", "controller"]))
     def garbage(self, name: str, seed: int, to: str) -> None:
         """Frames that are none, to either side, and clients of epochs long gone."""
-        {"replica": self.world.intrude, "controller": self.world.garble}[to](name, seed)
+        {"replica": self.simulation.intrude, "controller": self.simulation.garble}[to](name, seed)
 
     @rule(name=replicas, fuel=st.sampled_from([0, 1, 30, 1_000]))
     def work(self, name: str, fuel: int) -> None:
-        self.world.work(name, fuel)
+        self.simulation.work(name, fuel)
 
     @rule(names=st.sampled_from([REPLICAS[:1], REPLICAS[1:2], REPLICAS[:2], REPLICAS]), by=st.sampled_from([0, 100]))
     def go_on(self, names: tuple[str, ...], by: int) -> None:
         """Some while in which these replicas do all that there is to do."""
         for table in TABLES:
-            self.world.advance(table, by)
+            self.simulation.advance(table, by)
         for _ in range(2):
-            self.world.exchange(names)
+            self.simulation.exchange(names)
 
     @rule(behind=replicas, ahead=replicas, by=st.sampled_from([10, 100]))
     def fall_behind(self, behind: str, ahead: str, by: int) -> None:
         """One is cut off, another goes on, and all that it no longer needs is compacted."""
-        self.world.cut(behind)
+        self.simulation.cut(behind)
         for _ in range(3):
             self.go_on((ahead,), by)
 
     @rule(rounds=st.integers(1, 3))
     def maintain(self, rounds: int) -> None:
         for _ in range(rounds):
-            self.world.maintain()
+            self.simulation.maintain()
 
-    @precondition(lambda self: any(_indexes(self.world)))
+    @precondition(lambda self: any(_indexes(self.simulation)))
     @rule(data=st.data(), back=st.sampled_from([0, 40, 1_000_000]), to=targets)
     def ask(self, data: st.DataObject, back: int, to: ReplicaId | None) -> None:
-        self.world.ask(data.draw(st.sampled_from(_indexes(self.world))), back, to)
+        self.simulation.ask(data.draw(st.sampled_from(_indexes(self.simulation))), back, to)
 
-    @precondition(lambda self: self.world.questions.waiting)
+    @precondition(lambda self: self.simulation.questions.waiting)
     @rule(data=st.data(), name=replicas)
     def fail_to_read(self, data: st.DataObject, name: ReplicaId) -> None:
         """An error of one replica alone."""
-        self.world.questions.fail(name, data.draw(st.sampled_from(self.world.questions.waiting)))
+        self.simulation.questions.fail(name, data.draw(st.sampled_from(self.simulation.questions.waiting)))
 
-    @precondition(lambda self: self.world.stored)
+    @precondition(lambda self: self.simulation.stored)
     @rule(data=st.data())
     def suspect(self, data: st.DataObject) -> None:
-        self.world.suspect(data.draw(st.sampled_from(list(self.world.stored))))
+        self.simulation.suspect(data.draw(st.sampled_from(list(self.simulation.stored))))
 
-    @precondition(lambda self: self.world.questions.asked)
+    @precondition(lambda self: self.simulation.questions.asked)
     @rule(data=st.data())
     def give_up(self, data: st.DataObject) -> None:
-        self.world.questions.give_up(data.draw(st.sampled_from(list(self.world.questions.asked))))
+        self.simulation.questions.give_up(data.draw(st.sampled_from(list(self.simulation.questions.asked))))
 
-    @precondition(lambda self: self.world.stored)
+    @precondition(lambda self: self.simulation.stored)
     @rule(name=replicas, data=st.data())
     def lie(self, name: str, data: st.DataObject) -> None:
         """Frontiers that go back, answers that nobody asked for, statuses about nothing."""
-        stored = self.world.stored[data.draw(st.sampled_from(list(self.world.stored)))]
-        back, pending = Frontier.at(Time(0)), list(self.world.questions.asked)
-        self.world.said(
+        stored = self.simulation.stored[data.draw(st.sampled_from(list(self.simulation.stored)))]
+        back, pending = Frontier.at(Time(0)), list(self.simulation.questions.asked)
+        self.simulation.said(
             name,
             data.draw(
                 st.sampled_from(
@@ -208,7 +208,7 @@ class Model(RuleBasedStateMachine):
                         ShardFrontiers(TABLES[0], back, back),
                         PeekResponse("nobody's", PeekError("no")),
                         *(PeekResponse(uuid, PeekCanceled()) for uuid in pending),
-                        *(PeekResponse(uuid, PeekError("again")) for uuid in self.world.questions.answered),
+                        *(PeekResponse(uuid, PeekError("again")) for uuid in self.simulation.questions.answered),
                         Status(GlobalId("nobody"), "step_failed", {"message": "no"}),
                         Status(stored.description.export_ids[0], "step_failed", {"message": "no"}),
                     ]
@@ -218,14 +218,14 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def promises(self) -> None:
-        self.world.check()
+        self.simulation.check()
 
     def teardown(self) -> None:
-        self.world.settle()
+        self.simulation.settle()
 
 
-def _indexes(world: World) -> list[str]:
-    return [owner for owner, stored in world.stored.items() if stored.description.index_exports]
+def _indexes(simulation: Simulation) -> list[str]:
+    return [owner for owner, stored in simulation.stored.items() if stored.description.index_exports]
 
 
 @pytest.mark.parametrize("part", range(PARTS))

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from tests.model.replica import SimReplica
+from tests.model.simulation import REPLICAS, TABLES
 from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
-from tests.model.world import REPLICAS, TABLES
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
@@ -27,23 +27,23 @@ OLDER: tuple[str, ...] = ()
 class Images(Model):
     """All else can happen as well."""
 
-    @precondition(lambda self: len(self.world.stored) < 6)
+    @precondition(lambda self: len(self.simulation.stored) < 6)
     @rule(kind=st.sampled_from(KINDS), table=tables)
     def create_refreshed(self, kind: str, table: str) -> None:
-        self.world.create(kind, table, None)
+        self.simulation.create(kind, table, None)
 
-    @precondition(lambda self: any(_indexes(self.world)) and len(self.world.stored) < 6)
+    @precondition(lambda self: any(_indexes(self.simulation)) and len(self.simulation.stored) < 6)
     @rule(data=st.data(), kind=st.sampled_from(KINDS))
     def create_refreshed_over_an_index(self, data: st.DataObject, kind: str) -> None:
-        self.world.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.world))))
+        self.simulation.create(kind, TABLES[0], data.draw(st.sampled_from(_indexes(self.simulation))))
 
     @rule(name=replicas, understands=st.sampled_from([OLDER, SUPPORTED_FEATURES]), at_once=st.booleans())
     def another_image(self, name: ReplicaId, understands: tuple[str, ...], at_once: bool) -> None:
         """Its process is another one, with nothing; up to date, or rolled back."""
-        self.world.cut(name)
-        self.world.replicas[name] = SimReplica(self.world.shards, understands)
+        self.simulation.cut(name)
+        self.simulation.replicas[name] = SimReplica(self.simulation.shards, understands)
         if at_once:
-            self.world.connect(name)
+            self.simulation.connect(name)
 
     @rule(understands=st.sampled_from([OLDER, SUPPORTED_FEATURES]))
     def all_other_images(self, understands: tuple[str, ...]) -> None:
@@ -53,28 +53,34 @@ class Images(Model):
     @invariant()
     def who_cannot_be_told_is_told_nothing(self) -> None:
         """It is not hydrated there, reads nothing, and computes nothing; all else of it goes on."""
-        for collection in self.world._collections():
-            if collection.owner not in self.world.stored:
+        for collection in self.simulation._collections():
+            if collection.owner not in self.simulation.stored:
                 continue
-            for name in self.world.connections:
-                on, told = collection.replicas[name], self.world.questions.is_told(name, collection.owner)
+            for name in self.simulation.connections:
+                on, told = collection.replicas[name], self.simulation.questions.is_told(name, collection.owner)
                 assert told is not bool(on.missing_features), f"{name} and {collection.id}"
                 assert told or (on.excluded and not on.hydrated and on.is_gone), "it has nothing of it"
-            told = any(self.world.questions.is_told(name, collection.owner) for name in self.world.connections)
+            told = any(
+                self.simulation.questions.is_told(name, collection.owner) for name in self.simulation.connections
+            )
             assert told or not collection.hydrated, f"nobody computes {collection.id}"
 
     def teardown(self) -> None:
         """First what is there goes on as far as it can, then the last image is up to date, and all is done."""
         for name in REPLICAS:
-            self.world.connect(name)
+            self.simulation.connect(name)
         for _ in range(12):  # suspects hydrate one by one
-            self.world.exchange(REPLICAS)
-        for name, replica in self.world.replicas.items():
+            self.simulation.exchange(REPLICAS)
+        for name, replica in self.simulation.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
-            mine = {o: self.world.complete(o) for o in self.world.stored if self.world.questions.is_told(name, o)}
+            mine = {
+                o: self.simulation.complete(o)
+                for o in self.simulation.stored
+                if self.simulation.questions.is_told(name, o)
+            }
             assert {o: processed.get(o) for o in mine} == mine, f"{name} has done all that it understands"
         for name in REPLICAS:
-            if self.world.replicas[name].understands != SUPPORTED_FEATURES:
+            if self.simulation.replicas[name].understands != SUPPORTED_FEATURES:
                 self.another_image(name, SUPPORTED_FEATURES, at_once=True)
         super().teardown()
 

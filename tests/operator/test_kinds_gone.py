@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.handlers.worlds import Somewhere
+from tests.handlers.harness import OperatorHarness
 from tests.kube.fault_proxy import Asked, Fault, FaultProxy, fault_proxy
 from tests.waiting import BOUND
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -31,11 +31,11 @@ def listed(proxy: FaultProxy, folder: Path, namespace: str) -> None:
     """By an operator that only comes to the API server by this way."""
 
     async def scenario() -> None:
-        somewhere = Somewhere()
+        harness = OperatorHarness()
         async with Kube.connect(proxy.kubeconfig(folder / "kubeconfig"), (namespace,)) as kube, asyncio.timeout(BOUND):
-            somewhere.world.kube = kube
-            await ReconcileLoop(somewhere.world, asyncio.Event())._resync()
-        await somewhere.fleet.close()
+            harness.context.kube = kube
+            await ReconcileLoop(harness.context, asyncio.Event())._resync()
+        await harness.fleet.close()
 
     asyncio.run(scenario())
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.handlers.worlds import Somewhere
+from tests.handlers.harness import OperatorHarness
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.handlers.deletion.table_deletion import TIMEOUT_MS, TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
@@ -38,12 +38,12 @@ def deleted(plane: ControlPlane, namespace: str) -> tuple[bool, list[Any]]:
     """Whether an object may go whose table nobody has deleted in time, and the tombstones there are then."""
 
     async def scenario() -> tuple[bool, list[Any]]:
-        somewhere = Somewhere()
+        harness = OperatorHarness()
         async with Kube.connect(plane.kubeconfig) as kube:
-            deleter = TableDeleter(kube, somewhere.fleet, somewhere.world.registry)
+            deleter = TableDeleter(kube, harness.fleet, harness.context.registry)
             may_go = await deleter.delete(Key(DATAFLOWS, namespace, "d"), "u", None, [LEFT], TIMEOUT_MS)
             tombstones = await kube.list(REVISIONS, namespace=namespace)
-        await somewhere.fleet.close()
+        await harness.fleet.close()
         return may_go, tombstones
 
     return asyncio.run(scenario())

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.oracle.harness import Updates, contents
 from tests.oracle.histories import Table
 from tests.oracle.reference import Answer
-from tests.oracle.world import Updates, contents
 from tidemark_protocol.plan.lir import Plan
 
 DIGITS = 12

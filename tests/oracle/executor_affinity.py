@@ -18,9 +18,9 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import PLANS
-from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.waiting import until
 from tidemark_replica.arrangement.rows.updates import Updates as Batch
 from tidemark_replica.render import RenderedDataflow
@@ -48,7 +48,7 @@ class Member:
     def name(self) -> str:
         return self.dataflow.description.name
 
-    def step(self, of: World, upper: int) -> Mapping[str, int]:
+    def step(self, of: DataflowHarness, upper: int) -> Mapping[str, int]:
         """Committed; the executors that it ran in: ids, and processes."""
         for word in self.words():
             word.unlink()
@@ -101,7 +101,9 @@ def lost(spark: Any, folder: Path) -> None:
 
 
 @contextmanager
-def _members(spark: Any, folder: Path) -> Iterator[tuple[World, ExecutorAffinity, list[Member], list[int], Updates]]:
+def _members(
+    spark: Any, folder: Path
+) -> Iterator[tuple[DataflowHarness, ExecutorAffinity, list[Member], list[int], Updates]]:
     """Dataflows that have two homes, the ends of their steps, and the updates that they are to make."""
     (case,) = (c for c in PLANS if c.name == CASE)
     assert case.plan is not None
@@ -113,7 +115,7 @@ def _members(spark: Any, folder: Path) -> Iterator[tuple[World, ExecutorAffinity
     until(lambda: len(affinity.executors()) == 2)
     _meet(spark, folder / "met")
     with ExitStack() as stack:
-        of = stack.enter_context(world(spark, folder / "world", case.tables, history))
+        of = stack.enter_context(harness(spark, folder / "harness", case.tables, history))
         expected = of.run(of.describe(case.plan), bounds)
         assert expected
         stack.callback(setattr, prepare, "run_stage", prepare.run_stage)
@@ -122,7 +124,7 @@ def _members(spark: Any, folder: Path) -> Iterator[tuple[World, ExecutorAffinity
         yield of, affinity, _built(of, affinity, folder, names), bounds, expected
 
 
-def _built(of: World, affinity: ExecutorAffinity, log: Path, names: Iterable[str]) -> list[Member]:
+def _built(of: DataflowHarness, affinity: ExecutorAffinity, log: Path, names: Iterable[str]) -> list[Member]:
     (plan,) = (c.plan for c in PLANS if c.name == CASE)
     assert plan is not None
     described = [replace(of.describe(plan), name=name) for name in names]

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.oracle.check import Case, Wrong, rounded
-from tests.oracle.in_process import InPieces, InProcessWorld, in_process, interrupted
+from tests.oracle.harness import Updates, contents
+from tests.oracle.in_process import InPieces, InProcessHarness, in_process, interrupted
 from tests.oracle.in_tasks import InTasks
 from tests.oracle.merged import merged
 from tests.oracle.reference import duckdb_answers
 from tests.oracle.scripts import Script
 from tests.oracle.variants import Variant, built, compacted, from_time, restarted
-from tests.oracle.world import Updates, contents
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
@@ -60,7 +60,7 @@ class Planned:
             self._check_incremental(of, script, updates)
         self._check_duckdb(script, updates)
 
-    def _check_incremental(self, of: InProcessWorld, script: Script, updates: Updates) -> None:
+    def _check_incremental(self, of: InProcessHarness, script: Script, updates: Updates) -> None:
         for time in script.history.times:
             anew = of.run(self.description.with_as_of(Frontier.at(time)), [time + 1])
             shown = contents(updates, time)

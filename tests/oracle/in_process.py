@@ -1,4 +1,4 @@
-"""A world without Spark's jobs: fragments that need no Catalyst run in this process, a hundred times as many a second.
+"""A harness without Spark jobs: fragments that need no Catalyst run in this process, a hundred times as many a second.
 
 What a Spark job computes is what the same trees compute here; that Spark runs them rightly is for the other tests.
 
@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.histories import History, Table
 from tests.oracle.variants import PiecewiseStage
-from tests.oracle.world import SINK, Updates, World, consolidated, delta
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
@@ -113,7 +113,7 @@ class Interrupted(InProcessRunner):
         super().attempt(work)
 
 
-def interrupted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+def interrupted(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Every step fails at several points before it succeeds; no failure shows, and no file of one is left."""
     dataflow = of.build(description, runner=Interrupted)
     made: Updates = Counter()
@@ -139,11 +139,11 @@ def interrupted(of: World, description: DataflowDescription, bounds: Sequence[in
     return of.history.as_of, consolidated(made)
 
 
-def _state(of: World) -> list[Any]:
+def _state(of: DataflowHarness) -> list[Any]:
     return sorted(of.store.arrangements(), key=lambda m: m.arrangement)
 
 
-class InProcessWorld(World):
+class InProcessHarness(DataflowHarness):
     """Its dataflows run here; raises NeedsCatalyst for those that cannot."""
 
     def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
@@ -158,9 +158,9 @@ class InProcessWorld(World):
 
 
 @contextmanager
-def in_process(folder: Path, tables: Mapping[str, Table], history: History) -> Iterator[InProcessWorld]:
-    """A world that ends with the block."""
-    made = InProcessWorld(None, folder, tables, history)
+def in_process(folder: Path, tables: Mapping[str, Table], history: History) -> Iterator[InProcessHarness]:
+    """A harness that is closed at the end of the block."""
+    made = InProcessHarness(None, folder, tables, history)
     try:
         yield made
     finally:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, delta
 from tests.oracle.in_tasks import InTasks
-from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, delta
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines import merge_policy, spine
@@ -43,7 +43,7 @@ class Interfered(InTasks):
         return report
 
 
-def merged(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+def merged(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Steps over batches that are merged all the time; no file but those of the manifests is left."""
     rng = random.Random(str((bounds, description.name)))
     made: Updates = Counter()

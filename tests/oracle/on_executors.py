@@ -32,11 +32,11 @@ import pyarrow as pa
 from tests.oracle.cases import CASES
 from tests.oracle.executor_affinity import at_home, lost
 from tests.oracle.faults import Fault, run_faulty
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.plans import PLANS
-from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.waiting import until
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.command_loop.executors import request_executors
@@ -73,10 +73,10 @@ def survive(spark: Any, folder: Path) -> None:
     assert case.plan is not None
     history = random_history(case.tables, 11)
     end = history.last + 1
-    with world(spark, folder / "quiet", case.tables, history) as quiet:
+    with harness(spark, folder / "quiet", case.tables, history) as quiet:
         expected = quiet.run(quiet.describe(case.plan), [end])
     assert expected
-    with world(spark, folder / "killed", case.tables, history) as disturbed:
+    with harness(spark, folder / "killed", case.tables, history) as disturbed:
         fault = Fault(folder / "fault", "reading", "hang", 1)
         prepare.run_stage = partial(run_faulty, fault)
         dataflow = disturbed.build(disturbed.describe(case.plan))
@@ -91,7 +91,7 @@ def exchange(where: str, spark: Any, folder: Path) -> None:
     oracle, case = Oracle(spark), named("join and reduce")
     history = random_history(case.tables, 11, times=9, changes=60)
     small, large, end = history.times[1] + 1, history.times[-2] + 1, history.last + 1
-    with world(spark, folder / "exchanged", case.tables, history) as disturbed:
+    with harness(spark, folder / "exchanged", case.tables, history) as disturbed:
         fault = Fault(disturbed.folder / "fault", where, "hang", 1)
         prepare.run_stage = partial(run_faulty, fault)
         description = oracle.describe(case, disturbed)
@@ -130,7 +130,7 @@ def whose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"pid": [os.getpid()]})
 
 
-def run_and_kill(of: World, dataflow: RenderedDataflow, upper: int, fault: Fault) -> StepOutcome:
+def run_and_kill(of: DataflowHarness, dataflow: RenderedDataflow, upper: int, fault: Fault) -> StepOutcome:
     """A step in which the fault strikes, and the executor in which it does is killed."""
     fault.folder.mkdir()
     killed: list[int] = []
@@ -142,7 +142,7 @@ def run_and_kill(of: World, dataflow: RenderedDataflow, upper: int, fault: Fault
     return outcome
 
 
-def check_files(made: World) -> None:
+def check_files(made: DataflowHarness) -> None:
     """What the lost attempt wrote is in no manifest, and a sweep takes it away."""
     named = {file for manifest in made.store.arrangements() for file in manifest.files}
     made.store.sweep(())

@@ -19,10 +19,10 @@ import traceback
 from pathlib import Path
 
 from tests.oracle.check import Case
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import History, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.tables import T
-from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.render import RenderedDataflow
@@ -47,8 +47,8 @@ def main(local: Path, shared: Path, waits: bool) -> None:
     expected = None
     if waits:
         run(oracle, history, local / "warm", "warm")
-        expected = run(oracle, history, local / "world", "disk")
-    made = run(oracle, history, shared / "world", "volume", FAULTS_AT if waits else (), check=True)
+        expected = run(oracle, history, local / "harness", "disk")
+    made = run(oracle, history, shared / "harness", "volume", FAULTS_AT if waits else (), check=True)
     assert expected is None or made == expected, "the volume gives other updates than the disk"
     say("agrees")
     sys.stdin.readline()
@@ -59,7 +59,7 @@ def run(
     oracle: Oracle, history: History, folder: Path, place: str, waits: tuple[int, ...] = (), *, check: bool = False
 ) -> Updates:
     """The updates of all steps; `check`: they are what Spark answers as a batch."""
-    with world(oracle.spark, folder, CASE.tables, history) as of:
+    with harness(oracle.spark, folder, CASE.tables, history) as of:
         say(f"incarnations {len(list((folder / 'arrangements').glob('incarnation-*')))}")
         description = oracle.describe(CASE, of)
         dataflow, made = of.build(description), Updates()
@@ -77,7 +77,7 @@ def run(
         return made
 
 
-def until_done(of: World, dataflow: RenderedDataflow, upper: int) -> Updates:
+def until_done(of: DataflowHarness, dataflow: RenderedDataflow, upper: int) -> Updates:
     """The steps up to there; one that fails is tried again, as a replica does it."""
     made = Updates()
     deadline = time.monotonic() + BOUND

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.oracle.check import Case, Wrong, check_answers
 from tests.oracle.execution_location import check_workers, in_jobs
+from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, harness
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.reference import SparkReference, duckdb_answers
-from tests.oracle.world import INDEX, SINK, Updates, World, world
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.check.plan import check_dataflow
@@ -38,7 +38,7 @@ class Oracle:
         self.catalyst = Catalyst(planning)
         self._reference = SparkReference(spark)
 
-    def describe(self, case: Case, of: World) -> DataflowDescription:
+    def describe(self, case: Case, of: DataflowHarness) -> DataflowDescription:
         """The case's dataflow: its plan's, or the planner's for its text."""
         if case.plan is not None:
             return of.describe(case.plan)
@@ -72,7 +72,7 @@ class Oracle:
         the history into other steps, leaves every expression to Catalyst, and needs Spark jobs alone.
         """
         history = random_history(case.tables, seed, changes=case.changes, tick=case.tick)
-        with world(self.spark, folder, case.tables, history) as of:
+        with harness(self.spark, folder, case.tables, history) as of:
             description = self.describe(case, of)
             with in_jobs() as jobs:
                 updates = of.run(description, random_bounds(history, seed), workers=self.workers)

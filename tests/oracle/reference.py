@@ -16,8 +16,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from tests.oracle.harness import plain
 from tests.oracle.histories import History, Table
-from tests.oracle.world import plain
 from tidemark_replica.values.arrow_types import arrow_type
 
 # An exception without an error condition comes as it is.

@@ -13,9 +13,9 @@ import pytest
 from tests.interruptible_step import Attempt, until
 from tests.oracle.cases import CASES
 from tests.oracle.faults import Fault, run_faulty
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.oracle import Oracle
-from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import OutOfMemory, RenderedDataflow, StepCancelled, StepFailed
@@ -32,18 +32,18 @@ ATTEMPTS = 2  # as the session allows
 @pytest.fixture
 def undisturbed(oracle: Oracle, tmp_path: Path) -> Updates:
     """The updates when nothing goes wrong."""
-    with world(oracle.spark, tmp_path / "undisturbed", CASE.tables, HISTORY) as made:
+    with harness(oracle.spark, tmp_path / "undisturbed", CASE.tables, HISTORY) as made:
         return made.run(oracle.describe(CASE, made), [MIDDLE, END])
 
 
 @pytest.fixture
-def disturbed(oracle: Oracle, tmp_path: Path) -> Iterator[World]:
-    with world(oracle.spark, tmp_path / "disturbed", CASE.tables, HISTORY) as made:
+def disturbed(oracle: Oracle, tmp_path: Path) -> Iterator[DataflowHarness]:
+    with harness(oracle.spark, tmp_path / "disturbed", CASE.tables, HISTORY) as made:
         yield made
 
 
 def build(
-    oracle: Oracle, made: World, monkeypatch: pytest.MonkeyPatch, where: str, how: str, times: int
+    oracle: Oracle, made: DataflowHarness, monkeypatch: pytest.MonkeyPatch, where: str, how: str, times: int
 ) -> tuple[RenderedDataflow, Fault]:
     """The dataflow, with a fault in its stages."""
     fault = Fault(made.folder / "fault", where, how, times)
@@ -52,26 +52,31 @@ def build(
     return made.build(oracle.describe(CASE, made)), fault
 
 
-def run(made: World, dataflow: RenderedDataflow, upper: int) -> Updates:
+def run(made: DataflowHarness, dataflow: RenderedDataflow, upper: int) -> Updates:
     """One step, committed: what it changed in the sink."""
     outcome = made.step(dataflow, upper)
     return delta(outcome, SINK)
 
 
-def batch_files(made: World) -> set[str]:
+def batch_files(made: DataflowHarness) -> set[str]:
     """All that is in the arrangement store."""
     root = made.store.directory
     return {str(path.relative_to(root)) for path in root.glob("*/*")}
 
 
-def state(made: World) -> list[Any]:
+def state(made: DataflowHarness) -> list[Any]:
     return sorted(made.store.arrangements(), key=lambda m: m.arrangement)
 
 
 @pytest.mark.parametrize("how", ["raise", "kill"])
 @pytest.mark.parametrize("where", ["reading", "before report", "after report"])
 def test_crash_a_step_that_fails_leaves_the_state_and_runs_again(
-    oracle: Oracle, disturbed: World, undisturbed: Updates, monkeypatch: pytest.MonkeyPatch, where: str, how: str
+    oracle: Oracle,
+    disturbed: DataflowHarness,
+    undisturbed: Updates,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    how: str,
 ) -> None:
     """All attempts of the hydration fail, then it succeeds; files of the failures are swept."""
     dataflow, fault = build(oracle, disturbed, monkeypatch, where, how, ATTEMPTS)
@@ -93,7 +98,7 @@ def test_crash_a_step_that_fails_leaves_the_state_and_runs_again(
 
 
 def test_crash_a_step_that_fails_again_and_again_leaves_no_files(
-    oracle: Oracle, disturbed: World, monkeypatch: pytest.MonkeyPatch
+    oracle: Oracle, disturbed: DataflowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What its attempts wrote goes when it has failed, with no sweep of everything: it may be the disk that is full."""
     runs = 4
@@ -110,7 +115,7 @@ def test_crash_a_step_that_fails_again_and_again_leaves_no_files(
 
 @pytest.mark.parametrize("where", ["reading", "before report", "after report"])
 def test_crash_a_task_that_is_tried_again_counts_once(
-    oracle: Oracle, disturbed: World, undisturbed: Updates, monkeypatch: pytest.MonkeyPatch, where: str
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """The first attempt's worker dies, the second one's files are the step's."""
     dataflow, fault = build(oracle, disturbed, monkeypatch, where, "kill", 1)
@@ -123,7 +128,7 @@ def test_crash_a_task_that_is_tried_again_counts_once(
 
 
 def test_crash_a_cancelled_step_ends_soon_and_can_be_run_again(
-    oracle: Oracle, disturbed: World, undisturbed: Updates, monkeypatch: pytest.MonkeyPatch
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cancelled while a task hangs in the middle of its input."""
     dataflow, fault = build(oracle, disturbed, monkeypatch, "reading", "hang", 1)
@@ -140,7 +145,7 @@ def test_crash_a_cancelled_step_ends_soon_and_can_be_run_again(
 
 
 def test_crash_a_step_run_twice_and_committed_once_counts_once(
-    oracle: Oracle, disturbed: World, undisturbed: Updates
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates
 ) -> None:
     """A run changes nothing until it is committed, and a commit is of one run; a late one is refused."""
     dataflow = disturbed.build(oracle.describe(CASE, disturbed))
@@ -156,7 +161,7 @@ def test_crash_a_step_run_twice_and_committed_once_counts_once(
     assert consolidated(made) == undisturbed
 
 
-def test_crash_a_dropped_dataflow_leaves_nothing_behind(oracle: Oracle, disturbed: World) -> None:
+def test_crash_a_dropped_dataflow_leaves_nothing_behind(oracle: Oracle, disturbed: DataflowHarness) -> None:
     """Also what a run that was never committed wrote."""
     dataflow = disturbed.build(oracle.describe(CASE, disturbed))
     run(disturbed, dataflow, MIDDLE)

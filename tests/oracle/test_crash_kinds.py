@@ -16,11 +16,11 @@ import pytest
 
 from tests.oracle.check import Case
 from tests.oracle.faults import Fault, run_faulty
+from tests.oracle.harness import SINK, DataflowHarness, consolidated, contents, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.kinds import KINDS
 from tests.oracle.oracle import Oracle
 from tests.oracle.variants import read_index
-from tests.oracle.world import SINK, World, consolidated, contents, delta, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.render import StepFailed
@@ -40,15 +40,15 @@ def test_crash_in_every_kind_of_operator_leaves_the_state(
     """The second step fails in all its attempts, and then succeeds with what the first one left."""
     history = random_history(case.tables, 12, changes=case.changes, tick=case.tick)
     middle, end = history.times[len(history.times) // 2], history.last + 1
-    with world(oracle.spark, tmp_path / "quiet", case.tables, history) as quiet:
+    with harness(oracle.spark, tmp_path / "quiet", case.tables, history) as quiet:
         expected = quiet.run(oracle.describe(case, quiet), [middle, end])
-    with world(oracle.spark, tmp_path / "disturbed", case.tables, history) as disturbed:
+    with harness(oracle.spark, tmp_path / "disturbed", case.tables, history) as disturbed:
         fault = Fault(disturbed.folder / "fault", where, how, ATTEMPTS)
         monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
         assert cut_short(oracle, disturbed, case, fault, middle, end) == expected
 
 
-def cut_short(oracle: Oracle, of: World, case: Case, fault: Fault, middle: int, end: int) -> Counter[Any]:
+def cut_short(oracle: Oracle, of: DataflowHarness, case: Case, fault: Fault, middle: int, end: int) -> Counter[Any]:
     """All updates, over a step that fails until its attempts are used up and is run again."""
     dataflow = of.build(oracle.describe(case, of))
     made: Counter[Any] = Counter(delta(of.step(dataflow, middle), SINK))

@@ -13,12 +13,12 @@ import pytest
 
 from tests.interruptible_step import BOUND, Attempt, until
 from tests.oracle.faults import Fault
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import History, random_history
 from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.tables import T
-from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tests.step_worker.faulty import command
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import refs
@@ -36,18 +36,18 @@ BOUNDS = (*(t + 1 for t in HISTORY.times[2:]),)
 @pytest.fixture
 def undisturbed(oracle: Oracle, tmp_path: Path) -> Updates:
     """The updates when nothing goes wrong, by Spark alone."""
-    with world(oracle.spark, tmp_path / "undisturbed", CASE.tables, HISTORY) as made:
+    with harness(oracle.spark, tmp_path / "undisturbed", CASE.tables, HISTORY) as made:
         return made.run(oracle.describe(CASE, made), BOUNDS)
 
 
 @pytest.fixture
-def disturbed(oracle: Oracle, tmp_path: Path) -> Iterator[World]:
-    with world(oracle.spark, tmp_path / "disturbed", CASE.tables, HISTORY) as made:
+def disturbed(oracle: Oracle, tmp_path: Path) -> Iterator[DataflowHarness]:
+    with harness(oracle.spark, tmp_path / "disturbed", CASE.tables, HISTORY) as made:
         yield made
 
 
 @contextmanager
-def faulty(made: World, where: str, how: str, times: int = 1, patience: float = BOUND) -> Iterator[Any]:
+def faulty(made: DataflowHarness, where: str, how: str, times: int = 1, patience: float = BOUND) -> Iterator[Any]:
     """Workers with a fault in them."""
     fault = Fault(made.folder / "fault", where, how, times)
     workers = StepWorkers(command=command(fault), member_seconds=patience)
@@ -57,7 +57,7 @@ def faulty(made: World, where: str, how: str, times: int = 1, patience: float = 
         workers.close()
 
 
-def steps(made: World, dataflow: RenderedDataflow) -> tuple[Updates, list[int]]:
+def steps(made: DataflowHarness, dataflow: RenderedDataflow) -> tuple[Updates, list[int]]:
     """All of the history: the updates, and the Spark jobs that each step took."""
     found: Updates = Counter()
     jobs = []
@@ -69,7 +69,7 @@ def steps(made: World, dataflow: RenderedDataflow) -> tuple[Updates, list[int]]:
     return consolidated(found), jobs
 
 
-def test_small_steps_cost_no_job(oracle: Oracle, disturbed: World, undisturbed: Updates) -> None:
+def test_small_steps_cost_no_job(oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates) -> None:
     """The first step hydrates, so it is Spark's."""
     dataflow = disturbed.build(oracle.describe(CASE, disturbed), workers=oracle.workers)
     found, jobs = steps(disturbed, dataflow)
@@ -78,7 +78,7 @@ def test_small_steps_cost_no_job(oracle: Oracle, disturbed: World, undisturbed: 
     assert set(jobs[1:]) == {0}
 
 
-def test_a_step_of_more_updates_is_a_job(oracle: Oracle, disturbed: World, undisturbed: Updates) -> None:
+def test_a_step_of_more_updates_is_a_job(oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates) -> None:
     """The shape follows the delta, and does not show."""
     most = CASE.changes
     dataflow = disturbed.build(oracle.describe(CASE, disturbed), workers=oracle.workers, max_rows=most)
@@ -89,7 +89,7 @@ def test_a_step_of_more_updates_is_a_job(oracle: Oracle, disturbed: World, undis
 
 @pytest.mark.parametrize("where", ["reading", "before report", "after report"])
 def test_crash_a_worker_killed_in_a_step_loses_nothing(
-    oracle: Oracle, disturbed: World, undisturbed: Updates, where: str
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates, where: str
 ) -> None:
     """The step goes on as a job, the next one in a new process; what the dead one wrote is swept away."""
     with faulty(disturbed, where, "kill") as (workers, fault):
@@ -105,7 +105,7 @@ def test_crash_a_worker_killed_in_a_step_loses_nothing(
 
 
 def test_crash_a_dataflow_that_kills_two_workers_stays_with_spark(
-    oracle: Oracle, disturbed: World, undisturbed: Updates
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates
 ) -> None:
     """Others keep their small steps."""
     with faulty(disturbed, "reading", "kill", times=99) as (workers, fault):
@@ -117,7 +117,7 @@ def test_crash_a_dataflow_that_kills_two_workers_stays_with_spark(
 
 
 def test_crash_a_step_that_fails_in_a_worker_can_be_run_again(
-    oracle: Oracle, disturbed: World, undisturbed: Updates
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates
 ) -> None:
     """The failure is the stage's own, and the state what it was."""
     with faulty(disturbed, "before report", "raise") as (workers, _):
@@ -129,7 +129,9 @@ def test_crash_a_step_that_fails_in_a_worker_can_be_run_again(
     assert consolidated(found) == undisturbed
 
 
-def test_crash_a_worker_that_hangs_is_given_up(oracle: Oracle, disturbed: World, undisturbed: Updates) -> None:
+def test_crash_a_worker_that_hangs_is_given_up(
+    oracle: Oracle, disturbed: DataflowHarness, undisturbed: Updates
+) -> None:
     """After a while; the step is Spark's then."""
     with faulty(disturbed, "reading", "hang", patience=3.0) as (workers, _):
         found, jobs = steps(disturbed, disturbed.build(oracle.describe(CASE, disturbed), workers=workers))
@@ -141,7 +143,7 @@ def test_a_drop_in_the_middle_of_a_step_frees_everything(oracle: Oracle, tmp_pat
     """The worker looks whether it is wanted, and lives on; a join of 10^10 rows would keep it for hours."""
     rows = tuple(((1, n, "x"), 1, 1) for n in range(100_000))
     plan = distinct(joined(GET_T, GET_T), refs(joined(GET_T, GET_T).schema)[1], refs(joined(GET_T, GET_T).schema)[4])
-    with world(oracle.spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
+    with harness(oracle.spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
         dataflow = made.build(made.describe(plan), workers=oracle.workers, max_rows=math.inf)
         step = dataflow.plan_step(Frontier.at(2), made.inputs(dataflow, 2))
         attempt = Attempt(dataflow, step)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.oracle.check import Case
+from tests.oracle.harness import contents, harness, plain
 from tests.oracle.histories import Table, random_bounds, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
-from tests.oracle.world import contents, plain, world
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def exact(values: list[float | None]) -> Any:
 def test_oracle_sums_of_floats_are_exact_at_every_time(oracle: Oracle, tmp_path: Path, seed: int) -> None:
     """To the last bit, after anything was added and taken away again."""
     history = random_history(CASE.tables, seed, changes=CASE.changes)
-    with world(oracle.spark, tmp_path, CASE.tables, history) as of:
+    with harness(oracle.spark, tmp_path, CASE.tables, history) as of:
         updates = of.run(oracle.describe(CASE, of), random_bounds(history, seed))
 
     for time in history.times:

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from tests.oracle.cases import PARTS
 from tests.oracle.check import Case, Wrong
 from tests.oracle.fuzz import Planned
+from tests.oracle.harness import DataflowHarness, harness
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import NeedsCatalyst
 from tests.oracle.oracle import Oracle
 from tests.oracle.scripts import Script, scripts
 from tests.oracle.variants import from_time, restarted
-from tests.oracle.world import World, world
 from tidemark_protocol.frontier import Frontier
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(0)]
@@ -47,7 +47,7 @@ def test_oracle_any_history_of_a_family(oracle: Oracle, family: str, tmp_path: P
     def planned(at: int) -> Planned:
         case = PARTS[family][at]
         folder = tmp_path / str(at)
-        of = World(oracle.spark, folder, case.tables, random_history(case.tables, 1, tick=case.tick))
+        of = DataflowHarness(oracle.spark, folder, case.tables, random_history(case.tables, 1, tick=case.tick))
         try:
             return Planned(case, oracle.describe(case, of), folder)
         finally:
@@ -68,7 +68,7 @@ def test_oracle_any_history_of_a_family(oracle: Oracle, family: str, tmp_path: P
 
 def check_by_jobs(oracle: Oracle, case: Case, script: Script) -> None:
     """Spark's batch at every frontier; by Catalyst alone, and begun anew in the middle, the same updates."""
-    with TemporaryDirectory() as folder, world(oracle.spark, Path(folder), case.tables, script.history) as of:
+    with TemporaryDirectory() as folder, harness(oracle.spark, Path(folder), case.tables, script.history) as of:
         description = oracle.describe(case, of).with_as_of(Frontier.at(script.history.as_of))
         updates = of.run(description, script.bounds)
         oracle.check_updates(case, script.history, description, updates)

@@ -11,12 +11,12 @@ import pytest
 
 from tests.oracle.check import Case
 from tests.oracle.faults import Fault, run_faulty
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, contents, delta, harness
 from tests.oracle.histories import History, random_bounds, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.recursive_joins import JOINS
 from tests.oracle.recursive_plans import ENDLESS, RECURSIONS, E, Recursion
 from tests.oracle.recursive_queries import QUERIES
-from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.spines.manifest import live_files
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.spark
 
 def run(oracle: Oracle, case: Recursion, seed: int, bounds: int, folder: Path) -> Updates:
     history = random_history({"e": case.table}, seed, changes=case.changes)
-    with world(oracle.spark, folder, {"e": case.table}, history) as of:
+    with harness(oracle.spark, folder, {"e": case.table}, history) as of:
         return of.run(describe(oracle, case, of), random_bounds(history, bounds))
 
 
-def describe(oracle: Oracle, case: Recursion, of: World) -> DataflowDescription:
+def describe(oracle: Oracle, case: Recursion, of: DataflowHarness) -> DataflowDescription:
     plan, sql = (None, case.query) if isinstance(case.query, str) else (case.query, "")
     return oracle.describe(Case(case.name, sql, {"e": case.table}, plan), of)
 
@@ -79,7 +79,7 @@ def test_crash_a_loop_cut_short_leaves_the_state_and_runs_again(
     case = next(c for c in RECURSIONS if c.name == "walks")
     history = random_history({"e": case.table}, 2, changes=case.changes)
     middle, end = history.times[len(history.times) // 2], history.last + 1
-    with world(oracle.spark, tmp_path, {"e": case.table}, history) as of:
+    with harness(oracle.spark, tmp_path, {"e": case.table}, history) as of:
         fault = Fault(tmp_path / "fault", "feedback", "raise", 2)
         monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
         dataflow = of.build(describe(oracle, case, of), arrow=False)
@@ -112,7 +112,7 @@ def test_must_a_recursion_without_end_fails_its_step_alone(
     monkeypatch.setattr(recursion, "MAX_ITERATIONS", 12)
     monkeypatch.setattr(recursion, "fits_a_task", lambda parts: in_a_task)
     history = History({"e": (((1, 1, 0), 3, 1), ((1, 1, 0), 5, -1), ((1, 2, 0), 5, 1))}, 3, 5)
-    with world(oracle.spark, tmp_path, {"e": E}, history) as of:
+    with harness(oracle.spark, tmp_path, {"e": E}, history) as of:
         dataflow = of.build(of.describe(ENDLESS))
         with pytest.raises(StepFailed, match="still changes after 12 iterations at time 3"):
             of.step(dataflow, 4)

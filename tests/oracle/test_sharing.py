@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.oracle import Oracle
 from tests.oracle.tables import TU
-from tests.oracle.world import SINK, Updates, World, consolidated, delta, world
 from tidemark_planner.planning.dataflow import plan
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, ShardId, Time
@@ -55,14 +55,14 @@ def index_of(name: str) -> GlobalId:
     return GlobalId(f"{name}-by-a")
 
 
-def relation(of: World, name: str, indexed: bool) -> Relation:
+def relation(of: DataflowHarness, name: str, indexed: bool) -> Relation:
     shared = (SharedIndex(index_of(name), GlobalId(f"object/{name}"), KEY),) if indexed else ()
     id = index_of(name) if indexed else GlobalId(name)
     shard = None if indexed else of.shard(name)
     return Relation(name, name, id, of.tables[name].named, shard, short=True, indexes=shared)
 
 
-def view_of(oracle: Oracle, of: World, sql: str, indexed: tuple[str, ...]) -> DataflowDescription:
+def view_of(oracle: Oracle, of: DataflowHarness, sql: str, indexed: tuple[str, ...]) -> DataflowDescription:
     """The query as a materialized view, over shards and the indexes of the tables `indexed`."""
     catalogue = Catalogue(tuple(relation(of, name, name in indexed) for name in of.tables))
     exports = (ExportRequest("m", "materializedView", "v"),)
@@ -83,7 +83,7 @@ def view_of(oracle: Oracle, of: World, sql: str, indexed: tuple[str, ...]) -> Da
     return description
 
 
-def exporter_of(of: World, name: str) -> DataflowDescription:
+def exporter_of(of: DataflowHarness, name: str) -> DataflowDescription:
     table, built = of.tables[name], GlobalId(f"object/{name}")
     source = SourceImport(GlobalId(name), of.shard(name), tuple(range(len(table.columns))))
     return DataflowDescription(
@@ -97,7 +97,9 @@ def exporter_of(of: World, name: str) -> DataflowDescription:
     )
 
 
-def through_indexes(of: World, description: DataflowDescription, bounds: list[int], ahead: list[int]) -> Updates:
+def through_indexes(
+    of: DataflowHarness, description: DataflowDescription, bounds: list[int], ahead: list[int]
+) -> Updates:
     """The view's updates in steps that end at `bounds`, its indexes' dataflows stepping further at `ahead`."""
     made: Counter[Any] = Counter()
     exporters = [of.build(exporter_of(of, name)) for name in of.tables]
@@ -124,7 +126,7 @@ def test_agree_indexes_and_shards(oracle: Oracle, spark: Any, tmp_path: Path, sq
     """Whatever is indexed, however far the indexes are ahead, and though they may always be compacted."""
     history = random_history(TU, 11, changes=4)
     bounds = random_bounds(history, 3)
-    with world(spark, tmp_path, TU, history) as of:
+    with harness(spark, tmp_path, TU, history) as of:
         direct = of.run(view_of(oracle, of, sql, ()), bounds)
         for indexed in (("t",), ("t", "u")):
             description = view_of(oracle, of, sql, indexed)

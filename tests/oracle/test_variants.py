@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.check import Case
+from tests.oracle.harness import harness
 from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.kinds import KINDS
 from tests.oracle.oracle import Oracle
 from tests.oracle.seeds import seeds
 from tests.oracle.variants import VARIANTS, from_time
-from tests.oracle.world import world
 
 pytestmark = pytest.mark.spark
 
@@ -23,7 +23,7 @@ def test_agree_variants_give_the_same_updates(oracle: Oracle, case: Case, seed: 
     """Buckets, compaction, restarts, the order of rows, evaluators and shapes do not show."""
     history = random_history(case.tables, seed + 70, changes=case.changes, tick=case.tick)
     bounds = random_bounds(history, seed)
-    with world(oracle.spark, tmp_path, case.tables, history) as of:
+    with harness(oracle.spark, tmp_path, case.tables, history) as of:
         description = oracle.describe(case, of)
         plain = of.run(description, bounds)
         for number, (name, variant) in enumerate(VARIANTS.items()):

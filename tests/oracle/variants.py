@@ -29,7 +29,7 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle.execution_location import check_workers, in_jobs
-from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, contents, counted, delta
+from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, contents, counted, delta
 from tests.step_worker.shared import step_workers
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
@@ -44,20 +44,20 @@ from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import Stage
 
 BUCKETS, PIECE, FEW, LARGE = 8, 3, 8, 30
-Variant = Callable[[World, DataflowDescription, Sequence[int]], tuple[int, Updates]]
-"""(the world, the dataflow, uppers of steps) to (from when on, the updates)."""
+Variant = Callable[[DataflowHarness, DataflowDescription, Sequence[int]], tuple[int, Updates]]
+"""(the harness, the dataflow, uppers of steps) to (from when on, the updates)."""
 
 
 def built(**how: Any) -> Variant:
     """Steps of a dataflow that is built in a way of its own."""
 
-    def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+    def run(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
         return of.history.as_of, of.run(description, bounds, **how)
 
     return run
 
 
-def compacted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+def compacted(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Steps after each of which the index lets go of all but the last time; it is read there every time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Manifest, "empty", staticmethod(partial(Manifest.empty, buckets=BUCKETS)))
@@ -76,7 +76,7 @@ def compacted(of: World, description: DataflowDescription, bounds: Sequence[int]
     return of.history.as_of, consolidated(made)
 
 
-def restarted(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+def restarted(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Steps up to about the middle, then another dataflow that begins there: its as_of and its updates."""
     middle = bounds[(len(bounds) - 1) // 2] - 1
     first = of.build(description)
@@ -87,7 +87,7 @@ def restarted(of: World, description: DataflowDescription, bounds: Sequence[int]
     return middle, of.run(again, [upper for upper in bounds if upper > middle + 1] or [middle + 1])
 
 
-def in_pieces(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+def in_pieces(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Rows come in another order, few at a time, and kernels keep few at a time."""
     with staged(run_in_pieces):
         return of.history.as_of, of.run(description, bounds)
@@ -96,7 +96,7 @@ def in_pieces(of: World, description: DataflowDescription, bounds: Sequence[int]
 def in_worker(max_rows: float) -> Variant:
     """Work of at most so many updates runs in a step worker, and none of it as a job."""
 
-    def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+    def run(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
         with in_jobs() as jobs:
             made = built(workers=step_workers(), max_rows=max_rows)(of, description, bounds)
         check_workers(jobs, max_rows)
@@ -108,7 +108,7 @@ def in_worker(max_rows: float) -> Variant:
 def exchange_policy(tasks: int, from_rows: int) -> Variant:
     """Work of so many updates and more runs in several tasks, but what has an operator that is in one place."""
 
-    def run(of: World, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+    def run(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
         with in_jobs() as jobs:
             made = built(exchange_policy=ExchangePolicy(tasks, from_rows))(of, description, bounds)
         for job in jobs:
@@ -165,7 +165,9 @@ def shuffled(batches: Iterator[Any]) -> Iterator[Any]:
             yield rows.take(pa.array(order[begin : begin + PIECE]))
 
 
-def read_index(of: World, dataflow: RenderedDataflow, time: int) -> tuple[Counter[tuple[object, ...]], Counter[str]]:
+def read_index(
+    of: DataflowHarness, dataflow: RenderedDataflow, time: int
+) -> tuple[Counter[tuple[object, ...]], Counter[str]]:
     """The rows and errors that the index holds at a time."""
     trace = Trace(dataflow.indexes[INDEX].manifest, BatchCache(of.store.directory))
     return contents(consolidated(counted(trace.rows_at(time))), time)

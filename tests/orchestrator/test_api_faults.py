@@ -79,7 +79,7 @@ def test_events_that_cannot_be_listed_keep_nothing_from_being_done(cluster: Clus
             orchestrator.ensure(good)
             orchestrator.retain([stuck.key, good.key])
             await until(orchestrator, lambda: pod in cluster.made())
-            assert one(orchestrator, stuck).trouble is None
+            assert one(orchestrator, stuck).problem is None
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))
 
@@ -123,14 +123,14 @@ def test_a_deletion_that_is_refused_is_told_of_the_shape_that_waits_for_it(clust
             await until(orchestrator, lambda: f"pod/{old.name}-0" in cluster.made())
             orchestrator.ensure(new.spec)
             await orchestrator.step()
-            trouble = one(orchestrator, spec).trouble
-            assert trouble is not None
-            assert trouble.reason == "Refused"
-            assert f"StatefulSet {cluster.namespace}/{old.name} cannot be deleted: 403" in trouble.message
+            problem = one(orchestrator, spec).problem
+            assert problem is not None
+            assert problem.reason == "Refused"
+            assert f"StatefulSet {cluster.namespace}/{old.name} cannot be deleted: 403" in problem.message
 
             refused.clear()
             now.seconds += 60
             await until(orchestrator, lambda: f"pod/{new.name}-0" in cluster.made())
-            assert one(orchestrator, spec).trouble is None
+            assert one(orchestrator, spec).problem is None
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))

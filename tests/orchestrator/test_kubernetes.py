@@ -175,11 +175,11 @@ def test_a_pod_that_must_not_be_made_says_why(cluster: Cluster) -> None:
 
     async def scenario(kube: Kube) -> None:
         orchestrator = of(kube, spec)
-        await until(orchestrator, lambda: one(orchestrator, spec).trouble is not None)
-        trouble = one(orchestrator, spec).trouble
-        assert trouble is not None
-        assert trouble.reason == "FailedCreate"
-        assert f'serviceaccount "{SETTINGS.driver_account}" not found' in trouble.message
+        await until(orchestrator, lambda: one(orchestrator, spec).problem is not None)
+        problem = one(orchestrator, spec).problem
+        assert problem is not None
+        assert problem.reason == "FailedCreate"
+        assert f'serviceaccount "{SETTINGS.driver_account}" not found' in problem.message
 
     cluster.run(scenario)
 
@@ -192,10 +192,10 @@ def test_what_the_api_server_refuses_is_told_of_that_replica_alone(cluster: Clus
     async def scenario(kube: Kube) -> None:
         orchestrator = of(kube, bad, good)
         await until(orchestrator, lambda: f"pod/{member(good, SETTINGS).name}-0" in cluster.made())
-        trouble = one(orchestrator, bad).trouble
+        problem = one(orchestrator, bad).problem
 
-        assert trouble is not None
-        assert trouble.reason == "Refused"
-        assert "must be less than or equal to cpu limit" in trouble.message
+        assert problem is not None
+        assert problem.reason == "Refused"
+        assert "must be less than or equal to cpu limit" in problem.message
 
     cluster.run(scenario)

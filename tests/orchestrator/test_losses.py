@@ -14,7 +14,7 @@ from tests.waiting import BOUND, until
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.kube.client import INSTANCES, ApiError, Kube
 from tidemark_operator.kube.objects import PODS, Objects
-from tidemark_operator.orchestrator.interface import Observation, Trouble
+from tidemark_operator.orchestrator.interface import Observation, Problem
 from tidemark_operator.orchestrator.kubernetes import executor_losses, executors
 from tidemark_operator.orchestrator.kubernetes.executor_losses import (
     EXECUTORS,
@@ -26,7 +26,7 @@ from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, me
 from tidemark_operator.orchestrator.kubernetes.pod_observation import observe_executors
 
 REMEDY = "an executor ended with exit code 137; give executors more memory: spec.executors.resources"
-OUT_OF_MEMORY = Trouble("OOMKilled", REMEDY)
+OUT_OF_MEMORY = Problem("OOMKilled", REMEDY)
 
 
 def failed(code: int = 137, reason: str = "OOMKilled") -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_how_an_executor_ended_is_said_of_its_replica(cluster: Cluster) -> None:
     cluster.run(scenario)
 
 
-def lost_of(observation: Observation) -> Trouble | None:
+def lost_of(observation: Observation) -> Problem | None:
     return observation.executors.lost if observation.executors else None
 
 
@@ -123,19 +123,19 @@ NEVER_BEGAN = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (EVICTED, Trouble("Evicted", EVICTED["message"])),
-        (failed(137, "Error") | EVICTED, Trouble("Evicted", EVICTED["message"])),
-        (NEVER_BEGAN, Trouble("OutOfcpu", NEVER_BEGAN["message"])),
-        ({"phase": "Failed"}, Trouble("Failed", "Failed")),
+        (EVICTED, Problem("Evicted", EVICTED["message"])),
+        (failed(137, "Error") | EVICTED, Problem("Evicted", EVICTED["message"])),
+        (NEVER_BEGAN, Problem("OutOfcpu", NEVER_BEGAN["message"])),
+        ({"phase": "Failed"}, Problem("Failed", "Failed")),
     ],
 )
-def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], told: Trouble) -> None:
+def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], told: Problem) -> None:
     """Also where no container is left in it, or none ever was."""
     losses = ExecutorLosses(None)  # type: ignore[arg-type]
     pod = {"metadata": {"ownerReferences": owned_by("r2-0", "d1")}, "status": status}
     losses.note(pod)
 
-    assert losses.last("d1") == observe_executors(2, [pod]).trouble == told
+    assert losses.last("d1") == observe_executors(2, [pod]).problem == told
 
 
 class ApiServer:

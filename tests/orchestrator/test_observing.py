@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.orchestrator.pods import container, ended, pod, running, waiting
-from tidemark_operator.orchestrator.interface import Exit, Phase, Trouble
+from tidemark_operator.orchestrator.interface import Exit, Phase, Problem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.pod_observation import (
     observe,
     observe_executors,
+    problem_of,
     refusal,
-    trouble_of,
     vanished,
 )
 from tidemark_replica import __main__ as program
@@ -23,7 +23,7 @@ AT = 1767225660000
 
 
 @pytest.mark.parametrize(
-    ("body", "phase", "trouble"),
+    ("body", "phase", "problem"),
     [
         (pod(running()), Phase.RUNNING, None),
         (pod(container(waiting("ContainerCreating")), "Pending"), Phase.STARTING, None),
@@ -40,11 +40,11 @@ AT = 1767225660000
         (pod(phase="Failed") | {"status": {"phase": "Failed", "reason": "Evicted"}}, Phase.STARTING, "Evicted"),
     ],
 )
-def test_the_state_of_a_container_is_the_phase(body: dict[str, Any], phase: Phase, trouble: str | None) -> None:
+def test_the_state_of_a_container_is_the_phase(body: dict[str, Any], phase: Phase, problem: str | None) -> None:
     """And what it waits for in vain, the trouble."""
     seen = observe("a", "s", body, 0.0)
 
-    assert (seen.phase, seen.trouble and seen.trouble.reason) == (phase, trouble)
+    assert (seen.phase, seen.problem and seen.problem.reason) == (phase, problem)
 
 
 def test_unschedulable_is_said_with_the_schedulers_words() -> None:
@@ -58,7 +58,7 @@ def test_unschedulable_is_said_with_the_schedulers_words() -> None:
     }
     body["status"]["conditions"] = [no]
 
-    assert trouble_of(body) == Trouble("Unschedulable", "0/1 nodes: Insufficient cpu.")
+    assert problem_of(body) == Problem("Unschedulable", "0/1 nodes: Insufficient cpu.")
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_the_last_refusal_of_a_pod_is_told() -> None:
         "deprecatedLastTimestamp": "2026-01-01T00:00:01Z",
     }
 
-    assert refusal([denied, quota]) == Trouble("QuotaExceeded", "exceeded quota: q, requested: cpu=2")
-    assert refusal([denied]) == Trouble("FailedCreate", "violates PodSecurity")
+    assert refusal([denied, quota]) == Problem("QuotaExceeded", "exceeded quota: q, requested: cpu=2")
+    assert refusal([denied]) == Problem("FailedCreate", "violates PodSecurity")
     assert refusal([{"reason": "SuccessfulCreate"}]) is None
 
 
@@ -118,9 +118,9 @@ def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
     failed = pod(container(ended(52)), "Failed")
 
     assert observe_executors(2, [pod(running()), pod(running())]).running == 2
-    assert observe_executors(2, [pod(running()), broken]).trouble == Trouble("ErrImagePull", "gone")
+    assert observe_executors(2, [pod(running()), broken]).problem == Problem("ErrImagePull", "gone")
     assert observe_executors(2, [pod(running()), pod({**running(), "ready": False})]).running == 1
-    assert observe_executors(2, [failed]).trouble == Trouble("Error", "an executor ended with exit code 52")
+    assert observe_executors(2, [failed]).problem == Problem("Error", "an executor ended with exit code 52")
     assert observe_executors(2, [pod(running(), deletionTimestamp="now")]).running == 0
 
 
@@ -132,12 +132,12 @@ def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
 
     soon, late = (observe("a", "s", body, seconds) for seconds in (89.9, 90.0))
 
-    assert (soon.phase, soon.trouble) == (late.phase, None) == (Phase.STOPPING, None)
-    assert late.trouble is not None
-    assert late.trouble.reason == "NodeLost"
-    assert "2026-01-01T00:00:20Z" in late.trouble.message
-    assert "kubectl delete node n7" in late.trouble.message
-    assert late.trouble.message.endswith("cannot write wrong data")
+    assert (soon.phase, soon.problem) == (late.phase, None) == (Phase.STOPPING, None)
+    assert late.problem is not None
+    assert late.problem.reason == "NodeLost"
+    assert "2026-01-01T00:00:20Z" in late.problem.message
+    assert "kubectl delete node n7" in late.problem.message
+    assert late.problem.message.endswith("cannot write wrong data")
 
 
 def test_agree_the_exit_code_of_a_driver_whose_executors_never_came() -> None:

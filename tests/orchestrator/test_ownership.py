@@ -96,7 +96,7 @@ def test_what_somebody_labels_like_ours_is_left_alone(cluster: Cluster) -> None:
         await orchestrator.step()
 
         seen = one(orchestrator, spec)
-        assert (seen.phase, seen.trouble, seen.executors and seen.executors.running) == (Phase.STARTING, None, 0)
+        assert (seen.phase, seen.problem, seen.executors and seen.executors.running) == (Phase.STARTING, None, 0)
         orchestrator.drop(spec.key)
         await until(orchestrator, lambda: not any(wanted.name in name for name in cluster.made()))
         await orchestrator.step()

@@ -157,13 +157,13 @@ def test_a_lost_node_is_said_of_the_shape_that_waits_for_it(cluster: Cluster, mo
         orchestrator = of(kube, larger, clock=lambda: now.seconds)
         await until(orchestrator, lambda: "deletionTimestamp" in cluster.kubectl("get", old, "-o", "yaml"))
         await orchestrator.step()
-        assert one(orchestrator, larger).trouble is None
+        assert one(orchestrator, larger).problem is None
 
         now.seconds = 24 * 3600.0
         await orchestrator.step()
-        trouble = one(orchestrator, larger).trouble
-        assert trouble is not None
-        assert (trouble.reason, new in cluster.made()) == ("NodeLost", False)
+        problem = one(orchestrator, larger).problem
+        assert problem is not None
+        assert (problem.reason, new in cluster.made()) == ("NodeLost", False)
 
         cluster.kubectl("patch", old, "-p", '{"metadata": {"finalizers": null}}')
         await until(orchestrator, lambda: new in cluster.made())

@@ -127,12 +127,12 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_wrong_with_a_store_is_told_apart_and_what_to_do(s3: S3Server, name: str) -> None:
     """By what it answers to a listing, a write and an opening."""
-    wrong, trouble = WRONG[name]
+    wrong, problem = WRONG[name]
     storage = Storage.at(s3.location("wrong"), {**s3.environ, **wrong})
     for attempt in (lambda: storage.list(""), lambda: storage.write("x", b"1"), lambda: open_shard(**vars_of(storage))):
-        with pytest.raises(StorageError, match=trouble.advice) as told:
+        with pytest.raises(StorageError, match=problem.advice) as told:
             attempt()
-        assert told.value.problem is trouble
+        assert told.value.problem is problem
 
 
 def vars_of(storage: Storage) -> dict[str, object]:

@@ -37,10 +37,10 @@ COLUMNS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script_ends_every_directive_as_written(script: Path, place: Place) -> None:
     """The whole script is compared, so that a difference shows where it is."""
-    world = World(place.location)
+    runner = ScriptRunner(place.location)
     steps = list(parse(script.read_text()))
 
-    found = "\n\n".join(render(given, world.run(given)) for given, _ in steps)
+    found = "\n\n".join(render(given, runner.run(given)) for given, _ in steps)
     assert found == "\n\n".join(render(given, expected) for given, expected in steps)
 
 
@@ -58,7 +58,7 @@ def render(given: list[str], answer: list[str]) -> str:
     return "\n".join([*given, "----", *answer])
 
 
-class World:
+class ScriptRunner:
     """One shard, and a handle per name."""
 
     def __init__(self, location: str) -> None:

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tests.oracle.harness import INDEX, DataflowHarness
 from tests.oracle.histories import History, Table
 from tests.oracle.plans import distinct, joined, project
-from tests.oracle.world import INDEX, World
 from tests.render.limited_worker import MEGABYTES
 from tidemark_persist import Part, StagedFile, Time, write_staged
 from tidemark_protocol.frontier import Frontier
@@ -60,7 +60,7 @@ def updates(begin: int, end: int, time: int, diff: int) -> Iterator[Any]:
         yield pa.record_batch([pa.array(k), texts(k), *same], names=["k", "v", "__time", "__diff"])
 
 
-class Wide(World):
+class Wide(DataflowHarness):
     """Both tables hold rows 0 to `rows`; at time 2 half of them go, and as many others come."""
 
     def __init__(self, session: Any, folder: Path, rows: int) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import harness
 from tests.oracle.histories import History
 from tests.oracle.tables import N
-from tests.oracle.world import world
 from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef
@@ -33,5 +33,5 @@ def test_a_collection_minus_the_same_by_another_way_is_empty(spark: Any, tmp_pat
     kept = Reduce(direct, (ColumnRef(0, DOUBLE),), (), DistinctReduce(), MapFilterProject.identity(FLOAT))
     plan = Union((_as_text(direct), Negate(_as_text(kept))))
 
-    with world(spark, tmp_path, {"n": N}, HISTORY) as of:
+    with harness(spark, tmp_path, {"n": N}, HISTORY) as of:
         assert of.run(of.describe(plan), [2, 4, 5]) == {}

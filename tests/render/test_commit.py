@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracle.harness import SINK, DataflowHarness, consolidated, delta
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
-from tests.oracle.world import SINK, World, consolidated, delta
 from tests.stuck_folders import StuckFolders
 from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
@@ -28,11 +28,11 @@ HISTORY = random_history({"t": T}, 3)
 END = HISTORY.last + 1
 
 
-def ran(of: World, dataflow: RenderedDataflow) -> StepOutcome:
+def ran(of: DataflowHarness, dataflow: RenderedDataflow) -> StepOutcome:
     return dataflow.run(dataflow.plan_step(Frontier.at(END), of.inputs(dataflow, END)))
 
 
-def on_disk(of: World) -> set[str]:
+def on_disk(of: DataflowHarness) -> set[str]:
     root = of.store.directory
     return {str(path.relative_to(root)) for path in root.glob("*/*")}
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.oracle.harness import DataflowHarness, Updates
 from tests.oracle.histories import History, random_history
 from tests.oracle.in_process import in_process
 from tests.oracle.in_tasks import InTasks
 from tests.oracle.plans import GET_T, counted
 from tests.oracle.tables import T
-from tests.oracle.world import Updates, World
 from tidemark_persist import Part, read_part
 from tidemark_persist.files import staging
 from tidemark_protocol.functions.registry import call
@@ -103,7 +103,7 @@ def test_another_reader_of_the_same_table_reads_all_of_it(
     assert read["all"] // 2 < read["pruned"] < read["all"]
 
 
-class OfUnknownSize(World):
+class OfUnknownSize(DataflowHarness):
     """Its files are read as large ones are."""
 
     def parts(self, table: str, lower: int, upper: int) -> list[Part]:

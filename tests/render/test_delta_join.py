@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import harness
 from tests.oracle.histories import random_bounds, random_history
 from tests.oracle.tables import TU, T, U
-from tests.oracle.world import world
 from tidemark_planner.lir.joins.delta import delta_join
 from tidemark_planner.lir.joins.inputs import JoinProblem
 from tidemark_planner.lir.joins.linear import linear_join
@@ -66,7 +66,7 @@ def test_agree_linear_and_delta(spark: Any, tmp_path: Path, case: str) -> None:
     """Over random histories with NULLs, several changes of several inputs at one time, several times in one step."""
     seed = len(case)
     history = random_history(TU, seed, changes=9)
-    with world(spark, tmp_path, TU, history) as of:
+    with harness(spark, tmp_path, TU, history) as of:
         linear, delta = (of.describe(plan) for plan in CASES[case])
         expected = of.run(linear, [history.last + 1])
 
@@ -78,7 +78,7 @@ def test_agree_linear_and_delta(spark: Any, tmp_path: Path, case: str) -> None:
 def test_an_input_is_kept_once_for_each_key(spark: Any, tmp_path: Path) -> None:
     """Three inputs by one key each, and nothing of the rows on their way."""
     history = random_history(TU, 1)
-    with world(spark, tmp_path, TU, history) as of:
+    with harness(spark, tmp_path, TU, history) as of:
         dataflow = of.build(of.describe(CASES["one key"][1]))
         kept = [a for a in of.store.arrangements() if a.arrangement.endswith("delta")]
 

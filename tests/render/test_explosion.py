@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.interruptible_step import Attempt, until
+from tests.oracle.harness import harness
 from tests.oracle.histories import History
 from tests.oracle.tables import T
-from tests.oracle.world import world
 from tests.render.test_shutdown_fuse import noting
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
@@ -59,7 +59,7 @@ def test_an_explosion_takes_little_memory_and_ends_when_it_is_dropped(
     notes = tmp_path / "notes"
     notes.mkdir()
     monkeypatch.setattr(prepare, "run_stage", partial(noting, notes))
-    with world(spark, tmp_path / "world", {"t": T}, HISTORY) as of:
+    with harness(spark, tmp_path / "harness", {"t": T}, HISTORY) as of:
         dataflow = of.build(of.describe(counted()))
         attempt = Attempt(dataflow, dataflow.plan_step(Frontier.at(2), of.inputs(dataflow, 2)))
         until(lambda: list(notes.iterdir()))

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import SINK, DataflowHarness, Updates, consolidated, contents, delta, harness
 from tests.oracle.histories import History, random_history
 from tests.oracle.in_process import in_process
 from tests.oracle.plans import GET_T, GET_U
 from tests.oracle.tables import TU, T
-from tests.oracle.world import SINK, Updates, World, consolidated, contents, delta, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import live_files
 from tidemark_replica.arrangement.store import ArrangementStore
@@ -33,7 +33,7 @@ MIDDLE, END = SMALL.times[len(SMALL.times) // 2], SMALL.last + 1
 DISK = 8 << 20
 
 
-def run(of: World, dataflow: RenderedDataflow, upper: int) -> Updates:
+def run(of: DataflowHarness, dataflow: RenderedDataflow, upper: int) -> Updates:
     """A step, committed: what it changed."""
     outcome = of.step(dataflow, upper)
     made = delta(outcome, SINK)
@@ -41,7 +41,7 @@ def run(of: World, dataflow: RenderedDataflow, upper: int) -> Updates:
     return made
 
 
-def fails_for_want_of_room(of: World, big: RenderedDataflow) -> None:
+def fails_for_want_of_room(of: DataflowHarness, big: RenderedDataflow) -> None:
     """The step says what to do, and leaves no file."""
     with pytest.raises(StepFailed, match="give the replica more scratch"):
         big.run(big.plan_step(Frontier.at(MIDDLE), of.inputs(big, MIDDLE)))
@@ -98,7 +98,7 @@ def test_where_room_is_scarce_hydrations_end_and_small_steps_go_on(tmp_path: Pat
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own where a world in `tmp_path / "full"` keeps its arrangements."""
+    """A file system of its own for the arrangements of a harness in `tmp_path / "full"`."""
     folder = tmp_path / "full" / "arrangements"
     folder.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
@@ -114,7 +114,7 @@ def test_a_disk_that_one_dataflow_fills_has_room_for_another(spark: Any, small_d
     with in_process(tmp_path / "quiet", TU, HISTORY) as quiet:
         expected = quiet.run(quiet.describe(GET_T), [MIDDLE, END])
         whole = quiet.run(quiet.describe(GET_U), [END])
-    with world(spark, tmp_path / "full", TU, HISTORY) as of:
+    with harness(spark, tmp_path / "full", TU, HISTORY) as of:
         small, big = (of.build(of.describe(plan)) for plan in (GET_T, GET_U))
         made: Counter[Any] = Counter(run(of, small, MIDDLE))
         filler = small_disk / "filler"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import INDEX, OBJECT, SINK, DataflowHarness, Updates, consolidated, contents, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU, T
-from tests.oracle.world import INDEX, OBJECT, SINK, Updates, World, consolidated, contents, delta, world
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time
@@ -34,7 +34,7 @@ IMPORTED = GlobalId("t-by-a")
 HISTORY = random_history(TU, 5, times=9)
 
 
-def importing(made: World, plan: Plan, as_of: int, until: int | None = None) -> DataflowDescription:
+def importing(made: DataflowHarness, plan: Plan, as_of: int, until: int | None = None) -> DataflowDescription:
     """The plan over table u and the index of table t by its column a, as a materialized view."""
     columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(plan.schema))
     view = MaterializedViewSink(ShardMetadata(ShardId("view"), str(made.folder / "view"), columns))
@@ -54,19 +54,19 @@ def importing(made: World, plan: Plan, as_of: int, until: int | None = None) -> 
     return description
 
 
-def build_index(made: World) -> RenderedDataflow:
+def build_index(made: DataflowHarness) -> RenderedDataflow:
     return made.build(made.describe(GET_T))
 
 
-def reader(made: World, exporter: RenderedDataflow, plan: Plan, as_of: int) -> RenderedDataflow:
+def reader(made: DataflowHarness, exporter: RenderedDataflow, plan: Plan, as_of: int) -> RenderedDataflow:
     return made.build(importing(made, plan, as_of), indexes={IMPORTED: exporter.indexes[INDEX]})
 
 
-def advance(made: World, dataflow: RenderedDataflow, upper: int, into: Counter[Any]) -> None:
+def advance(made: DataflowHarness, dataflow: RenderedDataflow, upper: int, into: Counter[Any]) -> None:
     into.update(delta(made.step(dataflow, upper), SINK))
 
 
-def expected(made: World, plan: Plan) -> Updates:
+def expected(made: DataflowHarness, plan: Plan) -> Updates:
     return made.run(made.describe(plan), [HISTORY.last + 1])
 
 
@@ -86,7 +86,7 @@ INDEXED = Get(IMPORTED, T.schema)
 def test_agree_an_index_and_the_collection_it_is_of(spark: Any, tmp_path: Path, shared: Plan, direct: Plan) -> None:
     """The same updates, whether a dataflow reads a collection or its index, in other steps than the index's."""
     made: Counter[Any] = Counter()
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         first, second, third = HISTORY.times[2], HISTORY.times[4] + 1, HISTORY.last + 1
         importer = reader(of, exporter, shared, HISTORY.as_of)
@@ -105,7 +105,7 @@ def test_until_leaves_out_what_the_index_has_already(spark: Any, tmp_path: Path,
     direct = joined(*(GET_T if i == INDEXED else GET_U for i in inputs_of(plan)))
     until = HISTORY.times[4]
     made: Counter[Any] = Counter()
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         of.step(exporter, HISTORY.last + 1)
         importer = of.build(importing(of, plan, HISTORY.as_of, until), indexes={IMPORTED: exporter.indexes[INDEX]})
@@ -119,7 +119,7 @@ def test_until_leaves_out_what_the_index_has_already(spark: Any, tmp_path: Path,
 
 def test_a_shared_index_is_not_copied(spark: Any, tmp_path: Path) -> None:
     """Of the two arrangements that the join needs, the dataflow keeps the one that nobody else has."""
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         before = len(of.store.arrangements())
         reader(of, exporter, joined(INDEXED, GET_U), HISTORY.as_of)
@@ -130,7 +130,7 @@ def test_a_shared_index_is_not_copied(spark: Any, tmp_path: Path) -> None:
 def test_a_reader_that_is_behind_holds_compaction_back(spark: Any, tmp_path: Path) -> None:
     """The index may be compacted up to the end, but keeps apart what its reader has not read; then it follows."""
     made: Counter[Any] = Counter()
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         index = exporter.indexes[INDEX]
         importer = reader(of, exporter, joined(INDEXED, GET_U), HISTORY.as_of)
@@ -155,7 +155,7 @@ def test_a_reader_that_comes_later_begins_with_what_is_there(spark: Any, tmp_pat
     """Its as_of is past much of the index's history, some of which is compacted."""
     made: Counter[Any] = Counter()
     as_of = HISTORY.times[5]
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = build_index(of)
         for upper in (HISTORY.times[2], HISTORY.times[3], as_of + 1):
             of.step(exporter, upper)
@@ -170,5 +170,5 @@ def test_a_reader_that_comes_later_begins_with_what_is_there(spark: Any, tmp_pat
 
 
 def test_an_index_that_is_not_here_is_refused(spark: Any, tmp_path: Path) -> None:
-    with world(spark, tmp_path, TU, HISTORY) as of, pytest.raises(NotRendered, match=IMPORTED):
+    with harness(spark, tmp_path, TU, HISTORY) as of, pytest.raises(NotRendered, match=IMPORTED):
         of.build(importing(of, counted(INDEXED), HISTORY.as_of))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.oracle.faults import Fault, run_faulty
+from tests.oracle.harness import INDEX, SINK, DataflowHarness, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, joined
 from tests.oracle.tables import TU
-from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tests.render.test_index_imports import IMPORTED, INDEXED, importing
 from tests.waiting import BOUND
 from tidemark_planner.lir.joins.delta import delta_join
@@ -53,21 +53,21 @@ PLANS = {
 }
 
 
-def reader(made: World, exporter: RenderedDataflow, plan: Plan) -> RenderedDataflow:
+def reader(made: DataflowHarness, exporter: RenderedDataflow, plan: Plan) -> RenderedDataflow:
     return made.build(importing(made, plan, HISTORY.as_of), indexes={IMPORTED: exporter.indexes[INDEX]})
 
 
-def go_on(made: World, exporter: RenderedDataflow, upper: int) -> None:
+def go_on(made: DataflowHarness, exporter: RenderedDataflow, upper: int) -> None:
     """The index's own step, and everybody outside allows all compaction there can be."""
     made.step(exporter, upper)
     exporter.compact(INDEX, Frontier.at(upper - 1))
 
 
-def index_files(made: World, exporter: RenderedDataflow) -> set[str]:
+def index_files(made: DataflowHarness, exporter: RenderedDataflow) -> set[str]:
     return set(exporter.indexes[INDEX].manifest.files)
 
 
-def batch_files(made: World) -> set[str]:
+def batch_files(made: DataflowHarness) -> set[str]:
     return {str(path.relative_to(made.store.directory)) for path in made.store.directory.glob("*/*")}
 
 
@@ -75,7 +75,7 @@ def batch_files(made: World) -> set[str]:
 def test_split_readers_at_different_frontiers(spark: Any, tmp_path: Path, shared: Plan, direct: Plan) -> None:
     """Three readers, each at a random pace behind an index that is always compacted: all read the same, once."""
     rng = random.Random(5)
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         exporter = of.build(of.describe(GET_T))
         readers = [reader(of, exporter, shared) for _ in range(3)]
         made: list[Counter[Any]] = [Counter() for _ in readers]
@@ -97,7 +97,7 @@ def test_crash_a_reader_that_fails_reads_again_from_an_index_that_went_on(
     shared, direct = PLANS["delta"]
     fault = Fault(tmp_path / "fault", "index", "kill", 2 * ATTEMPTS)
     fault.folder.mkdir()
-    with world(spark, tmp_path / "world", TU, HISTORY) as of:
+    with harness(spark, tmp_path / "harness", TU, HISTORY) as of:
         exporter = of.build(of.describe(GET_T))
         monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
         importer = reader(of, exporter, shared)
@@ -125,7 +125,7 @@ def test_crash_an_index_is_merged_and_its_dataflow_dropped_under_a_step_that_rea
     fault = Fault(tmp_path / "fault", "index", "hang", 1)
     fault.folder.mkdir()
     done: list[StepOutcome] = []
-    with world(spark, tmp_path / "world", TU, HISTORY) as of:
+    with harness(spark, tmp_path / "harness", TU, HISTORY) as of:
         exporter = of.build(of.describe(GET_T))
         monkeypatch.setattr(prepare, "run_stage", partial(run_faulty, fault))
         importer = reader(of, exporter, shared)

@@ -12,11 +12,11 @@ import pytest
 
 from tests.arrangement.batches import LARGE, arranged, is_mapped
 from tests.arrangement.histories import A
+from tests.oracle.harness import INDEX, SINK, DataflowHarness, Updates, consolidated, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.in_process import InProcessRunner, in_process
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU, T
-from tests.oracle.world import INDEX, SINK, Updates, World, consolidated, delta, world
 from tests.waiting import BOUND, until
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import LocalId
@@ -43,7 +43,7 @@ def everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def of(tmp_path: Path) -> Iterator[World]:
+def of(tmp_path: Path) -> Iterator[DataflowHarness]:
     with in_process(tmp_path, TU, HISTORY) as made:
         yield made
 
@@ -72,12 +72,12 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> Beside:
     return made
 
 
-def stepped(of: World, dataflow: RenderedDataflow, *, joining: bool = True) -> Updates:
+def stepped(of: DataflowHarness, dataflow: RenderedDataflow, *, joining: bool = True) -> Updates:
     """The sink's updates of one step for each time; `joining`: no merge outlasts a step."""
     return changes(of, dataflow, HISTORY.times, joining=joining)
 
 
-def changes(of: World, dataflow: RenderedDataflow, times: Sequence[int], *, joining: bool = False) -> Updates:
+def changes(of: DataflowHarness, dataflow: RenderedDataflow, times: Sequence[int], *, joining: bool = False) -> Updates:
     made: Updates = Updates()
     for time in times:
         outcome = of.step(dataflow, time + 1)
@@ -88,7 +88,7 @@ def changes(of: World, dataflow: RenderedDataflow, times: Sequence[int], *, join
     return made
 
 
-def on_disk(of: World) -> set[str]:
+def on_disk(of: DataflowHarness) -> set[str]:
     root = of.store.directory
     return {str(path.relative_to(root)) for path in root.glob("*/*")}
 
@@ -103,7 +103,9 @@ def plain(tmp_path: Path) -> Updates:
         return made
 
 
-def test_a_dataflow_merged_beside_its_steps_changes_as_it_should(of: World, beside: Beside, tmp_path: Path) -> None:
+def test_a_dataflow_merged_beside_its_steps_changes_as_it_should(
+    of: DataflowHarness, beside: Beside, tmp_path: Path
+) -> None:
     """Results go in between two steps; no file is left but those of the manifests."""
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
     assert stepped(of, dataflow) == plain(tmp_path)
@@ -115,7 +117,7 @@ def test_a_dataflow_merged_beside_its_steps_changes_as_it_should(of: World, besi
     assert on_disk(of) == set()
 
 
-def test_where_there_is_no_room_merges_make_some(of: World, beside: Beside, tmp_path: Path) -> None:
+def test_where_there_is_no_room_merges_make_some(of: DataflowHarness, beside: Beside, tmp_path: Path) -> None:
     """All steps fail, and what they are tried again with becomes less; with room they go on."""
     of.store.close()
     of.store = ArrangementStore(tmp_path / "limited", limit_bytes=1 << 40)
@@ -146,7 +148,13 @@ def test_where_there_is_no_room_merges_make_some(of: World, beside: Beside, tmp_
     [(1 << 20, 1 << 30, (True, False)), (1, 1, (True, False)), (1, 1 << 30, (True, True))],
 )
 def test_only_merges_that_take_little_begin_where_there_is_little(
-    of: World, beside: Beside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little: int, much: int, marks: Any
+    of: DataflowHarness,
+    beside: Beside,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    little: int,
+    much: int,
+    marks: Any,
 ) -> None:
     """Of all of them, where room is scarce, and of the least where there is none."""
     for module in ("store", "step"):
@@ -167,7 +175,7 @@ def test_only_merges_that_take_little_begin_where_there_is_little(
     dataflow.drop()
 
 
-def test_a_merge_that_takes_long_holds_nobody_up(of: World, beside: Beside, tmp_path: Path) -> None:
+def test_a_merge_that_takes_long_holds_nobody_up(of: DataflowHarness, beside: Beside, tmp_path: Path) -> None:
     """Steps go on over the old batches, and sweeping leaves the merge's files alone."""
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
     beside.may_run.clear()
@@ -197,7 +205,7 @@ class Halfway(InProcessRunner):
 
 
 def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it(
-    of: World, beside: Beside, monkeypatch: pytest.MonkeyPatch
+    of: DataflowHarness, beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index is compacted while its dataflow steps: what the step has pinned, and may not merge, stays so."""
     shared = Get(LocalId("g"), T.schema)
@@ -227,7 +235,7 @@ def test_a_merge_that_is_settled_in_the_middle_of_a_step_is_not_done_again_by_it
     assert consolidated(made) == of.run(description, [HISTORY.times[-1] + 1])
 
 
-def test_crash_of_a_merge_loses_nothing(of: World, beside: Beside, tmp_path: Path) -> None:
+def test_crash_of_a_merge_loses_nothing(of: DataflowHarness, beside: Beside, tmp_path: Path) -> None:
     """It had written everything but was not heard of: the batches stay, the file goes with the next sweep."""
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
     beside.fails = True
@@ -239,7 +247,9 @@ def test_crash_of_a_merge_loses_nothing(of: World, beside: Beside, tmp_path: Pat
     assert on_disk(of) == set()
 
 
-def test_a_dropped_dataflow_ends_its_merge(of: World, beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dropped_dataflow_ends_its_merge(
+    of: DataflowHarness, beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one under way finds its order gone and leaves no file."""
     cancelled: list[str] = []
 
@@ -261,7 +271,7 @@ def test_a_dropped_dataflow_ends_its_merge(of: World, beside: Beside, monkeypatc
     assert not of.store.busy
 
 
-def test_merges_of_many_dataflows_wait_in_one_queue(of: World, beside: Beside, tmp_path: Path) -> None:
+def test_merges_of_many_dataflows_wait_in_one_queue(of: DataflowHarness, beside: Beside, tmp_path: Path) -> None:
     """They take one thread; one whose dataflow is dropped is taken out of the queue, and holds no batches any more."""
     dataflows = [of.build(of.describe(joined(counted(GET_T), counted(GET_U)))) for _ in range(6)]
     beside.may_run.clear()
@@ -284,7 +294,7 @@ def test_merges_of_many_dataflows_wait_in_one_queue(of: World, beside: Beside, t
     assert on_disk(of) == set()
 
 
-def test_an_end_begins_no_merge_that_waits(of: World, beside: Beside) -> None:
+def test_an_end_begins_no_merge_that_waits(of: DataflowHarness, beside: Beside) -> None:
     """Nor waits for the one under way; steps that still run are not held up by what never comes."""
     dataflows = [of.build(of.describe(joined(counted(GET_T), counted(GET_U)))) for _ in range(3)]
     beside.may_run.clear()
@@ -312,7 +322,7 @@ def test_a_merge_beside_the_steps_is_a_spark_job(spark: Any, tmp_path: Path, mon
         job(merging, order)
 
     monkeypatch.setattr(BackgroundMerges, "_job", begins_late)
-    with world(spark, tmp_path, TU, HISTORY) as of:
+    with harness(spark, tmp_path, TU, HISTORY) as of:
         dataflow = of.build(of.describe(counted(GET_T)))
         for time in HISTORY.times[:3]:
             of.step(dataflow, time + 1).release()

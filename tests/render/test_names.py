@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import OBJECT, DataflowHarness, consolidated, contents, delta, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, project
 from tests.oracle.tables import T
-from tests.oracle.world import OBJECT, World, consolidated, contents, delta, world
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import GlobalId, LocalId, ShardId
 from tidemark_protocol.plan.dataflow import (
@@ -44,7 +44,7 @@ def let(value: Plan, times: int, *beside: Plan) -> Plan:
 A, B = distinct(project(GET_T, 0)), distinct(project(GET_T, 1))
 
 
-def two_objects(of: World, inner: Plan, outer: Plan) -> DataflowDescription:
+def two_objects(of: DataflowHarness, inner: Plan, outer: Plan) -> DataflowDescription:
     """An object that the other one reads, and a sink of each."""
     one = of.describe(A)
     columns = tuple(Column(f"x{i}", c.type, c.nullable) for i, c in enumerate(inner.schema))
@@ -61,7 +61,7 @@ def two_objects(of: World, inner: Plan, outer: Plan) -> DataflowDescription:
 def test_objects_use_the_same_names(spark: Any, tmp_path: Path, inner: int, outer: int, inlined: bool) -> None:
     """Bound once or shared, in an object that stands before or that is written into the middle of the other."""
     plain = Union((*(B for _ in range(inner)), *(A for _ in range(outer))))
-    with world(spark, tmp_path, {"t": T}, HISTORY) as of:
+    with harness(spark, tmp_path, {"t": T}, HISTORY) as of:
         expected = of.run(of.describe(plain), [HISTORY.last + 1])
         within = let(B, inner)
         described = two_objects(of, within, let(A, outer, Get(OTHER, within.schema)))

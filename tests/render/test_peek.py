@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.oracle.harness import INDEX, DataflowHarness, as_table, harness
 from tests.oracle.histories import History, Table
-from tests.oracle.world import INDEX, World, as_table, world
 from tidemark_persist import create_or_open
 from tidemark_protocol.errors import PlanNotAllowed
 from tidemark_protocol.functions.registry import call
@@ -46,11 +46,11 @@ IDENTITY = MapFilterProject.identity(TABLE.schema)
 
 
 @pytest.fixture(scope="module")
-def hydrated(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, IndexTrace]]:
+def hydrated(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataflowHarness, IndexTrace]]:
     """An index of `k, v, 100 div v`'s rows, up to time 10; at 8 there is a row that cannot be computed."""
     quotient = call("div", (Literal("100", BIGINT), V), BIGINT)
     plan = Mfp(Get(GlobalId("t"), TABLE.schema), MapFilterProject(TABLE.schema, (quotient,)))
-    with world(spark, tmp_path_factory.mktemp("peek"), {"t": TABLE}, HISTORY) as made:
+    with harness(spark, tmp_path_factory.mktemp("peek"), {"t": TABLE}, HISTORY) as made:
         dataflow = made.build(made.describe(plan))
         for upper in (7, 10):
             made.step(dataflow, upper).release()
@@ -89,7 +89,9 @@ def no_session() -> Any:
     raise AssertionError("this peek needs no job")
 
 
-def test_a_peek_without_expressions_reads_the_files_and_runs_no_job(hydrated: tuple[World, IndexTrace]) -> None:
+def test_a_peek_without_expressions_reads_the_files_and_runs_no_job(
+    hydrated: tuple[DataflowHarness, IndexTrace],
+) -> None:
     """At 6 one of the two equal rows is gone; both times are read from one arrangement."""
     _, index = hydrated
 
@@ -101,7 +103,7 @@ def test_a_peek_without_expressions_reads_the_files_and_runs_no_job(hydrated: tu
     assert rows(read_index(ReadContext(no_session, 10_000), index, peek(index, 6, only)))[(10, 1)] == 1
 
 
-def test_a_literal_key_finds_its_rows_and_null_finds_null(hydrated: tuple[World, IndexTrace]) -> None:
+def test_a_literal_key_finds_its_rows_and_null_finds_null(hydrated: tuple[DataflowHarness, IndexTrace]) -> None:
     _, index = hydrated
     one, null, none = (Literal("1", BIGINT),), (Literal(None, BIGINT),), (Literal("7", BIGINT),)
 
@@ -112,14 +114,14 @@ def test_a_literal_key_finds_its_rows_and_null_finds_null(hydrated: tuple[World,
 
 
 @pytest.fixture(params=["evaluator", "job"])
-def either(request: pytest.FixtureRequest, hydrated: tuple[World, IndexTrace]) -> ReadContext:
+def either(request: pytest.FixtureRequest, hydrated: tuple[DataflowHarness, IndexTrace]) -> ReadContext:
     """Expressions are evaluated right here, without a session; or all of them by Catalyst, in a job."""
     if request.param == "job":
         return ReadContext(lambda: hydrated[0].session, 10_000, arrow=False)
     return ReadContext(no_session, 10_000, BatchCache(hydrated[1].store.directory))
 
 
-def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either: ReadContext) -> None:
+def test_a_filter_repeats_equal_rows(hydrated: tuple[DataflowHarness, IndexTrace], either: ReadContext) -> None:
     _, index = hydrated
     schema = tuple(refs_of(index))
     above = call(">", (ColumnRef(1, BIGINT, schema[1].nullable), Literal("7", BIGINT)), BOOLEAN)
@@ -132,7 +134,7 @@ def test_a_filter_repeats_equal_rows(hydrated: tuple[World, IndexTrace], either:
 
 
 def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(
-    hydrated: tuple[World, IndexTrace], either: ReadContext
+    hydrated: tuple[DataflowHarness, IndexTrace], either: ReadContext
 ) -> None:
     """Row (3, 0) of time 8 fails; at 9 it is gone, and so is the error."""
     _, index = hydrated
@@ -145,7 +147,7 @@ def test_an_error_is_shown_whatever_is_asked_for_and_goes_with_its_cause(
 
 
 def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(
-    hydrated: tuple[World, IndexTrace], either: ReadContext
+    hydrated: tuple[DataflowHarness, IndexTrace], either: ReadContext
 ) -> None:
     _, index = hydrated
     schema = tuple(refs_of(index))
@@ -156,7 +158,7 @@ def test_an_expression_of_the_peek_that_fails_is_the_peeks_error(
         read_index(either, index, peek(index, 5, mfp))
 
 
-def test_limits_of_rows_and_bytes_are_kept(hydrated: tuple[World, IndexTrace]) -> None:
+def test_limits_of_rows_and_bytes_are_kept(hydrated: tuple[DataflowHarness, IndexTrace]) -> None:
     _, index = hydrated
     two = peek(index, 5, finishing=Finishing(limit=1, offset=1))
 
@@ -165,14 +167,14 @@ def test_limits_of_rows_and_bytes_are_kept(hydrated: tuple[World, IndexTrace]) -
         read_index(ReadContext(no_session, 10), index, peek(index, 5))
 
 
-def test_a_time_that_is_not_complete_or_not_kept_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
+def test_a_time_that_is_not_complete_or_not_kept_is_refused(hydrated: tuple[DataflowHarness, IndexTrace]) -> None:
     _, index = hydrated
     for time in (3, 10):
         with pytest.raises(OutOfFrontier):
             read_index(ReadContext(no_session, 10_000), index, peek(index, time))
 
 
-def test_a_peek_over_other_columns_is_refused(hydrated: tuple[World, IndexTrace]) -> None:
+def test_a_peek_over_other_columns_is_refused(hydrated: tuple[DataflowHarness, IndexTrace]) -> None:
     _, index = hydrated
     with pytest.raises(PlanNotAllowed):
         read_index(ReadContext(no_session, 10_000), index, peek(index, 5, IDENTITY))

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.oracle.harness import INDEX
 from tests.oracle.histories import random_history
-from tests.oracle.in_process import InProcessWorld, in_process
+from tests.oracle.in_process import InProcessHarness, in_process
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
-from tests.oracle.world import INDEX
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import IndexTarget, Peek
@@ -28,7 +28,7 @@ HISTORY = random_history({"t": T}, 8, times=14, changes=6)
 BEFORE, END = HISTORY.times[9], HISTORY.last + 1
 
 
-def go_on(of: InProcessWorld, exporter: RenderedDataflow) -> None:
+def go_on(of: InProcessHarness, exporter: RenderedDataflow) -> None:
     """Steps that merge, all compaction there can be, and then the index is gone."""
     for upper in (*HISTORY.times[10:], END):
         of.step(exporter, upper).release()
@@ -68,5 +68,5 @@ def test_crash_a_peek_reads_on_while_its_index_is_merged_and_dropped(
         assert files(of) == set()
 
 
-def files(of: InProcessWorld) -> set[str]:
+def files(of: InProcessHarness) -> set[str]:
     return {str(path.relative_to(of.store.directory)) for path in of.store.directory.glob("*/*")}

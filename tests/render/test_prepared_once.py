@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.classic.dataframe import DataFrame
 
 from tests.oracle.execution_location import in_jobs
+from tests.oracle.harness import consolidated, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, counted, quotients
 from tests.oracle.tables import T
-from tests.oracle.world import consolidated, world
 from tidemark_replica.render.execution import runner, step_shape
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.jvm_frames import StageFrame
@@ -48,7 +48,7 @@ def test_ten_steps_and_more_run_what_was_planned_once(
         monkeypatch.setattr(module, "prepare", preparing)
     monkeypatch.setattr(DataFrame, "mapInArrow", mapping)
 
-    with world(spark, tmp_path, {"t": T}, HISTORY) as of, in_jobs() as jobs:
+    with harness(spark, tmp_path, {"t": T}, HISTORY) as of, in_jobs() as jobs:
         dataflow = of.build(of.describe(PLAN), arrow=False, exchange_policy=ExchangePolicy(tasks, from_rows=0))
         made = of.steps(dataflow, [HYDRATION])
         planned = len(stages)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T
 from tests.oracle.tables import T
-from tests.oracle.world import world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import StepFailed
@@ -22,7 +22,7 @@ HISTORY = random_history({"t": T}, 3)
 
 def test_a_step_whose_state_does_not_fit_fails_and_leaves_the_state(spark: Any, tmp_path: Path) -> None:
     """The error says how much, and what to do."""
-    with world(spark, tmp_path, {"t": T}, HISTORY) as made:
+    with harness(spark, tmp_path, {"t": T}, HISTORY) as made:
         made.store.close()
         made.store = ArrangementStore(tmp_path / "small", limit_bytes=100)
         dataflow = made.build(made.describe(GET_T))

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from tests.interruptible_step import Attempt, until
+from tests.oracle.harness import DataflowHarness, harness
 from tests.oracle.histories import History
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.recursive_plans import ENDLESS, E
 from tests.oracle.tables import T
-from tests.oracle.world import World, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import Plan, refs
 from tidemark_replica.arrangement.rows.updates import Updates
@@ -44,22 +44,22 @@ def noting(notes: Path, name: str, tree: Pipeline, feed: StageFeed, rows: Iterab
 
 
 @pytest.fixture
-def endless(spark: Any, tmp_path: Path) -> Iterator[World]:
+def endless(spark: Any, tmp_path: Path) -> Iterator[DataflowHarness]:
     """A table whose join with itself has 10^10 rows."""
     rows = tuple(((1, n, "x"), 1, 1) for n in range(100_000))
-    with world(spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
+    with harness(spark, tmp_path, {"t": T}, History({"t": rows}, 1, 1)) as made:
         yield made
 
 
 @pytest.fixture
-def circle(spark: Any, tmp_path: Path) -> Iterator[World]:
+def circle(spark: Any, tmp_path: Path) -> Iterator[DataflowHarness]:
     """An edge from a node to itself: walks along it never end."""
-    with world(spark, tmp_path, {"e": E}, History({"e": (((1, 1, 0), 1, 1),)}, 1, 1)) as made:
+    with harness(spark, tmp_path, {"e": E}, History({"e": (((1, 1, 0), 1, 1),)}, 1, 1)) as made:
         yield made
 
 
 def dropped_in_the_middle(
-    of: World, plan: Plan, patch: pytest.MonkeyPatch, begun: Callable[[], bool]
+    of: DataflowHarness, plan: Plan, patch: pytest.MonkeyPatch, begun: Callable[[], bool]
 ) -> type[BaseException] | None:
     """Drop a dataflow once its hydration has `begun`: how the step ended. Its task does not go on."""
     notes = of.folder / "notes"
@@ -76,7 +76,7 @@ def dropped_in_the_middle(
 
 
 def test_a_drop_in_the_middle_of_a_step_ends_the_task_and_its_files(
-    endless: World, monkeypatch: pytest.MonkeyPatch
+    endless: DataflowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task neither reads from the JVM nor writes to it, so Spark alone would let it go on for hours."""
     pairs = joined(GET_T, GET_T)
@@ -89,7 +89,7 @@ def test_a_drop_in_the_middle_of_a_step_ends_the_task_and_its_files(
     until(lambda: nothing_is_left(endless))
 
 
-def test_a_drop_ends_a_recursion_that_is_one_task(circle: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drop_ends_a_recursion_that_is_one_task(circle: DataflowHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred thousand rounds would be minutes; none begins any more, and no round's folder is left behind."""
     scratch = circle.folder / "scratch"
 
@@ -99,7 +99,7 @@ def test_a_drop_ends_a_recursion_that_is_one_task(circle: World, monkeypatch: py
     until(lambda: nothing_is_left(circle))
 
 
-def nothing_is_left(of: World) -> bool:
+def nothing_is_left(of: DataflowHarness) -> bool:
     return not [f for f in of.store.directory.glob("*/*") if f.is_file()] and not list(
         (of.folder / "scratch").iterdir()
     )

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import INDEX, SINK, DataflowHarness, consolidated, delta, harness
 from tests.oracle.histories import History, random_history
 from tests.oracle.plans import GET_T, counted, joined
 from tests.oracle.tables import T
-from tests.oracle.world import INDEX, SINK, World, consolidated, delta, world
 from tidemark_persist import Part
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.functions.registry import call
@@ -31,7 +31,7 @@ END = HISTORY.last + 1
 SUM = call("+", (Literal("1", BIGINT), Literal("1", BIGINT)), BIGINT)
 
 
-def updates_of(made: World, plan: Plan, uppers: list[Frontier], until: int | None) -> Counter[Any]:
+def updates_of(made: DataflowHarness, plan: Plan, uppers: list[Frontier], until: int | None) -> Counter[Any]:
     dataflow = made.build(made.describe(plan, until=until))
     found: Counter[Any] = Counter()
     for upper in uppers:
@@ -48,7 +48,7 @@ def updates_of(made: World, plan: Plan, uppers: list[Frontier], until: int | Non
 def test_until_ends_a_dataflow_at_its_time(spark: Any, tmp_path: Path, before: int) -> None:
     """Nothing at or past `until` comes out, whatever the inputs have; then the frontier is empty."""
     until = HISTORY.times[4]
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         whole = made.run(made.describe(counted(GET_T)), [END])
         uppers = [Frontier.at(t) for t in (HISTORY.times[2], END)[1 - before :]]
 
@@ -59,7 +59,7 @@ def test_until_ends_a_dataflow_at_its_time(spark: Any, tmp_path: Path, before: i
 
 def test_inputs_that_have_ended_end_the_dataflow(spark: Any, tmp_path: Path) -> None:
     """The empty frontier is an upper like any other."""
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         whole = made.run(made.describe(counted(GET_T)), [END])
 
         assert updates_of(made, counted(GET_T), [Frontier.empty()], None) == whole
@@ -67,7 +67,7 @@ def test_inputs_that_have_ended_end_the_dataflow(spark: Any, tmp_path: Path) -> 
 
 def test_a_step_without_updates_costs_no_job(spark: Any, tmp_path: Path) -> None:
     """The frontier just moves, in the index too."""
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         dataflow = made.build(made.describe(joined(counted(GET_T), counted(GET_T))))
         assert made.step(dataflow, END).jobs == 1
 
@@ -77,7 +77,7 @@ def test_a_step_without_updates_costs_no_job(spark: Any, tmp_path: Path) -> None
 
 def test_a_quiet_step_is_skipped_as_it_would_run(spark: Any, tmp_path: Path) -> None:
     """The outcome of both is nothing; a step with updates is not quiet, nor is the one that hydrates."""
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         dataflow = made.build(made.describe(joined(counted(GET_T), counted(GET_T))))
         middle = HISTORY.times[3]
         assert not dataflow.is_quiet(dataflow.plan_step(Frontier.at(middle), made.inputs(dataflow, middle)))
@@ -95,7 +95,7 @@ def test_a_quiet_step_is_skipped_as_it_would_run(spark: Any, tmp_path: Path) -> 
 
 
 def test_an_empty_input_still_hydrates(spark: Any, tmp_path: Path) -> None:
-    with world(spark, tmp_path, TABLES, NOTHING) as made:
+    with harness(spark, tmp_path, TABLES, NOTHING) as made:
         dataflow = made.build(made.describe(counted(GET_T)))
         outcome = made.step(dataflow, 7)
 
@@ -105,7 +105,7 @@ def test_an_empty_input_still_hydrates(spark: Any, tmp_path: Path) -> None:
 
 def test_a_part_that_is_gone_fails_the_step_and_names_it(spark: Any, tmp_path: Path) -> None:
     """The message is the reader's, not Spark's."""
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         dataflow = made.build(made.describe(GET_T))
         parts = [Part(p.location, "gone.parquet", p.lower, p.upper, 1, 1) for p in made.parts("t", 0, END)]
 
@@ -115,7 +115,7 @@ def test_a_part_that_is_gone_fails_the_step_and_names_it(spark: Any, tmp_path: P
 
 def test_what_is_not_rendered_is_refused_before_anything_is_built(spark: Any, tmp_path: Path) -> None:
     """The node is named, and no folder or arrangement is left."""
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         groups = counted(GET_T)
         assert isinstance(groups, Reduce)
         now = replace(groups.mfp_after, lower=(ColumnRef(0, T.schema[0].type),))
@@ -132,7 +132,7 @@ def test_what_is_not_rendered_is_refused_before_anything_is_built(spark: Any, tm
 
 def test_released_deltas_are_gone_and_only_they(spark: Any, tmp_path: Path) -> None:
     """The files of a step's delta go with `release`; the state stays."""
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         dataflow = made.build(made.describe(counted(GET_T)))
         outcome = made.step(dataflow, HISTORY.times[3])
         files = outcome.deltas[SINK].files
@@ -146,7 +146,7 @@ def test_released_deltas_are_gone_and_only_they(spark: Any, tmp_path: Path) -> N
 
 
 def test_a_step_from_another_time_is_refused(spark: Any, tmp_path: Path) -> None:
-    with world(spark, tmp_path, TABLES, HISTORY) as made:
+    with harness(spark, tmp_path, TABLES, HISTORY) as made:
         dataflow = made.build(made.describe(GET_T))
         step = dataflow.plan_step(Frontier.at(END), made.inputs(dataflow, END))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import SINK, DataflowHarness, delta, harness
 from tests.oracle.histories import Change, History, Table
-from tests.oracle.world import SINK, World, delta, world
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import (
@@ -101,7 +101,7 @@ HISTORIES = {
 }
 
 
-def shown(made: World, plan: Plan) -> list[Counter[Any]]:
+def shown(made: DataflowHarness, plan: Plan) -> list[Counter[Any]]:
     """The rows at times 1, 2 and 3, by a step for each."""
     dataflow = made.build(made.describe(plan))
     rows: Counter[Any] = Counter()
@@ -124,6 +124,6 @@ def shown(made: World, plan: Plan) -> list[Counter[Any]]:
 def test_agree_all_kinds_of_plan_show_the_first_rows(spark: Any, tmp_path: Path, name: str) -> None:
     """Each row as often as it stands at one of the places; ordered from the greatest, NULL before all."""
     history, plans = HISTORIES[name]
-    with world(spark, tmp_path, {"k": K}, History({"k": history.changes}, as_of=1, last=3)) as made:
+    with harness(spark, tmp_path, {"k": K}, History({"k": history.changes}, as_of=1, last=3)) as made:
         for plan in plans:
             assert shown(made, plan) == [Counter(rows) for rows in history.at]

@@ -12,7 +12,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId
 from tidemark_protocol.messages.commands import AllowShardCompaction
 from tidemark_protocol.messages.responses import ShardFrontiers
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.spark.session import SparkHolder
 
@@ -23,7 +23,7 @@ def compacting(loop: Loop, folder: Path, since: int) -> tuple[StorageState, str]
     """A shard that is complete before time 50, and may be compacted up to `since`."""
     made = create_or_open(str(folder / "s"), pa.schema([("k", pa.int64())]), shard_id=ID)
     made.compare_and_append(None, expected_upper=0, new_upper=50, term=1)
-    ingestions = Ingestions(SparkHolder(object), loop.jobs, folder / "cache")
+    ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
     state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
     state.apply(AllowShardCompaction(ID, made.location, Frontier.at(since)))
     return state, made.location

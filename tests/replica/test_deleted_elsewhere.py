@@ -30,7 +30,7 @@ from tidemark_protocol.messages.responses import ShardFrontiers, Status
 from tidemark_protocol.plan.dataflow import ShardMetadata, SourceImport
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.command_loop import storage_state
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.command_loop.storage_state import StorageState, downgrade
 from tidemark_replica.dataflow.step_inputs import StepInputs
 from tidemark_replica.shards.shards import ShardHandles
@@ -164,7 +164,7 @@ def test_compacting_what_was_deleted_does_not_make_it_anew(tmp_path: Path) -> No
 
 
 def compacting(loop: Loop, folder: Path, location: str, wanted: int) -> StorageState:
-    ingestions = Ingestions(SparkHolder(object), loop.jobs, folder / "cache")
+    ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
     state = StorageState(ingestions, loop.handles, loop.watch, loop.jobs, loop.said.append)
     state.apply(AllowShardCompaction(OLD, location, Frontier.at(wanted)))
     return state

@@ -23,7 +23,7 @@ from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestionDescription, TpchSource
 from tidemark_protocol.types import BIGINT, Column
 from tidemark_replica.command_loop import storage_state
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.shards import shards
 from tidemark_replica.spark.session import SparkHolder
@@ -56,7 +56,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowStore]:
 def dropped(loop: Loop, store: SlowStore, folder: Path) -> tuple[StorageState, IngestionDescription]:
     """An ingestion that is about to make its first shard when it is dropped, and its shards with it."""
     state = StorageState(
-        Ingestions(SparkHolder(object), loop.jobs, folder / "cache"),
+        IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache"),
         loop.handles,
         loop.watch,
         loop.jobs,
@@ -95,7 +95,7 @@ def test_a_view_that_is_being_set_up_makes_nothing_anew(store: SlowStore, tmp_pa
     """Whoever opens its table just then is told, and the table is gone."""
     loop = Loop()
     state = StorageState(
-        Ingestions(SparkHolder(object), loop.jobs, tmp_path / "cache"),
+        IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache"),
         loop.handles,
         loop.watch,
         loop.jobs,

@@ -18,7 +18,7 @@ from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus
 from tidemark_protocol.plan.ingestion import TpchSource
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.spark.session import SparkHolder
 from tidemark_replica.values.failure_text import log_text, public_spark_text, public_text, public_text_with_type
@@ -103,7 +103,7 @@ def test_a_source_that_meets_a_value_does_not_tell_it(
     """Its status goes into a condition; the log of the replica has the value."""
     monkeypatch.setattr(persist_client, "create_or_open", no_such_number)
     loop = Loop()
-    ingestions = Ingestions(SparkHolder(object), loop.jobs, tmp_path / "cache")
+    ingestions = IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache")
     of = description(tmp_path, TpchSource("0.001", 100, 7), tpch_tables("nation"))
     ingestions.run(RunIngestion(of, WriterTerm(1), Time(int(time.time() * 1000)), 30_000))
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""Ingestions while Spark starts: the controller's clock goes on, and a start that fails is not the last one; nor is any
+"""Ingestions while Spark starts: the controller's clock goes on, and a failed start is tried again; so is any
 other failure."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tidemark_persist import PersistClientCache
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.storage.clock import ControllerClock
-from tidemark_replica.storage.manager import IngestionManager
+from tidemark_replica.storage.ingestion_threads import IngestionThreads
 
 
 class SlowSpark:
@@ -45,7 +45,7 @@ class Recorder:
 def test_the_clock_goes_on_while_spark_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On a busy machine that takes longer than a clock may be ahead: the source would wait for ever."""
     loop, spark, manager = Loop(), SlowSpark(), Recorder()
-    ingestions = Ingestions(spark, loop.jobs, tmp_path)  # type: ignore[arg-type]
+    ingestions = IngestionCommands(spark, loop.jobs, tmp_path)  # type: ignore[arg-type]
     monkeypatch.setattr(ingestions, "_new_manager", lambda session: manager)
     ingestions.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000))
     told = time.monotonic()
@@ -73,7 +73,7 @@ def test_a_source_waits_for_a_spark_that_does_not_start_at_first(
 ) -> None:
     """It is told that it failed, and runs as soon as there is a session; nobody has to ask again."""
     loop, manager = Loop(), Recorder()
-    ingestions = Ingestions(FailingSpark(2), loop.jobs, tmp_path)  # type: ignore[arg-type]
+    ingestions = IngestionCommands(FailingSpark(2), loop.jobs, tmp_path)  # type: ignore[arg-type]
     monkeypatch.setattr(ingestions, "_new_manager", lambda session: manager)
     ingestions.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000))
     told: list[StorageResponse] = []
@@ -95,12 +95,12 @@ def test_a_source_goes_on_after_a_failure_of_any_type(monkeypatch: pytest.Monkey
     """It says so, and is tried again: nobody would begin it anew while it is taken to run."""
     tried: list[object] = []
 
-    def panics(manager: IngestionManager, description: object) -> None:
+    def panics(manager: IngestionThreads, description: object) -> None:
         tried.append(description)
         raise Panic("alice")
 
-    monkeypatch.setattr(IngestionManager, "source_for", panics)
-    manager = IngestionManager(None, PersistClientCache(), tmp_path)
+    monkeypatch.setattr(IngestionThreads, "source_for", panics)
+    manager = IngestionThreads(None, PersistClientCache(), tmp_path)
     manager.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000), ControllerClock(Time(1_000), 30_000))
     try:
         until(lambda: len(tried) > 1)

@@ -38,7 +38,7 @@ LAGS = (0, 0, 1, 3, 9)
 DONE = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 7), st.integers(0, 12))
 
 
-class World:
+class RefreshSimulation:
     """One table; inputs that are complete up to `inputs`; replicas of revisions, each allowed under its own term."""
 
     def __init__(self, revisions: list[tuple[tuple[Update, ...], RefreshTimes]], *, beside: bool) -> None:
@@ -109,19 +109,19 @@ def test_crash_the_table_shows_the_last_refresh_at_every_time(
     revisions: list[tuple[tuple[Update, ...], RefreshTimes]], done: list[tuple[str, int, int]], beside: bool
 ) -> None:
     """Looked at after everything that happens; and in the end whoever is left goes on to where its inputs are."""
-    world = World(revisions, beside=beside)
+    simulation = RefreshSimulation(revisions, beside=beside)
     for action, which, number in done:
-        world.do(action, which, number)
+        simulation.do(action, which, number)
 
-    newest = max(world.replicas, key=lambda r: r.revision.term)
+    newest = max(simulation.replicas, key=lambda r: r.revision.term)
     newest.allow()
-    world.inputs += 1
-    settle(newest, world.inputs)
-    world.table.check()
-    gap = newest.as_of > min(world.table.upper, world.inputs)
-    if world.inputs > newest.as_of and not gap and world.table.term <= newest.revision.term:
-        assert world.table.upper >= reached(newest, world.inputs)
-        agrees(newest, world.inputs)
+    simulation.inputs += 1
+    settle(newest, simulation.inputs)
+    simulation.table.check()
+    gap = newest.as_of > min(simulation.table.upper, simulation.inputs)
+    if simulation.inputs > newest.as_of and not gap and simulation.table.term <= newest.revision.term:
+        assert simulation.table.upper >= reached(newest, simulation.inputs)
+        agrees(newest, simulation.inputs)
 
 
 def agrees(writer: Replica, inputs: int) -> None:

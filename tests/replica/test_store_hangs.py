@@ -70,13 +70,13 @@ def test_a_replica_whose_store_hangs_describes_itself_answers_from_memory_and_go
             assert all(shard.error for shard in said.shards)
             assert {str(shard.id) for shard in said.shards} == set(asked)
             assert sorted(answer(client, peek_of(index, 9))) == [(1, "a"), (2, "b")]
-        client.wait_for(lambda said: troubles(said)[-1:] == ["Unreachable"])
+        client.wait_for(lambda said: problems(said)[-1:] == ["Unreachable"])
         assert sorted(answer(client, peek_of(index, 9))) == [(1, "a"), (2, "b")]
 
     table.append(20, ((3, "c"), 12, 1))
     client.wait_for(reaches("output", "i", 20))
     assert sorted(answer(client, peek_of(index, 19))) == [(1, "a"), (2, "b"), (3, "c")]
-    client.wait_for(lambda said: troubles(said)[-1:] == [None])
+    client.wait_for(lambda said: problems(said)[-1:] == [None])
     after = client.describe(shards)
     assert (after.incarnation, after.hydrations) == (before.incarnation, before.hydrations)
     client.close()
@@ -92,7 +92,7 @@ def described(client: ScriptedClient, shards: dict[str, str]) -> Description:
     return description_from_proto(said)
 
 
-def troubles(said: list[Response]) -> list[str | None]:
+def problems(said: list[Response]) -> list[str | None]:
     """With the store, one after the other; None: it serves."""
     told = (r for r in said if isinstance(r, Status) and (r.id, r.kind) == (INSTANCE, "storage"))
     return [r.fields.get("reason") for r in told]

@@ -23,10 +23,10 @@ from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import DeleteShard, RunIngestion
 from tidemark_protocol.messages.responses import ShardDeleted
 from tidemark_protocol.plan.ingestion import TpchSource
-from tidemark_replica.command_loop.ingestions import STOP_SECONDS, Ingestions
+from tidemark_replica.command_loop.ingestion_commands import STOP_SECONDS, IngestionCommands
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.spark.session import SparkHolder
-from tidemark_replica.storage import manager
+from tidemark_replica.storage import ingestion_threads
 
 SPEC = TpchSource("0.001", 100, 7)
 
@@ -36,7 +36,7 @@ class HangingStore:
 
     def __init__(self) -> None:
         self.asked, self._over = list[str](), threading.Event()
-        self.askers: list[Ingestions] = []
+        self.askers: list[IngestionCommands] = []
 
     def open(self, location: str, *arguments: Any, **options: Any) -> NoReturn:
         self.asked.append(location)
@@ -59,9 +59,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStore]:
     store.close()
 
 
-def hanging(loop: Loop, store: HangingStore, folder: Path, many: int) -> Ingestions:
+def hanging(loop: Loop, store: HangingStore, folder: Path, many: int) -> IngestionCommands:
     """So many ingestions, each of which waits for the store."""
-    ingestions = Ingestions(SparkHolder(object), loop.jobs, folder / "cache")
+    ingestions = IngestionCommands(SparkHolder(object), loop.jobs, folder / "cache")
     store.askers.append(ingestions)
     for n in range(many):
         of = replace(description(folder / str(n), SPEC, tpch_tables("nation")), id=GlobalId(f"s{n}"))
@@ -96,8 +96,8 @@ def test_the_end_waits_for_all_ingestions_together(
     """None of them ends: no more than the one pause passes, by a clock that only waiting moves."""
     ingestions = hanging(Loop(), store, tmp_path, 3)
     waited: list[float] = []
-    monkeypatch.setattr(manager, "monotonic", lambda: sum(waited), raising=False)
-    monkeypatch.setattr(manager._Ingestion, "join", lambda ingestion, timeout: waited.append(timeout))
+    monkeypatch.setattr(ingestion_threads, "monotonic", lambda: sum(waited), raising=False)
+    monkeypatch.setattr(ingestion_threads._Ingestion, "join", lambda ingestion, timeout: waited.append(timeout))
 
     ingestions.shutdown()
     assert (len(waited), sum(waited)) == (3, STOP_SECONDS)

@@ -25,8 +25,8 @@ from tidemark_operator.resources.conditions.dataflow import (
 from tidemark_operator.resources.conditions.diagnostics import standing
 from tidemark_operator.resources.conditions.instance import (
     InstanceFacts,
-    ReplicaTrouble,
-    SecretTrouble,
+    ReplicaProblem,
+    SecretProblem,
     instance_conditions,
     invalid_spec,
 )
@@ -38,7 +38,7 @@ INSTANCE = InstanceFacts(Namespace("ns"), InstanceName("default"), found=True, r
 MISSING = replace(INSTANCE, found=False, replicas=0, online=0)
 SUSPENDED = replace(INSTANCE, suspended=True)
 OFFLINE = replace(INSTANCE, online=0)
-DENIED = ReplicaTrouble("r1", "AccessDenied", "403")
+DENIED = ReplicaProblem("r1", "AccessDenied", "403")
 
 
 def table(verdicts: Sequence[Verdict]) -> dict[str, str]:
@@ -296,7 +296,7 @@ def test_data_source(facts: DataSourceFacts, rows: str) -> None:
         (SUSPENDED, "Ready=False/Suspended"),
         (OFFLINE, "Ready=False/NoReplicaOnline"),
         (replace(INSTANCE, replicas=0, online=0), "Ready=False/NoReplicas"),
-        (replace(INSTANCE, secret=SecretTrouble("SecretNotFound", "no")), "Ready=False/SecretNotFound"),
+        (replace(INSTANCE, secret=SecretProblem("SecretNotFound", "no")), "Ready=False/SecretNotFound"),
         (replace(INSTANCE, store=(DENIED,)), "Ready=False/StorageAccessDenied"),
         (replace(INSTANCE, replicas=2, online=2, store=(DENIED,)), "Ready=True/ReplicasOnline"),
         (replace(OFFLINE, store=(DENIED,)), "Ready=False/NoReplicaOnline"),

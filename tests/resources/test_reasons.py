@@ -17,7 +17,7 @@ from tidemark_operator.resources.conditions.diagnostics import reason
 PAGE = (ROOT / "docs" / "reference" / "conditions.md").read_text()
 MAKERS = {
     *("yes", "no", "unknown", "_stopped"),
-    *("Down", "IngestionFailure", "PlanRefused", "Rejected", "SecretTrouble"),
+    *("Down", "IngestionFailure", "PlanRefused", "Rejected", "SecretProblem"),
 }
 REASON = re.compile(r"(?:[A-Z]+[a-z]+){1,8}")
 CODE = re.compile(r"[A-Z]+(?:_[A-Z]+)*")

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.oracle.harness import INDEX, DataflowHarness, harness
 from tests.oracle.histories import random_history
 from tests.oracle.plans import GET_T, GET_U, counted, joined
 from tests.oracle.tables import TU
-from tests.oracle.world import INDEX, World, world
 from tidemark_protocol.frontier import Frontier
 from tidemark_replica.arrangement.spines.manifest import Manifest, live_files
 from tidemark_replica.arrangement.spines.spine import FAN_IN, SMALL_ROWS
@@ -27,7 +27,7 @@ READABLE = 20
 HISTORY = random_history(TU, 11, times=TICKS)
 
 
-def on_disk(made: World) -> set[str]:
+def on_disk(made: DataflowHarness) -> set[str]:
     """Every file of the arrangement store."""
     root = made.store.directory
     return {str(path.relative_to(root)) for path in root.glob("*/*")}
@@ -40,7 +40,7 @@ def batches_at_most(manifest: Manifest) -> int:
 
 def test_a_dataflow_stepped_for_long_keeps_what_is_alive(spark: Any, tmp_path: Path) -> None:
     """After every tick scratch holds the manifests' files and no others, with nothing swept; they stay few."""
-    with world(spark, tmp_path, TU, HISTORY) as made:
+    with harness(spark, tmp_path, TU, HISTORY) as made:
         dataflow = made.build(made.describe(joined(counted(GET_T), counted(GET_U))))
         for time in HISTORY.times:
             made.step(dataflow, time + 1).release()

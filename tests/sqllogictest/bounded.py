@@ -9,7 +9,7 @@ from contextlib import contextmanager
 SECONDS = 120.0
 
 
-class TookTooLong(Exception):
+class StatementTimedOut(Exception):
     """It did not end within its bound."""
 
 
@@ -29,7 +29,7 @@ def bounded(seconds: float, cancel: Callable[[], None]) -> Iterator[None]:
         yield
     except Exception as error:
         if over.is_set():
-            raise TookTooLong(f"it takes longer than {seconds:g} s") from error
+            raise StatementTimedOut(f"it takes longer than {seconds:g} s") from error
         raise
     finally:
         timer.cancel()

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tests.oracle.harness import SINK, DataflowHarness, Updates, contents
 from tests.oracle.histories import History
-from tests.oracle.world import SINK, Updates, World, contents
-from tests.sqllogictest.bounded import SECONDS, TookTooLong, bounded
+from tests.sqllogictest.bounded import SECONDS, StatementTimedOut, bounded
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
@@ -64,14 +64,14 @@ class Failed:
 Answer = Result | InError | Failed
 
 
-class FileWorld(World):
-    """A world whose imports are a table's, each query's under a name of its own."""
+class FileHarness(DataflowHarness):
+    """A harness whose imports read the tables; each query has its own name for a table."""
 
     def parts(self, table: str, lower: int, upper: int) -> list[Part]:
         return super().parts(table_of(table), lower, upper)
 
     def answered(self, description: DataflowDescription, uppers: Sequence[int], patience: float, **how: Any) -> Updates:
-        """The sink's updates over steps that end at `uppers`; raises TookTooLong."""
+        """The sink's updates over steps that end at `uppers`; raises StatementTimedOut."""
         dataflow = self.build(description, **how)
         try:
             with bounded(patience, dataflow.cancel):
@@ -99,7 +99,7 @@ class Dataflows:
 
     def answers(self, asked: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
         """The answer of each query, by its number, as they are found."""
-        made = FileWorld(self._spark, self._folder, self._tables, self._history)
+        made = FileHarness(self._spark, self._folder, self._tables, self._history)
         try:
             for batch in self._batches(asked):
                 yield from self._answers(made, batch)
@@ -122,11 +122,11 @@ class Dataflows:
             batch.append(one)
         yield from (batch for batch in open.values() if batch)
 
-    def _answers(self, made: FileWorld, batch: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
+    def _answers(self, made: FileHarness, batch: Sequence[Asked]) -> Iterator[tuple[int, Answer]]:
         found: list[Answer]
         try:
             found = self._run(made, batch)
-        except TookTooLong as error:
+        except StatementTimedOut as error:
             found = [Failed(str(error))]
         except Exception as error:  # whatever breaks is the answer to the query that broke it
             found = [Failed(f"{type(error).__name__}: {error}")]
@@ -139,7 +139,7 @@ class Dataflows:
             yield from self._answers(made, batch[:middle])
             yield from self._answers(made, batch[middle:])
 
-    def _run(self, made: FileWorld, batch: Sequence[Asked]) -> list[Answer]:
+    def _run(self, made: FileHarness, batch: Sequence[Asked]) -> list[Answer]:
         limited = self._mode != "peek"
         whole = together([one.planned for one in batch], limited)
         last = max(one.moment for one in batch)

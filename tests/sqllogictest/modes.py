@@ -60,7 +60,7 @@ def history(mode: str, tables: Iterable[StoredTable], asked: Sequence[int], seed
 
 
 def as_tables(tables: Iterable[StoredTable]) -> dict[str, Table]:
-    """The tables as a world wants them."""
+    """The tables in the form that DataflowHarness takes."""
     return {t.id: Table(tuple((c.name, str(c.type)) for c in t.columns), ()) for t in tables}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sqllogictest.bounded import TookTooLong, bounded
+from tests.sqllogictest.bounded import StatementTimedOut, bounded
 from tests.sqllogictest.records import Place
 from tests.sqllogictest.runner import Outcome
 from tests.sqllogictest.tally import Tally
@@ -37,7 +37,7 @@ def test_what_does_not_end_is_cancelled_and_named() -> None:
     def fails() -> None:
         raise ValueError("own")
 
-    with pytest.raises(TookTooLong, match=r"0\.01 s"), bounded(0.01, ended.set):
+    with pytest.raises(StatementTimedOut, match=r"0\.01 s"), bounded(0.01, ended.set):
         goes_on()
     with pytest.raises(ValueError, match="own"), bounded(BOUND, ended.set):
         fails()

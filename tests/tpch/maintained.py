@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.oracle.harness import DataflowHarness, Updates, consolidated, counted
 from tests.oracle.histories import History, Table
-from tests.oracle.world import Updates, World, consolidated, counted
 from tests.tpch.stream import INITIAL, Stream
 from tidemark_persist import StagedFile, write_staged
 from tidemark_planner.catalyst.analyser import Catalyst
@@ -36,8 +36,8 @@ TOGETHER = 6
 _TYPES = {name: Table(tuple((c.name, str(c.type)) for c in t.columns), ()) for name, t in TABLES.items()}
 
 
-class StreamWorld(World):
-    """A world whose histories are the stream's."""
+class StreamHarness(DataflowHarness):
+    """A harness whose histories are the stream's."""
 
     def __init__(self, session: Any, folder: Path, stream: Stream) -> None:
         self._stream = stream
@@ -48,7 +48,7 @@ class StreamWorld(World):
         return write_staged(str(self.folder / name), self._stream.updates[name])
 
 
-def ask(catalyst: Catalyst, of: World, names: Sequence[str]) -> Planned | Refused:
+def ask(catalyst: Catalyst, of: DataflowHarness, names: Sequence[str]) -> Planned | Refused:
     """The queries as one planning request, each a materialized view."""
     relations = tuple(
         Relation(name, name, GlobalId(name), t.columns, _shard(of, name), t.keys, t.monotonic, short=True)
@@ -59,17 +59,17 @@ def ask(catalyst: Catalyst, of: World, names: Sequence[str]) -> Planned | Refuse
     return plan(catalyst, PlanRequest("tpch", views, exports, Catalogue(relations), "o/"))
 
 
-def _shard(of: World, name: str) -> ShardMetadata:
+def _shard(of: DataflowHarness, name: str) -> ShardMetadata:
     return ShardMetadata(ShardId(name), str(of.folder / name), TABLES[name].columns)
 
 
-def refusals(catalyst: Catalyst, of: World) -> dict[str, Diagnostic]:
+def refusals(catalyst: Catalyst, of: DataflowHarness) -> dict[str, Diagnostic]:
     """The queries that planning refuses, with the first reason."""
     asked = {name: ask(catalyst, of, [name]) for name in QUERIES}
     return {name: answer.diagnostics[0] for name, answer in asked.items() if isinstance(answer, Refused)}
 
 
-def maintain(of: World, planned: Planned, bounds: Sequence[int]) -> Mapping[str, Updates]:
+def maintain(of: DataflowHarness, planned: Planned, bounds: Sequence[int]) -> Mapping[str, Updates]:
     """The updates of each view over steps that end at `bounds`."""
     description = DataflowDescription(
         name="tpch",

@@ -19,8 +19,8 @@ import duckdb
 import pytest
 
 from tests.oracle.check import rounded
-from tests.oracle.world import Updates, contents, plain
-from tests.tpch.maintained import QUERIES, TOGETHER, StreamWorld, ask, maintain, refusals
+from tests.oracle.harness import Updates, contents, plain
+from tests.tpch.maintained import QUERIES, TOGETHER, StreamHarness, ask, maintain, refusals
 from tests.tpch.stream import Stream
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_protocol.messages.planning import Planned
@@ -44,16 +44,16 @@ class Run:
         planning.conf.set("spark.sql.session.timeZone", "UTC")
         catalyst = Catalyst(planning)
         self.updates: dict[str, Updates] = {}
-        world = StreamWorld(spark, folder, self.stream)
+        harness = StreamHarness(spark, folder, self.stream)
         try:
-            self.refused = refusals(catalyst, world)
+            self.refused = refusals(catalyst, harness)
             taken = [name for name in QUERIES if name not in self.refused]
             for start in range(0, len(taken), TOGETHER):
-                planned = ask(catalyst, world, taken[start : start + TOGETHER])
+                planned = ask(catalyst, harness, taken[start : start + TOGETHER])
                 assert isinstance(planned, Planned)
-                self.updates |= maintain(world, planned, [time + 1 for time in self.stream.times])
+                self.updates |= maintain(harness, planned, [time + 1 for time in self.stream.times])
         finally:
-            world.close()
+            harness.close()
 
     def shown(self, name: str, time: int) -> Mapping[Any, int]:
         rows, errors = contents(self.updates[name], time)

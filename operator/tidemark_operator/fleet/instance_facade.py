@@ -17,7 +17,7 @@ from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.controller.instance import Instance
 from tidemark_operator.controller.reports.replica_problems import EXECUTORS, STORAGE
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.resources.conditions.instance import ReplicaTrouble
+from tidemark_operator.resources.conditions.instance import ReplicaProblem
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
 from tidemark_protocol.messages.commands import DeleteShard, Peek
@@ -116,11 +116,11 @@ class InstanceFacade:
 
     # What replicas report of themselves.
 
-    def storage_problems(self) -> tuple[ReplicaTrouble, ...]:
+    def storage_problems(self) -> tuple[ReplicaProblem, ...]:
         """Connected replicas that cannot use the object store, in order of name."""
         return self.core.replica_problems.all(STORAGE)
 
-    def executor_problem(self, replica: ReplicaId) -> ReplicaTrouble | None:
+    def executor_problem(self, replica: ReplicaId) -> ReplicaProblem | None:
         """Why a replica lacks executors, where it reports that."""
         return self.core.replica_problems.of(EXECUTORS, replica)
 

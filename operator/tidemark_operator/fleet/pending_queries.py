@@ -14,7 +14,7 @@ from tidemark_operator.controller.answers.peeks import PeekAnswer
 from tidemark_operator.controller.controller_events import DataflowChanged, DataflowGone, Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.instance import Instance
-from tidemark_operator.errors import NobodyAnswers
+from tidemark_operator.errors import NoReplicaAnswers
 from tidemark_operator.fleet.instance_counters import InstanceCounters
 from tidemark_operator.fleet.status_meaning import failure
 from tidemark_protocol.ids import ReplicaId
@@ -51,7 +51,7 @@ class PendingQueries:
 
     async def peek(self, peek: Peek, target: ReplicaId | None = None) -> Answer:
         """The answer of any replica, or of the target. Cancelling this cancels the peek. A stashed answer must be
-        read (result_stash_reader.py) and then let go. Raises: NobodyAnswers."""
+        read (result_stash_reader.py) and then let go. Raises: NoReplicaAnswers."""
         future = self._answers[peek.uuid] = asyncio.get_running_loop().create_future()
         result: Answer | None = None
         try:
@@ -72,7 +72,7 @@ class PendingQueries:
         self._host.flush()
 
     async def query(self, dataflow: Dataflow, peek: Peek, target: ReplicaId | None = None) -> Answer:
-        """The answer of a dataflow that exists for this peek alone. Raises: NobodyAnswers."""
+        """The answer of a dataflow that exists for this peek alone. Raises: NoReplicaAnswers."""
         self._queries[dataflow.owner] = (peek.uuid, target)
         try:
             self._host.create_transient(dataflow)
@@ -112,10 +112,10 @@ class PendingQueries:
             self._host.drop(owner)
 
     def give_up(self, why: str) -> None:
-        """Fail all peeks with NobodyAnswers: no replica is connected any more."""
+        """Fail all peeks with NoReplicaAnswers: no replica is connected any more."""
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(NobodyAnswers(why))
+                future.set_exception(NoReplicaAnswers(why))
 
     def abandon(self, why: str) -> None:
         """Answer all peeks with an error: the instance is gone."""

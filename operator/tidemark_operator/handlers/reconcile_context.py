@@ -15,7 +15,7 @@ from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
 from tidemark_operator.orchestrator.interface import Orchestrator, replica_id, resource_of
 from tidemark_operator.planning.client import PlannerClient
-from tidemark_operator.resources.conditions.instance import InstanceFacts, SecretTrouble
+from tidemark_operator.resources.conditions.instance import InstanceFacts, SecretProblem
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
@@ -24,7 +24,7 @@ from tidemark_protocol.ids import ReplicaId
 
 
 @dataclass
-class World:
+class ReconcileContext:
     kube: Kube
     cache: Cache
     registry: Registry
@@ -35,7 +35,7 @@ class World:
     events: Events
     leadership: Leadership
     peers: Peers = field(default_factory=SocketPeers)
-    secret_troubles: dict[tuple[str, str], SecretTrouble] = field(default_factory=dict)
+    secret_problems: dict[tuple[str, str], SecretProblem] = field(default_factory=dict)
     """Secrets that instances name and that cannot be used, by namespace and name."""
 
     def running(self, namespace: str, name: str) -> RunningInstance | None:
@@ -80,7 +80,7 @@ class World:
             suspended=instance is not None and instance.suspend,
             replicas=len(self.replicas(namespace, name)),
             online=len({resource_of(replica)[0] for replica in running.online}) if running else 0,
-            secret=self.secret_troubles.get((namespace, instance.credentials)) if instance else None,
+            secret=self.secret_problems.get((namespace, instance.credentials)) if instance else None,
             store=running.storage_problems() if running else (),
         )
 

@@ -8,32 +8,32 @@ from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply, OperatorHydration, ReplicaFrontiers
 
 
-def frontiers(world: World, namespace: str, all_namespaces: bool) -> FrontiersReply:
+def frontiers(context: ReconcileContext, namespace: str, all_namespaces: bool) -> FrontiersReply:
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
-    keys = [key for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in world.cache.all(resource)]
+    keys = [key for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)]
     namespaces = sorted({key.namespace for key in keys}) if all_namespaces else [namespace]
-    collections = [c for place in namespaces for c in _namespace(world, place)]
+    collections = [c for place in namespaces for c in _namespace(context, place)]
     return FrontiersReply(collections=collections, now=now_ms())
 
 
-def _namespace(world: World, namespace: str) -> Iterator[CollectionFrontiers]:
-    for source in sorted(world.registry.sources(namespace), key=lambda s: s.key.name):
-        yield from _tables(world, source)
-    for dataflow in sorted(world.registry.dataflows(namespace), key=lambda d: d.key.name):
-        yield from _exports(world, dataflow)
+def _namespace(context: ReconcileContext, namespace: str) -> Iterator[CollectionFrontiers]:
+    for source in sorted(context.registry.sources(namespace), key=lambda s: s.key.name):
+        yield from _tables(context, source)
+    for dataflow in sorted(context.registry.dataflows(namespace), key=lambda d: d.key.name):
+        yield from _exports(context, dataflow)
 
 
-def _tables(world: World, state: SourceState) -> Iterator[CollectionFrontiers]:
-    book = world.fleet.book(state.key.namespace)
+def _tables(context: ReconcileContext, state: SourceState) -> Iterator[CollectionFrontiers]:
+    book = context.fleet.book(state.key.namespace)
     for ingested in state.pinned.tables if state.pinned else ():
         known = book.frontiers(ingested.shard.shard_id)
         yield CollectionFrontiers(
@@ -47,14 +47,14 @@ def _tables(world: World, state: SourceState) -> Iterator[CollectionFrontiers]:
         )
 
 
-def _exports(world: World, state: DataflowState) -> Iterator[CollectionFrontiers]:
-    running = world.running(state.key.namespace, state.instance)
+def _exports(context: ReconcileContext, state: DataflowState) -> Iterator[CollectionFrontiers]:
+    running = context.running(state.key.namespace, state.instance)
     for export in state.active.revision.exports if state.active else ():
         assert state.active is not None
         id = state.active.revision.export_id(export.name)
         collection = running.collection(id) if running and id else None
         shard = state.active.revision.view_shard(export.name)
-        stored = world.fleet.book(state.key.namespace).frontiers(shard.shard_id) if shard else None
+        stored = context.fleet.book(state.key.namespace).frontiers(shard.shard_id) if shard else None
         yield CollectionFrontiers(
             namespace=state.key.namespace,
             name=f"{state.key.name}.{export.name}",

@@ -29,7 +29,7 @@ from tidemark_operator.controller.reports.operator_costs import operator_costs
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
 from tidemark_protocol.frontier import Frontier
@@ -57,8 +57,8 @@ def _columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name, _BY_LETTER[of]) for name, _, of in (word.partition(":") for word in text.split()))
 
 
-def _frontiers(world: World, namespace: str) -> Iterator[Row]:
-    reply = all_frontiers(world, namespace, False)
+def _frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    reply = all_frontiers(context, namespace, False)
     for c in reply.collections:
         read, write = (c.read if c.HasField("read") else None), (c.write if c.HasField("write") else None)
         finished = write == Frontier.empty().encode()
@@ -66,17 +66,17 @@ def _frontiers(world: World, namespace: str) -> Iterator[Row]:
         yield c.name, c.kind, read, None if finished else write, finished, lag, c.hydrated
 
 
-def _replica_frontiers(world: World, namespace: str) -> Iterator[Row]:
+def _replica_frontiers(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     now = now_ms()
-    for running, name, collection in _collections(world, namespace):
+    for running, name, collection in _collections(context, namespace):
         for replica, on in collection.computing:
             times = [None if f is None else f.time for f in (on.input, on.output, on.write)]
             lag = None if times[2] is None else max(now - times[2], 0)
             yield name, running.name, replica, *times, lag, on.hydrated, on.refused_reports
 
 
-def _dataflows(world: World, namespace: str) -> Iterator[Row]:
-    for running in world.fleet.of(namespace):
+def _dataflows(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for running in context.fleet.of(namespace):
         for owner in running.owners():
             dataflow = running.dataflow(owner)
             collections = running.collections_of(owner)
@@ -86,14 +86,14 @@ def _dataflows(world: World, namespace: str) -> Iterator[Row]:
                 yield name, running.name, as_of, dataflow.scheduled, hydrated, dataflow.dropped, len(collections)
 
 
-def _peeks(world: World, namespace: str) -> Iterator[Row]:
-    for running in world.fleet.of(namespace):
+def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for running in context.fleet.of(namespace):
         for peek in running.pending_peeks():
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
 
 
-def _errors(world: World, namespace: str) -> Iterator[Row]:
-    for _, name, collection in _collections(world, namespace):
+def _errors(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace):
         for replica, on in collection.computing:
             erroring = on.statuses.get("erroring", {})
             if (count := int(erroring.get("errors", "0"))) > 0:
@@ -102,19 +102,19 @@ def _errors(world: World, namespace: str) -> Iterator[Row]:
                 yield name, replica, "REPLICA", 1, failure
 
 
-def _statuses(world: World, namespace: str) -> Iterator[Row]:
-    for _, name, collection in _collections(world, namespace):
+def _statuses(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for _, name, collection in _collections(context, namespace):
         for replica, on in collection.computing:
             for kind, fields in sorted(on.statuses.items()):
                 for field, value in sorted(fields.items()):
                     yield name, replica, kind, field, value
 
 
-def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Iterator[Row]]:
+def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[ReconcileContext, str], Iterator[Row]]:
     """Rows of a Status with numeric fields, one per dataflow and replica."""
 
-    def read(world: World, namespace: str) -> Iterator[Row]:
-        for _, name, collection in _collections(world, namespace):
+    def read(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+        for _, name, collection in _collections(context, namespace):
             for replica, on in collection.computing:
                 if status := on.statuses.get(kind):
                     yield name.partition(".")[0], replica, *(int(status.get(field, "0")) for field in fields)
@@ -122,11 +122,11 @@ def _numbers(kind: str, fields: tuple[str, ...]) -> Callable[[World, str], Itera
     return read
 
 
-def _operators(world: World, namespace: str) -> Iterator[Row]:
+def _operators(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     """While a dataflow hydrates, the progress of its operators (once per dataflow); afterwards their sizes and
     costs."""
     listed: set[tuple[str, str, str]] = set()
-    for running, name, collection in _collections(world, namespace):
+    for running, name, collection in _collections(context, namespace):
         dataflow = name.partition(".")[0]
         for replica, on in collection.computing:
             if (hydrating := on.hydrating) is not None:
@@ -142,26 +142,26 @@ def _operators(world: World, namespace: str) -> Iterator[Row]:
                 yield dataflow, replica, place, o.name, o.kind or None, *costs, 100, True
 
 
-def _imports(world: World, namespace: str) -> Iterator[Row]:
-    names, now = import_names(world.registry, namespace), now_ms()
-    for running in world.fleet.of(namespace):
+def _imports(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    names, now = import_names(context.registry, namespace), now_ms()
+    for running in context.fleet.of(namespace):
         for owner in running.owners():
             if (dataflow := running.dataflow(owner)) is None:
                 continue
             collections = running.collections_of(owner)
             read = _time(max((c.input for c in collections if c.input is not None), default=None))
-            for id, kind, write in _read_by(world, namespace, running, dataflow.description):
+            for id, kind, write in _read_by(context, namespace, running, dataflow.description):
                 behind = None if write is None or write.time is None else max(now - write.time, 0)
                 name, finished = names.get(id, str(id)), write is not None and write.is_empty
                 yield name_of(owner) or owner, running.name, name, kind, _time(write), finished, behind, read
 
 
 def _read_by(
-    world: World, namespace: str, running: RunningInstance, description: DataflowDescription
+    context: ReconcileContext, namespace: str, running: RunningInstance, description: DataflowDescription
 ) -> Iterator[tuple[GlobalId, str, Frontier | None]]:
     """The imports of a dataflow: id, kind, write frontier."""
     for source in description.source_imports:
-        known = world.fleet.book(namespace).frontiers(source.shard.shard_id)
+        known = context.fleet.book(namespace).frontiers(source.shard.shard_id)
         yield source.id, "table", known.upper if known else None
     for index in description.index_imports:
         collection = running.collection(index.id)
@@ -172,28 +172,28 @@ def _time(frontier: Frontier | None) -> int | None:
     return None if frontier is None else frontier.time
 
 
-def _wallclock_lag(world: World, namespace: str) -> Iterator[Row]:
-    names = {c.id: name for _, name, c in _collections(world, namespace)}
-    for running in world.fleet.of(namespace):
+def _wallclock_lag(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    names = {c.id: name for _, name, c in _collections(context, namespace)}
+    for running in context.fleet.of(namespace):
         for id, histogram in running.lags.histograms():
             for bound, seconds in histogram.items():
                 yield names.get(id, str(id)), running.name, bound, seconds
 
 
-def _collections(world: World, namespace: str) -> Iterator[tuple[RunningInstance, str, Collection]]:
+def _collections(context: ReconcileContext, namespace: str) -> Iterator[tuple[RunningInstance, str, Collection]]:
     """All installed exports with their instances and SQL names."""
     named = {}
-    for state in world.registry.dataflows(namespace):
+    for state in context.registry.dataflows(namespace):
         for export in state.active.revision.exports if state.active else ():
             if state.active and (id := state.active.revision.export_id(export.name)):
                 named[id] = f"{state.key.name}.{export.name}"
-    for running in world.fleet.of(namespace):
+    for running in context.fleet.of(namespace):
         for owner in running.owners():
             for collection in running.collections_of(owner):
                 yield running, named.get(collection.id, str(collection.id)), collection
 
 
-_RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[World, str], Iterator[Row]]]] = {
+_RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[ReconcileContext, str], Iterator[Row]]]] = {
     "frontiers": (
         _columns("name:s kind:s read_time:n write_time:n finished:b lag_ms:n hydrated:b"),
         _frontiers,
@@ -248,7 +248,9 @@ def is_introspection(id: GlobalId) -> bool:
     return id.startswith(f"{SCHEMA}.")
 
 
-def rows(world: World, namespace: str, id: GlobalId, column_filter: ColumnFilter = NO_FILTER) -> Constant | None:
+def rows(
+    context: ReconcileContext, namespace: str, id: GlobalId, column_filter: ColumnFilter = NO_FILTER
+) -> Constant | None:
     """The relation's rows now, those that the filter admits; None for an id of another relation.
 
     Raises:
@@ -258,7 +260,7 @@ def rows(world: World, namespace: str, id: GlobalId, column_filter: ColumnFilter
         return None
     columns, read = _RELATIONS[id.removeprefix(f"{SCHEMA}.")]
     made, size = [], 0
-    for row in read(world, namespace):
+    for row in read(context, namespace):
         if any(row[at] != text for at, text in column_filter.items()):
             continue
         size += sum(_LITERAL_BYTES + len(str(value)) for value in row)

@@ -130,7 +130,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Problem:
     """Why a process does not run, for a condition: a CamelCase `reason`, and a message for the user."""
 
     reason: str
@@ -144,8 +144,8 @@ class Workers:
 
     wanted: int
     running: int
-    trouble: Trouble | None = None
-    lost: Trouble | None = None
+    problem: Problem | None = None
+    lost: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Observation:
     restarts: int = 0
     last_exit: Exit | None = None
     shape: str = ""
-    trouble: Trouble | None = None
+    problem: Problem | None = None
     executors: Workers | None = None
 
 

@@ -1,6 +1,6 @@
 """The storage commands: ingestions, compaction of shards, deletions.
 
-    RunIngestion, DropIngestion ──► Ingestions (threads of their own)
+    RunIngestion, DropIngestion ──► IngestionCommands (threads of their own)
     AllowShardCompaction        ──► wanted since, applied on a pool at most every SINCE_SECONDS per shard
     DeleteShard                 ──► a job, once the ingestion that wrote there has ended; then ShardDeleted, also where
                                     the shard did not exist
@@ -30,7 +30,7 @@ from tidemark_protocol.messages.commands import (
     StorageCommand,
 )
 from tidemark_protocol.messages.responses import Response, ShardDeleted, ShardFrontiers
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.events.jobs import Failed, Jobs, Outcome
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 
@@ -59,7 +59,7 @@ class StorageState:
 
     def __init__(
         self,
-        ingestions: Ingestions,
+        ingestions: IngestionCommands,
         handles: ShardHandles,
         watch: ShardWatch,
         jobs: Jobs,

@@ -17,7 +17,7 @@ from tidemark_persist import set_spill_folder
 from tidemark_replica.command_loop.compute_state import ComputeState
 from tidemark_replica.command_loop.describe import Describer, InstalledSummary
 from tidemark_replica.command_loop.executors import Executors, ExecutorWatch
-from tidemark_replica.command_loop.ingestions import Ingestions
+from tidemark_replica.command_loop.ingestion_commands import IngestionCommands
 from tidemark_replica.command_loop.loop import CommandLoop
 from tidemark_replica.command_loop.storage_state import StorageState
 from tidemark_replica.dataflow.dataflow_driver import DataflowDriver
@@ -81,7 +81,7 @@ class Replica:
         self._metrics = Metrics()
         quota = ScratchQuota(options.scratch, options.scratch_bytes)
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
-        self._ingestions = Ingestions(self._spark, self._spark_jobs, self._scratch.folder / "sources")
+        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, self._scratch.folder / "sources")
         self._merges = MergeQueue()
         self._renderer = Renderer(
             self._spark,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidemark_operator.resources.conditions.instance import ReplicaTrouble
+from tidemark_operator.resources.conditions.instance import ReplicaProblem
 from tidemark_protocol.ids import ReplicaId
 
 STORAGE, EXECUTORS = KINDS = ("storage", "executors")
@@ -20,13 +20,13 @@ class ReplicaProblems:
     """The problems of connected replicas, by kind."""
 
     def __init__(self) -> None:
-        self._problems: dict[tuple[str, ReplicaId], ReplicaTrouble] = {}
+        self._problems: dict[tuple[str, ReplicaId], ReplicaProblem] = {}
 
-    def all(self, kind: str) -> tuple[ReplicaTrouble, ...]:
+    def all(self, kind: str) -> tuple[ReplicaProblem, ...]:
         """All problems of a kind, in the order of the replicas' names."""
         return tuple(self._problems[at] for at in sorted(self._problems) if at[0] == kind)
 
-    def of(self, kind: str, replica: ReplicaId) -> ReplicaTrouble | None:
+    def of(self, kind: str, replica: ReplicaId) -> ReplicaProblem | None:
         """The problem of one replica; None where it has none."""
         return self._problems.get((kind, replica))
 
@@ -40,7 +40,7 @@ class ReplicaProblems:
             return
         reason = fields.get("reason", _NO_REASON)
         valid = reason.isascii() and reason.isalpha() and len(reason) < 64
-        self._problems[kind, replica] = ReplicaTrouble(replica, reason if valid else _NO_REASON, fields["message"])
+        self._problems[kind, replica] = ReplicaProblem(replica, reason if valid else _NO_REASON, fields["message"])
 
     def forget(self, replica: ReplicaId) -> None:
         """Forget a replica whose connection ended."""

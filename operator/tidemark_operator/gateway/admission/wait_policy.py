@@ -1,8 +1,8 @@
 """How long a statement that cannot be answered yet is tried again.
 
     refusal            waits at most          why it passes
-    NothingComplete    COMMON_TIME_SECONDS    the operator's knowledge of frontiers is a moment old
-    NobodyAnswers      REPLICA_SECONDS        a lost replica is started again, or connects again
+    NoCompleteTime     COMMON_TIME_SECONDS    the operator's knowledge of frontiers is a moment old
+    NoReplicaAnswers   REPLICA_SECONDS        a lost replica is started again, or connects again
     (an answer)        QUERY_SECONDS          its computation; a copy: COPY_SECONDS; the client may set less (--timeout)
 
 An instance without replicas is refused at once: none will come. A statement that waits holds no memory of answers. One
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
-from tidemark_operator.errors import NobodyAnswers, NotYet, QueryRefused, TookTooLong
+from tidemark_operator.errors import AnswerTimedOut, NoReplicaAnswers, NotYet, QueryRefused
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 
@@ -58,10 +58,10 @@ class Wait:
     async def pause(self, refusal: NotYet) -> None:
         """Wait before the next attempt; raise `refusal` again when its deadline has passed."""
         now, kind = time.monotonic(), type(refusal)
-        seconds = REPLICA_SECONDS if kind is NobodyAnswers else self._seconds
+        seconds = REPLICA_SECONDS if kind is NoReplicaAnswers else self._seconds
         if now > self._deadlines.setdefault(kind, now + seconds):
             raise refusal
-        async with self._slot() if kind is NobodyAnswers else nullcontext():
+        async with self._slot() if kind is NoReplicaAnswers else nullcontext():
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
 
@@ -97,19 +97,19 @@ async def hold_when_possible(
 
 @asynccontextmanager
 async def time_limit(seconds: float) -> AsyncIterator[None]:
-    """Cancel the block after `seconds`, and raise TookTooLong then."""
+    """Cancel the block after `seconds`, and raise AnswerTimedOut then."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise TookTooLong(f"the answer took more than {seconds:g} s, the gateway's limit: ask for less") from None
+        raise AnswerTimedOut(f"the answer took more than {seconds:g} s, the gateway's limit: ask for less") from None
 
 
 def require_online(running: RunningInstance, operation: str) -> None:
     """Check that a replica of the instance is connected. `operation`: what cannot be done otherwise, for the message.
 
     Raises:
-        NobodyAnswers: replicas are to run, and none is connected.
+        NoReplicaAnswers: replicas are to run, and none is connected.
         QueryRefused: the instance has no replicas.
     """
     if running.online:
@@ -119,4 +119,4 @@ def require_online(running: RunningInstance, operation: str) -> None:
             f"{operation}: ComputeInstance {running.name} has no replica that is to run. Create a ComputeReplica, or "
             "scale it up"
         )
-    raise NobodyAnswers(f"{operation}: {running.silence}")
+    raise NoReplicaAnswers(f"{operation}: {running.silence}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from tidemark_operator.errors import Changed, QueryRefused
+from tidemark_operator.errors import QueryRefused, RelationChanged
 from tidemark_operator.gateway.auth.access import Access, Forbidden
 from tidemark_operator.introspection.relations import is_introspection
 from tidemark_operator.planning.revision import Parent
@@ -30,7 +30,7 @@ async def check_rights(
 
     Raises:
         Forbidden: the caller lacks a right.
-        Changed: a relation belongs to no object any more, so the right that it needs is unknown.
+        RelationChanged: a relation belongs to no object any more, so the right that it needs is unknown.
         ReviewUnavailable: the API server does not answer.
     """
     tables = [id for id in reads if not is_introspection(id)]
@@ -38,7 +38,7 @@ async def check_rights(
     if gone or not tables or len(tables) < len(reads):
         await _see_objects(access, namespace)
     if gone:
-        raise Changed()
+        raise RelationChanged()
     try:
         await access.check_rows(namespace, sorted({found[id] for id in tables}, key=str))
     except Forbidden:

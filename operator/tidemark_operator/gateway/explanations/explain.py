@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark_operator.catalogue.relations import catalogue
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.resources.conditions.diagnostics import describe
@@ -13,7 +13,9 @@ from tidemark_protocol.explain import explain_dataflow
 from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refused, ViewRequest
 
 
-async def explain(world: World, admission: PlannerAdmission, caller: str, namespace: str, subject: str) -> str:
+async def explain(
+    context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, subject: str
+) -> str:
     """The plan as text. `subject`: a Dataflow's name, or SQL.
 
     Raises:
@@ -22,8 +24,8 @@ async def explain(world: World, admission: PlannerAdmission, caller: str, namesp
     """
     check_length(subject)
     if len(subject.split()) > 1:
-        return await _of_sql(world, admission, caller, namespace, subject)
-    state = world.registry.dataflow(Key(DATAFLOWS, namespace, subject))
+        return await _of_sql(context, admission, caller, namespace, subject)
+    state = context.registry.dataflow(Key(DATAFLOWS, namespace, subject))
     if state is None:
         raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")
     if state.active is None:
@@ -31,14 +33,14 @@ async def explain(world: World, admission: PlannerAdmission, caller: str, namesp
     return explain_dataflow(state.active.revision.description)
 
 
-async def _of_sql(world: World, admission: PlannerAdmission, caller: str, namespace: str, sql: str) -> str:
+async def _of_sql(context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, sql: str) -> str:
     """The plan of a view with this text. Where the namespace has several instances, the plan imports no indexes."""
-    dataflows = world.registry.dataflows(namespace)
+    dataflows = context.registry.dataflows(namespace)
     instances = {d.instance for d in dataflows}
     instance = instances.pop() if len(instances) == 1 else None
-    known = catalogue(world.registry.sources(namespace), dataflows, instance=instance, named_in=sql)
+    known = catalogue(context.registry.sources(namespace), dataflows, instance=instance, named_in=sql)
     request = PlanRequest("explain", (ViewRequest("view", sql),), (ExportRequest("view", "index", "view"),), known, "")
-    planned = await admission.plan(caller, namespace, sql, lambda: world.planner.plan(request, patient=True))
+    planned = await admission.plan(caller, namespace, sql, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
     return planned.explain

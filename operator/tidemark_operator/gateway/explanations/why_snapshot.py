@@ -9,7 +9,7 @@ from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.gateway.explanations.why import RelationSnapshot, ReplicaSnapshot
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key
@@ -20,35 +20,35 @@ _OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
 _OF_SOURCES = ("InstanceFound", "SchemaKnown", "Ingesting")
 
 
-def snapshot(world: World, namespace: str) -> dict[str, RelationSnapshot]:
+def snapshot(context: ReconcileContext, namespace: str) -> dict[str, RelationSnapshot]:
     """The relations by their SQL names."""
-    relations = [r for s in world.registry.sources(namespace) for r in _tables(world, s)]
-    relations += [r for d in world.registry.dataflows(namespace) for r in _exports(world, d)]
+    relations = [r for s in context.registry.sources(namespace) for r in _tables(context, s)]
+    relations += [r for d in context.registry.dataflows(namespace) for r in _exports(context, d)]
     return {relation.name: relation for relation in relations}
 
 
-def _tables(world: World, state: SourceState) -> Iterator[RelationSnapshot]:
+def _tables(context: ReconcileContext, state: SourceState) -> Iterator[RelationSnapshot]:
     """The tables of a DataSource; one entry for a DataSource without tables."""
-    obstacle, runs = _conditions(world, state.key, _OF_SOURCES)
+    obstacle, runs = _conditions(context, state.key, _OF_SOURCES)
     runs = f"DataSource {state.key.name}: {runs}" if runs else ""
     tables = state.pinned.tables if state.pinned else ()
     if not tables:
         yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
     for ingested in tables:
-        known = world.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
+        known = context.fleet.book(state.key.namespace).frontiers(ingested.shard.shard_id)
         name = f"{state.key.name}.{ingested.table.name}"
         yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
 
 
-def _exports(world: World, state: DataflowState) -> Iterator[RelationSnapshot]:
+def _exports(context: ReconcileContext, state: DataflowState) -> Iterator[RelationSnapshot]:
     """The exports of a Dataflow; one entry for a Dataflow without a plan."""
-    obstacle, _ = _conditions(world, state.key, _OF_DATAFLOWS)
-    running, active = world.running(state.key.namespace, state.instance), state.active
+    obstacle, _ = _conditions(context, state.key, _OF_DATAFLOWS)
+    running, active = context.running(state.key.namespace, state.instance), state.active
     if active is None:
         yield RelationSnapshot(state.key.name, "dataflow", None, obstacle=obstacle or "it has not been planned yet")
         return
     description = active.revision.description
-    names = import_names(world.registry, state.key.namespace, description)
+    names = import_names(context.registry, state.key.namespace, description)
     by_shard = {i.shard.shard_id: names.get(i.id, i.shard.location) for i in description.source_imports}
     inputs = (*by_shard.values(), *(names.get(i.id, str(i.id)) for i in description.index_imports))
     sinks = ((e.id, e.sink) for e in description.sink_exports)
@@ -73,10 +73,10 @@ def _replicas(collection: Collection) -> Iterator[ReplicaSnapshot]:
         yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)))
 
 
-def _conditions(world: World, key: Key, types: tuple[str, ...]) -> tuple[str, str]:
+def _conditions(context: ReconcileContext, key: Key, types: tuple[str, ...]) -> tuple[str, str]:
     """The first condition that is not True, and if all are, the message of the last one."""
-    body = world.cache.get(key)
-    status = status_of(world, key, body, now_ms()) if body else None
+    body = context.cache.get(key)
+    status = status_of(context, key, body, now_ms()) if body else None
     found = {c["type"]: c for c in (status or {}).get("conditions", [])}
     for type_ in types:
         condition = found.get(type_)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
-from tidemark_operator.errors import Changed, QueryRefused
+from tidemark_operator.errors import QueryRefused, RelationChanged
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.query.read_time import Span, TimeRequest, choose_time
@@ -43,7 +43,7 @@ def prepare(
 
     Raises:
         QueryRefused: the plan is malformed, or its inputs cannot be read at the requested time.
-        NothingComplete: its inputs have no common time yet.
+        NoCompleteTime: its inputs have no common time yet.
     """
     try:
         described, _ = describe(name, planned.planned, {})
@@ -80,7 +80,7 @@ def input_spans(registry: Registry, running: RunningInstance, description: Dataf
 
     Raises:
         QueryRefused: no replica has reported an input's frontiers, or an index is quarantined.
-        Changed: an imported index is not installed any more.
+        RelationChanged: an imported index is not installed any more.
     """
     return list(_spans(running, import_names(registry, running.namespace, description), description))
 
@@ -96,7 +96,7 @@ def _spans(running: RunningInstance, names: dict[GlobalId, str], description: Da
         name = names.get(imported.id, imported.id)
         index = running.index(imported.id)
         if index is None:
-            raise Changed()
+            raise RelationChanged()
         if why := why_in_vain(running, imported.id):
             raise QueryRefused(f"{name} cannot be read: {why}")
         yield Span(name, index.since, index.write or Frontier.minimum())

@@ -30,7 +30,7 @@ from tidemark_operator.gateway.query.readable_relations import ReadableRelation,
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.query.strict_read import STRICT_SECONDS, latest_ingested
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RowSource, inline_rows
 from tidemark_operator.introspection.relations import empty_rows, is_introspection, rows
 from tidemark_operator.kube.client import INSTANCES
@@ -88,7 +88,11 @@ class PreparedQuery:
 
 
 async def prepare(
-    world: World, statements: StatementCache, access: Access, asked: QueryRequest, wait_slot: WaitSlot = nullcontext
+    context: ReconcileContext,
+    statements: StatementCache,
+    access: Access,
+    asked: QueryRequest,
+    wait_slot: WaitSlot = nullcontext,
 ) -> PreparedQuery:
     """Plan the query, and wait until it can be answered. `wait_slot`: held while no replica answers.
 
@@ -99,12 +103,12 @@ async def prepare(
     """
     if asked.strict and asked.as_of is not None:
         raise QueryRefused("--strict reads at the freshest time, --as-of at a given one: choose one")
-    namespace, place = asked.namespace, asked.instance or only_instance(world, asked.namespace)
+    namespace, place = asked.namespace, asked.instance or only_instance(context, asked.namespace)
     planned = await statements.planned(access.caller, namespace, asked.sql, place)
     if isinstance(planned, Refused):
         await raise_refusal(access, namespace, planned)
     await check_rights(access, namespace, _reads(planned), statements.owners(namespace, place))
-    least = await latest_ingested(world, namespace, _reads(planned), wait_slot) if asked.strict else None
+    least = await latest_ingested(context, namespace, _reads(planned), wait_slot) if asked.strict else None
     name = one_shot.new_name()
     when = TimeRequest(asked.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
@@ -115,17 +119,17 @@ async def prepare(
 
     def looked_up(plan: PlannedPeek) -> Query:
         owner = statements.owners(namespace, place).get(plan.relation)
-        readable = find_relation(world, namespace, plan.relation, owner)
+        readable = find_relation(context, namespace, plan.relation, owner)
         peek = build_peek(plan, readable, choose_time([readable], when))
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
     def made(of_relation: RowSource) -> Query:
         if not has_rows and isinstance(planned, PlannedPeek):
             return looked_up(planned)
-        running = require_instance(world, namespace, place)
+        running = require_instance(context, namespace, place)
         plan = inline_rows(planned, of_relation)
         assert isinstance(plan, PlannedOneShot)
-        dataflow, peek = one_shot.prepare(world.registry, running, name, plan, when)
+        dataflow, peek = one_shot.prepare(context.registry, running, name, plan, when)
         if has_rows:
             one_shot.check_plan_size(dataflow.description)
         return Query(peek, running, dataflow=dataflow, target=target(running))
@@ -137,7 +141,7 @@ async def prepare(
     def now() -> Query:
         if has_rows:
             possible()
-        return made(partial(rows, world, namespace))
+        return made(partial(rows, context, namespace))
 
     await when_possible(possible, seconds, wait_slot)
     return PreparedQuery(now, has_rows or isinstance(planned, PlannedOneShot))
@@ -147,25 +151,25 @@ def _reads(planned: PlannedPeek | PlannedOneShot) -> tuple[GlobalId, ...]:
     return (planned.relation,) if isinstance(planned, PlannedPeek) else planned.planned.references
 
 
-def only_instance(world: World, namespace: str) -> str | None:
+def only_instance(context: ReconcileContext, namespace: str) -> str | None:
     """The only ComputeInstance of a namespace; None where there are none, or several."""
-    names = [key.name for key, _ in world.cache.all(INSTANCES, namespace)]
+    names = [key.name for key, _ in context.cache.all(INSTANCES, namespace)]
     return names[0] if len(names) == 1 else None
 
 
-def require_instance(world: World, namespace: str, instance: str | None) -> RunningInstance:
+def require_instance(context: ReconcileContext, namespace: str, instance: str | None) -> RunningInstance:
     """The instance on which a query with operators runs.
 
     Raises:
         QueryRefused: there is no such instance, or the query must name one of several.
-        NobodyAnswers: its replicas do not answer now.
+        NoReplicaAnswers: its replicas do not answer now.
     """
     if instance is None:
         raise QueryRefused(
             f"the query needs operators, and namespace {namespace} does not have exactly one ComputeInstance: name the "
             "one to run it on (--instance)"
         )
-    running = world.running(namespace, instance)
+    running = context.running(namespace, instance)
     if running is None:
         raise QueryRefused(f"there is no ComputeInstance {instance} in namespace {namespace}, or it is not running")
     require_online(running, "the query cannot be computed now")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tidemark_operator.errors import NothingComplete, TimeNotReadable
+from tidemark_operator.errors import NoCompleteTime, TimeNotReadable
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.resources.conditions.frontier import moment
 from tidemark_protocol.frontier import Frontier
@@ -32,7 +32,7 @@ class Span:
 class TimeRequest:
     """The requested time: `as_of`, or the freshest one at or after `least`.
 
-    `patient`: a time before `now` that is not complete yet raises NothingComplete, so that it is waited for. `now`:
+    `patient`: a time before `now` that is not complete yet raises NoCompleteTime, so that it is waited for. `now`:
     when the query was asked.
     """
 
@@ -47,7 +47,7 @@ def choose_time(spans: Sequence[Span], when: TimeRequest) -> Time:
 
     Raises:
         TimeNotReadable: `as_of` cannot be read; the message gives the times that can.
-        NothingComplete: no time can be read yet.
+        NoCompleteTime: no time can be read yet.
     """
     as_of = when.as_of
     if (
@@ -62,9 +62,9 @@ def choose_time(spans: Sequence[Span], when: TimeRequest) -> Time:
     since, write = first.since, last.write
     if write <= since and not write.is_empty:
         why = "it is being computed from" if first is last else f"{first.name} can only be read from"
-        raise NothingComplete(f"{last.name} has no complete time yet: {why} {moment(since)} on")
+        raise NoCompleteTime(f"{last.name} has no complete time yet: {why} {moment(since)} on")
     if when.least is not None and write.less_equal(when.least):
-        raise NothingComplete(
+        raise NoCompleteTime(
             f"{last.name} is complete before {moment(write)}, and data up to {moment(Frontier.at(when.least))} "
             "had been "
             f"ingested when the query was asked: `kubectl tidemark why {last.name}` says what holds it back"
@@ -74,7 +74,7 @@ def choose_time(spans: Sequence[Span], when: TimeRequest) -> Time:
     if not since.less_equal(as_of):
         raise TimeNotReadable(f"{first.name} cannot be read at {as_of} any more: only from {_readable(since, write)}")
     if write.less_equal(as_of):
-        refusal = NothingComplete if when.patient and as_of <= when.now else TimeNotReadable
+        refusal = NoCompleteTime if when.patient and as_of <= when.now else TimeNotReadable
         raise refusal(f"{last.name} is not complete at {as_of} yet: only from {_readable(since, write)}")
     return Time(as_of)
 

@@ -11,12 +11,12 @@ from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.errors import Changed, QueryRefused
+from tidemark_operator.errors import QueryRefused, RelationChanged
 from tidemark_operator.fleet.quarantined_readers import why_in_vain
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import require_online
 from tidemark_operator.gateway.query.read_time import Span
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.planning.revision import Parent
@@ -36,20 +36,20 @@ class ReadableRelation(Span):
 Look = Callable[[], ReadableRelation | None]
 
 
-def find_relation(world: World, namespace: str, id: GlobalId, owner: Parent | None) -> ReadableRelation:
+def find_relation(context: ReconcileContext, namespace: str, id: GlobalId, owner: Parent | None) -> ReadableRelation:
     """The relation `id` of the object `owner`.
 
     Raises:
         QueryRefused: it cannot be read: nothing is known of it, or it is quarantined.
-        NobodyAnswers: no replica of its instance answers now.
-        Changed: it does not exist any more.
+        NoReplicaAnswers: no replica of its instance answers now.
+        RelationChanged: it does not exist any more.
     """
     if owner is None:
-        raise Changed()
-    for found, look, name in _readables(world, namespace, owner):
+        raise RelationChanged()
+    for found, look, name in _readables(context, namespace, owner):
         if found == id:
-            return _require_readable(look, _instance(world, namespace, owner), name)
-    raise Changed()
+            return _require_readable(look, _instance(context, namespace, owner), name)
+    raise RelationChanged()
 
 
 def _require_readable(look: Look, running: RunningInstance | None, name: str) -> ReadableRelation:
@@ -62,49 +62,54 @@ def _require_readable(look: Look, running: RunningInstance | None, name: str) ->
     return readable
 
 
-def _instance(world: World, namespace: str, owner: Parent) -> RunningInstance | None:
+def _instance(context: ReconcileContext, namespace: str, owner: Parent) -> RunningInstance | None:
     """The instance of the object."""
     state: DataflowState | SourceState | None
     if owner.kind == DATAFLOWS.kind:
-        state = world.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
+        state = context.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
     else:
-        state = world.registry.source(Key(DATA_SOURCES, namespace, owner.name))
-    return world.running(namespace, state.instance) if state else None
+        state = context.registry.source(Key(DATA_SOURCES, namespace, owner.name))
+    return context.running(namespace, state.instance) if state else None
 
 
-def _readables(world: World, namespace: str, owner: Parent) -> Iterator[tuple[GlobalId, Look, str]]:
+def _readables(context: ReconcileContext, namespace: str, owner: Parent) -> Iterator[tuple[GlobalId, Look, str]]:
     """The relations of the object: id, how to read it, name."""
     if owner.kind == DATAFLOWS.kind:
-        dataflow = world.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
-        yield from _exports(world, namespace, dataflow) if dataflow else ()
-    elif source := world.registry.source(Key(DATA_SOURCES, namespace, owner.name)):
-        yield from _tables(world, namespace, source)
+        dataflow = context.registry.dataflow(Key(DATAFLOWS, namespace, owner.name))
+        yield from _exports(context, namespace, dataflow) if dataflow else ()
+    elif source := context.registry.source(Key(DATA_SOURCES, namespace, owner.name)):
+        yield from _tables(context, namespace, source)
 
 
-def _tables(world: World, namespace: str, source: SourceState) -> Iterator[tuple[GlobalId, Look, str]]:
-    running = world.running(namespace, source.instance)
+def _tables(context: ReconcileContext, namespace: str, source: SourceState) -> Iterator[tuple[GlobalId, Look, str]]:
+    running = context.running(namespace, source.instance)
     for ingested in source.pinned.tables if source.pinned else ():
         name = f"{source.key.name}.{ingested.table.name}"
-        yield ingested.id, partial(_shard, world, namespace, running, name, ingested.id, ingested.shard), name
+        yield ingested.id, partial(_shard, context, namespace, running, name, ingested.id, ingested.shard), name
 
 
-def _exports(world: World, namespace: str, state: DataflowState) -> Iterator[tuple[GlobalId, Look, str]]:
-    running = world.running(namespace, state.instance)
+def _exports(context: ReconcileContext, namespace: str, state: DataflowState) -> Iterator[tuple[GlobalId, Look, str]]:
+    running = context.running(namespace, state.instance)
     for export in state.active.revision.exports if state.active else ():
         assert state.active is not None
         name = f"{state.key.name}.{export.name}"
         id, shard = state.active.revision.export_id(export.name), state.active.revision.view_shard(export.name)
         if shard is not None:
             relation = GlobalId(shard.shard_id)
-            yield relation, partial(_shard, world, namespace, running, name, relation, shard), name
+            yield relation, partial(_shard, context, namespace, running, name, relation, shard), name
         elif id is not None:
             yield id, partial(_index, running, name, id), name
 
 
 def _shard(
-    world: World, namespace: str, running: RunningInstance | None, name: str, id: GlobalId, shard: ShardMetadata
+    context: ReconcileContext,
+    namespace: str,
+    running: RunningInstance | None,
+    name: str,
+    id: GlobalId,
+    shard: ShardMetadata,
 ) -> ReadableRelation | None:
-    known = world.fleet.book(namespace).get(shard.shard_id)
+    known = context.fleet.book(namespace).get(shard.shard_id)
     if running is None or known is None or known.readable is None:
         return None
     return ReadableRelation(name, known.readable.since, known.readable.upper, ShardTarget(id, shard), running)

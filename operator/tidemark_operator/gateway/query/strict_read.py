@@ -17,7 +17,7 @@ from tidemark_operator.controller.frontiers.shards import is_below
 from tidemark_operator.errors import QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.wait_policy import WaitSlot, require_online, when_possible
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.revision import view_shards
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time
@@ -27,20 +27,20 @@ STRICT_SECONDS = 60.0
 
 
 async def latest_ingested(
-    world: World, namespace: str, reads: Iterable[GlobalId], wait_slot: WaitSlot = nullcontext
+    context: ReconcileContext, namespace: str, reads: Iterable[GlobalId], wait_slot: WaitSlot = nullcontext
 ) -> Time | None:
     """The latest complete time (ms) of the source tables behind `reads`; None where nothing was ingested.
 
     Raises:
         QueryRefused: a table cannot be read, or no instance has its storage.
-        NobodyAnswers: the replicas that could read a table do not answer.
+        NoReplicaAnswers: the replicas that could read a table do not answer.
     """
-    tables = source_tables_of(world.registry, namespace, reads)
+    tables = source_tables_of(context.registry, namespace, reads)
     if not tables:
         return None
     uppers: list[Frontier] = []
     while tables:
-        instance = await when_possible(partial(_answering_instance, world, namespace, tables[0]), slot=wait_slot)
+        instance = await when_possible(partial(_answering_instance, context, namespace, tables[0]), slot=wait_slot)
         storage = instance.config.storage_location
         uppers += await _uppers(instance, [table for table in tables if is_below(storage, table.location)])
         tables = [table for table in tables if not is_below(storage, table.location)]
@@ -66,14 +66,14 @@ async def _uppers(instance: RunningInstance, tables: list[ShardMetadata]) -> lis
     return uppers
 
 
-def _answering_instance(world: World, namespace: str, table: ShardMetadata) -> RunningInstance:
+def _answering_instance(context: ReconcileContext, namespace: str, table: ShardMetadata) -> RunningInstance:
     """An instance whose storage has the table, with a connected replica if there is one.
 
     Raises:
         QueryRefused: no instance of the namespace has that storage, or none of those has replicas.
-        NobodyAnswers: their replicas do not answer now.
+        NoReplicaAnswers: their replicas do not answer now.
     """
-    reaching = [i for i in world.fleet.of(namespace) if is_below(i.config.storage_location, table.location)]
+    reaching = [i for i in context.fleet.of(namespace) if is_below(i.config.storage_location, table.location)]
     running = sorted(reaching, key=lambda i: (not i.online, not i.replicas))
     what = "a strict query needs the source tables' frontiers, which no replica can report"
     if not running:

@@ -10,7 +10,8 @@ import grpc
 
 from tidemark_operator.errors import (
     AnswerLost,
-    NotTaken,
+    AnswerNotRead,
+    AnswerTimedOut,
     NotYet,
     OperatorError,
     PlannerUnavailable,
@@ -19,7 +20,6 @@ from tidemark_operator.errors import (
     SubscribeEnded,
     SubscribeRevoked,
     TimeNotReadable,
-    TookTooLong,
     TooMany,
 )
 from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
@@ -33,8 +33,8 @@ _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (SubscribeRevoked, grpc.StatusCode.PERMISSION_DENIED, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (AnswerLost, grpc.StatusCode.ABORTED, ""),
-    (TookTooLong, grpc.StatusCode.DEADLINE_EXCEEDED, ""),
-    (NotTaken, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
+    (AnswerTimedOut, grpc.StatusCode.DEADLINE_EXCEEDED, ""),
+    (AnswerNotRead, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED, ""),
     (ReviewUnavailable, grpc.StatusCode.FAILED_PRECONDITION, "; try again"),
@@ -43,7 +43,7 @@ _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
 
 
 @asynccontextmanager
-async def grpc_errors(context: Any) -> AsyncIterator[None]:
+async def grpc_errors(rpc: Any) -> AsyncIterator[None]:
     """End the call with the status and text of an OperatorError raised in the block."""
     try:
         yield
@@ -51,5 +51,5 @@ async def grpc_errors(context: Any) -> AsyncIterator[None]:
         error.__traceback__ = None  # its frames hold the answer, and a client that reads nothing may stay for long
         for kind, status, advice in _STATUS:
             if isinstance(error, kind):
-                await context.abort(status, f"{error}{advice}")
+                await rpc.abort(status, f"{error}{advice}")
         raise

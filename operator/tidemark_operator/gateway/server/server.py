@@ -39,7 +39,7 @@ from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import Subscribes
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
@@ -61,14 +61,14 @@ STOP_SECONDS = 1.0
 class Gateway(gateway_pb2_grpc.GatewayServicer):
     """`state`: the folder of the token; `file`: gateway.json, where clients look. It writes no other files."""
 
-    def __init__(self, world: World, state: Path, listening: ListenerConfig, file: Path) -> None:
-        self._world, self._state, self._listening, self._file = world, state, listening, file
+    def __init__(self, context: ReconcileContext, state: Path, listening: ListenerConfig, file: Path) -> None:
+        self._context, self._state, self._listening, self._file = context, state, listening, file
         self._token = secrets.token_urlsafe(32)
-        self._door = Authenticator(self._token, Reviews(world.kube))
+        self._door = Authenticator(self._token, Reviews(context.kube))
         self._limits = Limits()
-        self._statements = StatementCache(world.registry, world.planner, self._limits.planner)
-        self._subscribes = Subscribes(world, self._limits)
-        self._copies = Copies(world, self._limits)
+        self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
+        self._subscribes = Subscribes(context, self._limits)
+        self._copies = Copies(context, self._limits)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -78,7 +78,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         Raises:
             OperatorError: a port is taken, or a certificate or authority cannot be read.
         """
-        kube, peers = self._world.kube, self._world.peers
+        kube, peers = self._context.kube, self._context.peers
         address = self._listening.add_to(self._server, peers)
         for_certificates = await self._listening.add_clients_to(self._server, kube, peers)
         await self._server.start()
@@ -95,7 +95,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         tls, file = self._listening.tls, self._state / "gateway.crt"
         if isinstance(tls, TlsFolder):
             return {"caFile": str(tls.folder / "ca.crt")}
-        if (issued := self._listening.authorities(self._world.peers)) is None:
+        if (issued := self._listening.authorities(self._context.peers)) is None:
             return {}
         write_private(file, issued.decode())
         return {"caFile": str(file)}
@@ -103,19 +103,19 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def close(self) -> None:
         await self._server.stop(STOP_SECONDS)
 
-    async def Query(self, request: Any, context: Any) -> None:
+    async def Query(self, request: Any, rpc: Any) -> None:
         """Send the header, then the Arrow stream in chunks."""
-        async with self._admitted(context) as access:
+        async with self._admitted(rpc) as access:
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
             asked = QueryRequest(request.namespace, request.sql, *isolation)
             slot = partial(self._limits.waits.hold, access.caller)
-            prepared = await prepare(self._world, self._statements, access, asked, slot)
-            error = await self._answer(prepared, access.caller, slot, context)
+            prepared = await prepare(self._context, self._statements, access, asked, slot)
+            error = await self._answer(prepared, access.caller, slot, rpc)
         if error is not None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
+            await rpc.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
 
-    async def _answer(self, prepared: PreparedQuery, caller: str, slot: WaitSlot, context: Any) -> str | None:
+    async def _answer(self, prepared: PreparedQuery, caller: str, slot: WaitSlot, rpc: Any) -> str | None:
         """Send the answer; return the replica's error where it has one instead of rows."""
         memory = self._limits.one_shots if prepared.one_shot else self._limits.peeks
         async with hold_when_possible(memory, STASH_ABOVE_BYTES, caller, prepared.now, slot) as (query, held):
@@ -126,48 +126,48 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             if isinstance(result, PeekRows):
                 held.shrink(len(result.data))
             try:
-                await send_answer(context, _messages(query, result), held)
+                await send_answer(rpc, _messages(query, result), held)
             finally:
                 query.release()
         return None
 
-    async def Subscribe(self, request: Any, context: Any) -> None:
+    async def Subscribe(self, request: Any, rpc: Any) -> None:
         """Send the header, then batches as the client takes them."""
-        async with self._admitted(context) as access:
-            await self._subscribes.serve(access, lambda: self._admit(context), request, context)
+        async with self._admitted(rpc) as access:
+            await self._subscribes.serve(access, lambda: self._admit(rpc), request, rpc)
 
-    async def Copy(self, request: Any, context: Any) -> Any:
-        async with self._admitted(context) as access:
+    async def Copy(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
             return await self._copies.serve(access, request)
 
-    async def Frontiers(self, request: Any, context: Any) -> Any:
-        async with self._admitted(context) as access:
+    async def Frontiers(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
             await access.check_objects("" if request.all_namespaces else request.namespace)
-            return frontiers(self._world, request.namespace, request.all_namespaces)
+            return frontiers(self._context, request.namespace, request.all_namespaces)
 
-    async def Explain(self, request: Any, context: Any) -> Any:
-        async with self._admitted(context) as access:
+    async def Explain(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
             asked = (access.caller, request.namespace, request.subject)
-            return gateway_pb2.ExplainReply(text=await explain(self._world, self._limits.planner, *asked))
+            return gateway_pb2.ExplainReply(text=await explain(self._context, self._limits.planner, *asked))
 
-    async def Why(self, request: Any, context: Any) -> Any:
-        async with self._admitted(context) as access:
+    async def Why(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
-            causes = why(request.name, snapshot(self._world, request.namespace))
+            causes = why(request.name, snapshot(self._context, request.namespace))
             return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
 
     @asynccontextmanager
-    async def _admitted(self, context: Any) -> AsyncIterator[Access]:
+    async def _admitted(self, rpc: Any) -> AsyncIterator[Access]:
         """Authenticate the caller and hold one of its calls; an error in the block ends the call with its status."""
-        async with grpc_errors(context):
-            access = await self._admit(context)
+        async with grpc_errors(rpc):
+            access = await self._admit(rpc)
             async with self._limits.calls.hold(access.caller):
                 yield access
 
-    async def _admit(self, context: Any) -> Access:
-        shown = dict(context.invocation_metadata()).get("authorization")
-        if shown is None and (certificate := context.auth_context().get("x509_pem_cert")):
+    async def _admit(self, rpc: Any) -> Access:
+        shown = dict(rpc.invocation_metadata()).get("authorization")
+        if shown is None and (certificate := rpc.auth_context().get("x509_pem_cert")):
             return self._door.authenticate_certificate(certificate[0])
         return await self._door.authenticate(shown or "")
 

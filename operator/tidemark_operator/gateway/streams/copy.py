@@ -16,7 +16,7 @@ from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.admission.wait_policy import time_limit
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_protocol.copy_location import FORMATS, copies_folder, copy_location
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.responses import CopyToFailed
@@ -28,15 +28,15 @@ from tidemark_protocol.types import Column
 class Copies:
     """The copies of one gateway. A copy that waits for its plan or for a replica is not one of those that run."""
 
-    def __init__(self, world: World, limits: Limits) -> None:
-        self._world, self._limits = world, limits
+    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+        self._context, self._limits = context, limits
 
     async def serve(self, access: Access, request: Any) -> Any:
         """Write the copy; return its reply.
 
         Raises:
             QueryRefused: the copy failed, or cannot be made as asked.
-            TookTooLong: it took longer than COPY_SECONDS.
+            AnswerTimedOut: it took longer than COPY_SECONDS.
             TooMany, Forbidden, PlannerUnavailable: as `plan_subject`.
         """
         self._limits.copies.check(access.caller)
@@ -51,10 +51,10 @@ class Copies:
         await access.check_copies(request.namespace)
         as_of = request.as_of if request.HasField("as_of") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan_subject(self._world, self._limits, access, subject, "copy")
+        ready = await plan_subject(self._context, self._limits, access, subject, "copy")
         _check_format(request.format, ready.columns)
         location = self._location(request.namespace, ready.instance.config.storage_location, request.to)
-        made = await build_dataflow(self._world, ready, CopyToSink(ready.columns, location, request.format), as_of)
+        made = await build_dataflow(self._context, ready, CopyToSink(ready.columns, location, request.format), as_of)
         until = Time(made.description.as_of + 1)
         return ready, replace(made, description=replace(made.description, until=until)), location
 

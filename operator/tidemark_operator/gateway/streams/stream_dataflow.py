@@ -25,7 +25,7 @@ from tidemark_operator.gateway.auth.rights import check_rights, raise_refusal
 from tidemark_operator.gateway.query.one_shot import input_spans
 from tidemark_operator.gateway.query.query import only_instance, require_instance
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.planning.assemble import Named
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.ids import GlobalId, Time
@@ -61,7 +61,9 @@ class PlannedSubject:
         return self.planned.exports[0].columns
 
 
-async def plan_subject(world: World, limits: Limits, access: Access, subject: Subject, what: str) -> PlannedSubject:
+async def plan_subject(
+    context: ReconcileContext, limits: Limits, access: Access, subject: Subject, what: str
+) -> PlannedSubject:
     """Plan a subject, check the caller's rights, and wait for a replica. `what`: a prefix of the dataflow's name.
 
     Raises:
@@ -70,28 +72,30 @@ async def plan_subject(world: World, limits: Limits, access: Access, subject: Su
         PlannerUnavailable, ReviewUnavailable: the planner or the API server does not answer.
     """
     check_length(subject.text)
-    namespace, place = subject.namespace, subject.instance or only_instance(world, subject.namespace)
+    namespace, place = subject.namespace, subject.instance or only_instance(context, subject.namespace)
     unique = f"{what}-{uuid.uuid4()}"
     name = Named(unique, unique)
-    sources, dataflows = world.registry.sources(namespace), world.registry.dataflows(namespace)
+    sources, dataflows = context.registry.sources(namespace), context.registry.dataflows(namespace)
     sql = sql_of(subject.text)
     known = catalogue(sources, dataflows, instance=place, named_in=sql)
     views = (ViewRequest(RESULT, sql),)
     exports = (ExportRequest(RESULT, "materializedView", RESULT),)
     request = PlanRequest(name.name, views, exports, known, name.id_prefix)
-    ask = partial(world.planner.plan, request, patient=True)
+    ask = partial(context.planner.plan, request, patient=True)
     planned = await limits.planner.plan(access.caller, namespace, sql, ask)
     if isinstance(planned, Refused):
         await raise_refusal(access, namespace, planned)
-    there = owners(world.registry.sources(namespace), world.registry.dataflows(namespace))
+    there = owners(context.registry.sources(namespace), context.registry.dataflows(namespace))
     await check_rights(access, namespace, planned.references, there)
     slot = partial(limits.waits.hold, access.caller)
-    running = await when_possible(lambda: require_instance(world, namespace, place), slot=slot)
+    running = await when_possible(lambda: require_instance(context, namespace, place), slot=slot)
     read = {id: there[id] for id in planned.references if id in there}
     return PlannedSubject(name, planned, running, read)
 
 
-async def build_dataflow(world: World, ready: PlannedSubject, sink: ClientSink, as_of: int | None) -> Dataflow:
+async def build_dataflow(
+    context: ReconcileContext, ready: PlannedSubject, sink: ClientSink, as_of: int | None
+) -> Dataflow:
     """The dataflow, as of a time at which its inputs can be read. Create it without an await in between: until then no
     read hold protects that time.
 
@@ -99,7 +103,7 @@ async def build_dataflow(world: World, ready: PlannedSubject, sink: ClientSink, 
         QueryRefused: its inputs cannot be read, or the instance was deleted meanwhile.
     """
     description, when = _described(ready, sink), TimeRequest(as_of, patient=True)
-    time = await when_possible(lambda: _time(world, ready.instance, description, when))
+    time = await when_possible(lambda: _time(context, ready.instance, description, when))
     return Dataflow(ready.name.name, replace(description, as_of=time), LAG_MS)
 
 
@@ -124,7 +128,9 @@ def _described(ready: PlannedSubject, sink: ClientSink) -> DataflowDescription:
     )
 
 
-def _time(world: World, running: RunningInstance, description: DataflowDescription, when: TimeRequest) -> Time:
-    if world.running(running.namespace, running.name) is not running:  # no replica would report anything of it
+def _time(
+    context: ReconcileContext, running: RunningInstance, description: DataflowDescription, when: TimeRequest
+) -> Time:
+    if context.running(running.namespace, running.name) is not running:  # no replica would report anything of it
         raise QueryRefused(f"ComputeInstance {running.name} was deleted, or its storage is another: ask again")
-    return choose_time(input_spans(world.registry, running, description), when)
+    return choose_time(input_spans(context.registry, running, description), when)

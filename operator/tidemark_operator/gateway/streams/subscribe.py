@@ -24,7 +24,7 @@ from tidemark_operator.gateway.auth.rights_renewal import Authenticate, ReadSet,
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.streams.answer_stream import CHUNK_SECONDS
 from tidemark_operator.gateway.streams.stream_dataflow import PlannedSubject, Subject, build_dataflow, plan_subject
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import MAX_TIME, ReplicaId, Time
 from tidemark_protocol.pb import gateway_pb2
@@ -36,10 +36,10 @@ CHUNK_BYTES = 1024 * 1024
 class Subscribes:
     """The subscribes of one gateway. One that waits for its plan or for a replica is not one of those that run."""
 
-    def __init__(self, world: World, limits: Limits) -> None:
-        self._world, self._limits = world, limits
+    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+        self._context, self._limits = context, limits
 
-    async def serve(self, access: Access, admit: Authenticate, request: Any, context: Any) -> None:
+    async def serve(self, access: Access, admit: Authenticate, request: Any, rpc: Any) -> None:
         """Send batches until the last one, or until the client goes. `admit`: authenticates the call again.
 
         Raises:
@@ -52,16 +52,16 @@ class Subscribes:
         async with self._limits.subscribes.hold(access.caller), running as subscription:
             reads = ReadSet(request.namespace, ready.planned.references, ready.owners)
             async with while_allowed(subscription, admit, reads):
-                await context.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
-                await BatchSender(context, subscription, made.description.as_of, request.progress).send()
+                await rpc.write(gateway_pb2.SubscribeReply(header=_header(ready, made.description.as_of)))
+                await BatchSender(rpc, subscription, made.description.as_of, request.progress).send()
 
     async def _begin(self, access: Access, request: Any) -> tuple[PlannedSubject, Dataflow]:
         as_of = request.as_of if request.HasField("as_of") else None
         up_to = request.up_to if request.HasField("up_to") else None
         subject = Subject(request.namespace, request.subject, request.instance, as_of)
-        ready = await plan_subject(self._world, self._limits, access, subject, "subscribe")
+        ready = await plan_subject(self._context, self._limits, access, subject, "subscribe")
         sink = SubscribeSink(ready.columns, not request.without_snapshot, None if up_to is None else Time(up_to))
-        made = await build_dataflow(self._world, ready, sink, as_of)
+        made = await build_dataflow(self._context, ready, sink, as_of)
         _check(made.description.as_of, up_to)
         until = replace(made.description, until=sink.up_to)
         return ready, replace(made, description=until, target=_target(ready, request.replica))
@@ -70,8 +70,8 @@ class Subscribes:
 class BatchSender:
     """Sends the batches of one subscribe. `sent`: the client has every update before this frontier."""
 
-    def __init__(self, context: Any, subscription: Subscription, as_of: int, progress: bool) -> None:
-        self._context, self._subscription, self._as_of, self._progress = context, subscription, as_of, progress
+    def __init__(self, rpc: Any, subscription: Subscription, as_of: int, progress: bool) -> None:
+        self._rpc, self._subscription, self._as_of, self._progress = rpc, subscription, as_of, progress
         self.sent = Frontier.minimum()
 
     async def send(self) -> None:
@@ -92,7 +92,7 @@ class BatchSender:
         rights are withdrawn), nothing more is sent, not even the rest of a batch."""
         if self._subscription.given_up.is_set() and self._subscription.failure is not None:
             raise self._subscription.failure
-        write = asyncio.ensure_future(self._context.write(message))
+        write = asyncio.ensure_future(self._rpc.write(message))
         given_up = asyncio.ensure_future(self._subscription.given_up.wait())
         try:
             await asyncio.wait({write, given_up}, return_when=asyncio.FIRST_COMPLETED)

@@ -14,7 +14,7 @@ from tidemark_operator.handlers.deletion.table_deletion import TableDeleter, wai
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds.adopted_history_hold import release_history
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import Body
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.ids import GlobalId, ShardId
@@ -24,40 +24,40 @@ POLL_SECONDS = 1.0
 
 
 class DataSourceDeletion:
-    def __init__(self, world: World, tables: TableDeleter) -> None:
-        self._world, self._tables = world, tables
+    def __init__(self, context: ReconcileContext, tables: TableDeleter) -> None:
+        self._context, self._tables = context, tables
 
     async def delete(self, state: SourceState, source: DataSource, body: Body) -> float | None:
         """Takes the deletion as far as it can go now. Returns the seconds until it must be tried again; None once the
         finalizer is gone."""
         self.stop(state)
         if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
-            running = self._world.running(state.key.namespace, state.instance)
+            running = self._context.running(state.key.namespace, state.instance)
             tables = [TableAddress(id, location) for id, location in pinned_shards(state.pinned)]
             if not await self._tables.delete(state.key, state.uid, running, tables, waited_ms(body)):
                 return POLL_SECONDS
-        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
+        await set_finalizer(self._context.kube, self._context.cache, state.key, wanted=False)
         return None
 
     def stop(self, state: SourceState) -> None:
         """No replica ingests it. Readers of its tables get an end message, also on other instances."""
-        running = self._world.running(state.key.namespace, state.instance)
+        running = self._context.running(state.key.namespace, state.instance)
         if running is not None:
             running.drop_ingestion(GlobalId(state.uid))
         tables = [table.shard.shard_id for table in state.pinned.tables] if state.pinned else []
         ending = EndMessage(f"DataSource {state.key.name} was deleted")
-        self._world.fleet.end_readers(state.key.namespace, tables, ending)
+        self._context.fleet.end_readers(state.key.namespace, tables, ending)
 
     def forget(self, state: SourceState) -> None:
         """The object is gone, and so is what is remembered of it. Tables that no tombstone lists stay."""
         self.stop(state)
-        self._world.registry.forget(state.key)
-        book = self._world.fleet.book(state.key.namespace)
+        self._context.registry.forget(state.key)
+        book = self._context.fleet.book(state.key.namespace)
         book.release(ingesting(GlobalId(state.uid)))  # another DataSource may adopt the same tables
-        release_history(self._world, state.key)
+        release_history(self._context, state.key)
         for id, _ in pinned_shards(state.pinned) if state.pinned else ():
             book.forget(id)
-        self._world.revisions.forget(state.uid)
+        self._context.revisions.forget(state.uid)
 
 
 def pinned_shards(pinned: IngestionDescription) -> list[tuple[ShardId, str]]:

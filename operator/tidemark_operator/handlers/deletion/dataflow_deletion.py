@@ -19,7 +19,7 @@ from tidemark_operator.handlers.deletion.tombstones import TableAddress
 from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds.adopted_history_hold import release_history
 from tidemark_operator.handlers.holds.revision_holds import holder_of
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.client import Body
 from tidemark_operator.planning.revision import view_shards
 from tidemark_operator.resources.manifest.data_source import DeletionPolicy
@@ -31,8 +31,8 @@ POLL_SECONDS = 1.0
 
 
 class DataflowDeletion:
-    def __init__(self, world: World, tables: TableDeleter) -> None:
-        self._world, self._tables = world, tables
+    def __init__(self, context: ReconcileContext, tables: TableDeleter) -> None:
+        self._context, self._tables = context, tables
 
     async def delete(self, state: DataflowState, dataflow: Dataflow, body: Body) -> float | None:
         """Takes the deletion as far as it can go now. Returns the seconds until it must be tried again; None once the
@@ -40,7 +40,7 @@ class DataflowDeletion:
         self.stop(state)
         if dataflow.deletion_policy is DeletionPolicy.DELETE and not await self._delete_tables(state, body):
             return POLL_SECONDS
-        await set_finalizer(self._world.kube, self._world.cache, state.key, wanted=False)
+        await set_finalizer(self._context.kube, self._context.cache, state.key, wanted=False)
         return None
 
     async def _delete_tables(self, state: DataflowState, body: Body) -> bool:
@@ -59,18 +59,18 @@ class DataflowDeletion:
         running, cause = self._running(state), f"Dataflow {state.key.name} was deleted"
         if running is not None:
             drop_revisions(running, state, cause)
-        self._world.fleet.end_readers(state.key.namespace, list(_tables(state)), EndMessage(cause))
+        self._context.fleet.end_readers(state.key.namespace, list(_tables(state)), EndMessage(cause))
 
     def forget(self, state: DataflowState) -> None:
         """The object is gone, and so is what is remembered of it. Tables that no tombstone lists stay."""
         self.stop(state)
-        self._world.registry.forget(state.key)
-        release_history(self._world, state.key)
-        forget_revisions(self._world.fleet.book(state.key.namespace), state)
-        self._world.revisions.forget(state.uid)
+        self._context.registry.forget(state.key)
+        release_history(self._context, state.key)
+        forget_revisions(self._context.fleet.book(state.key.namespace), state)
+        self._context.revisions.forget(state.uid)
 
     def _running(self, state: DataflowState) -> RunningInstance | None:
-        return self._world.running(state.key.namespace, state.instance)
+        return self._context.running(state.key.namespace, state.instance)
 
 
 def drop_revisions(running: RunningInstance, state: DataflowState, cause: str) -> None:

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, Body
 from tidemark_operator.resources.conditions.dataflow import PlanRefused
@@ -27,31 +27,31 @@ GRACE_MS = 600_000
 POLL_SECONDS = 60.0
 
 
-def hold_history(world: World, key: Key, uid: str, tables: Iterable[tuple[ShardId, str]]) -> bool:
+def hold_history(context: ReconcileContext, key: Key, uid: str, tables: Iterable[tuple[ShardId, str]]) -> bool:
     """Holds the object's adopted tables (ids and locations), or releases them. Returns whether any is held."""
     adopted = [(id, location) for id, location in tables if not id.startswith(f"{uid}/")]
     if not adopted:
         return False
-    if _has_begun(world, key):
-        release_history(world, key)
+    if _has_begun(context, key):
+        release_history(context, key)
         return False
-    book = world.fleet.book(key.namespace)
+    book = context.fleet.book(key.namespace)
     for id, location in adopted:
         book.register(id, location)
         book.hold(id, _holder(key), Frontier.minimum())
     return True
 
 
-def release_history(world: World, key: Key) -> None:
-    world.fleet.book(key.namespace).release(_holder(key))
+def release_history(context: ReconcileContext, key: Key) -> None:
+    context.fleet.book(key.namespace).release(_holder(key))
 
 
-def _has_begun(world: World, key: Key) -> bool:
-    body = world.cache.get(key)
+def _has_begun(context: ReconcileContext, key: Key) -> bool:
+    body = context.cache.get(key)
     if body is not None and now_ms() - _created_ms(body) < GRACE_MS:
         return False
-    others = world.cache.all(DATAFLOWS, key.namespace)
-    return not any(_may_want_history(other, world.registry.dataflow(at)) for at, other in others)
+    others = context.cache.all(DATAFLOWS, key.namespace)
+    return not any(_may_want_history(other, context.registry.dataflow(at)) for at, other in others)
 
 
 def _may_want_history(body: Body, state: DataflowState | None) -> bool:

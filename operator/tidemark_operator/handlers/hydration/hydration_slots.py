@@ -26,7 +26,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import SlotRecord
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.publish.status_documents import suspects_status
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, REPLICAS, ApiError, Body, Invalid
 from tidemark_operator.orchestrator.interface import resource_of
@@ -55,8 +55,8 @@ class Process:
 class HydrationSlots:
     """The records of all replicas. `hydrated` and `greeted` are called on the event loop and never wait."""
 
-    def __init__(self, world: World, publisher: Publisher) -> None:
-        self._world, self._publisher = world, publisher
+    def __init__(self, context: ReconcileContext, publisher: Publisher) -> None:
+        self._context, self._publisher = context, publisher
         self._records: dict[Process, SlotRecord] = {}
         self._writers: dict[Process, asyncio.Task[None]] = {}
         self._unsaved: set[Key] = set()
@@ -72,7 +72,7 @@ class HydrationSlots:
         """A replica answers. Returns the installations that the record says it hydrates. If its process is not the
         recorded one, the recorded revisions were in the slots when that process died: they are blamed."""
         process = Process.of(running, replica)
-        body = self._world.cache.get(process.key)
+        body = self._context.cache.get(process.key)
         if body is None:
             return ()
         record = self._records.get(process) or SlotRecord.of(body, process.shape)
@@ -138,7 +138,7 @@ class HydrationSlots:
         blame is saved."""
         namespace = process.key.namespace
         while (slots := running.unrecorded(replica)) is not None or self._next_blamed(namespace) is not None:
-            body = self._world.cache.get(process.key)
+            body = self._context.cache.get(process.key)
             if body is None:
                 return
             try:
@@ -166,7 +166,7 @@ class HydrationSlots:
             await self._publisher.store(process.key, {"hydrating": document}, uid)
             return
         async with self._recording:
-            status = (self._world.cache.get(process.key) or {}).get("status") or {}
+            status = (self._context.cache.get(process.key) or {}).get("status") or {}
             shapes = {resource_of(replica)[1] for replica in running.replicas}
             others = {s: record for s, record in (status.get("hydratingIn") or {}).items() if s in shapes}
             await self._publisher.store(process.key, {"hydratingIn": {**others, process.shape: document}}, uid)
@@ -176,7 +176,7 @@ class HydrationSlots:
         does not keep revisions from hydrating: this operator remembers it until it ends."""
         async with self._saving:
             while (key := self._next_blamed(namespace)) is not None:
-                state = self._world.registry.dataflow(key)
+                state = self._context.registry.dataflow(key)
                 suspects = suspects_status(state.obstacles.suspicions.values()) if state else None
                 if state is not None:
                     try:
@@ -200,12 +200,12 @@ class HydrationSlots:
     def _died(self, uid: str, shape: str) -> bool:
         """Whether the earlier process ended by itself. If nothing is known of its end: a pod tells how its container
         ended as long as the pod exists, so it was deleted; a local process whose record is lost may have died."""
-        observed = [each for each in self._world.orchestrator.observe(uid) if each.shape == shape]
+        observed = [each for each in self._context.orchestrator.observe(uid) if each.shape == shape]
         last = observed[0].last_exit if observed else None
         return not shape if last is None else last.reason in ("Crashed", "Killed", "OOMKilled")
 
     def _recorded(self, running: RunningInstance, record: SlotRecord) -> Iterator[tuple[DataflowState, ActiveRevision]]:
-        for state in self._world.registry.dataflows(running.namespace):
+        for state in self._context.registry.dataflows(running.namespace):
             yield from ((state, mark) for mark in state.marks if mark.name in record.revisions)
 
     def _suspicion(self, running: RunningInstance, owner: str) -> Suspicion | None:
@@ -213,6 +213,6 @@ class HydrationSlots:
         return found and found[0].obstacles.suspicions.get(found[1].name)
 
     def _mark(self, running: RunningInstance, owner: str) -> tuple[DataflowState, ActiveRevision] | None:
-        state = self._world.registry.dataflow(Key(DATAFLOWS, running.namespace, name_of(owner)))
+        state = self._context.registry.dataflow(Key(DATAFLOWS, running.namespace, name_of(owner)))
         marks = [mark for mark in state.marks if state.installation(mark) == owner] if state else []
         return (state, marks[0]) if state is not None and marks else None

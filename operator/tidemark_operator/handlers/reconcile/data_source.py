@@ -26,7 +26,7 @@ from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
@@ -42,19 +42,21 @@ RETRY_SECONDS = 5.0
 class DataSourceReconciler:
     """`again`: puts a DataSource into the work queue."""
 
-    def __init__(self, world: World, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
-        self._world, self._publisher = world, publisher
-        self._deletion = DataSourceDeletion(world, deleter)
-        self._pinning = SourcePinning(world, deleter, again)
+    def __init__(
+        self, context: ReconcileContext, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]
+    ) -> None:
+        self._context, self._publisher = context, publisher
+        self._deletion = DataSourceDeletion(context, deleter)
+        self._pinning = SourcePinning(context, deleter, again)
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this object. That of an earlier object of the same name is forgotten."""
         uid = body["metadata"]["uid"]
-        state = self._world.registry.source(key)
+        state = self._context.registry.source(key)
         if state is None or state.uid != uid:
             if state is not None:
                 self.forget(key)
-            state = self._world.registry.put_source(SourceState(key, uid, body["spec"]["instance"]))
+            state = self._context.registry.put_source(SourceState(key, uid, body["spec"]["instance"]))
             stored = (body.get("status") or {}).get("ingester")
             if stored is not None:
                 state.ingester = Ingester(stored.get("replica", ""), WriterTerm(stored["writerTerm"]))
@@ -62,7 +64,7 @@ class DataSourceReconciler:
 
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads its pinned tables, if they are stored, and checks whether the source may be read."""
-        running = self._world.running(state.key.namespace, state.instance)
+        running = self._context.running(state.key.namespace, state.instance)
         if running is not None:
             state.refused = reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
         await self._pinning.load(state, source)
@@ -71,7 +73,7 @@ class DataSourceReconciler:
     def forget(self, key: Key) -> None:
         """The object is gone."""
         self._pinning.inspections.leave(key)
-        state = self._world.registry.source(key)
+        state = self._context.registry.source(key)
         if state is not None:
             self._deletion.forget(state)
 
@@ -80,13 +82,13 @@ class DataSourceReconciler:
         ResourceError, RevisionUnreadable."""
         source = DataSource.parse(body)
         state = self.adopt(key, body)
-        users = self._world.registry.users(key)
-        running = self._world.running(key.namespace, source.instance)
+        users = self._context.registry.users(key)
+        running = self._context.running(key.namespace, source.instance)
         if source.meta.deleting and not users:
             return await self._deletion.delete(state, source, body)
         deletes_tables = source.deletion_policy is DeletionPolicy.DELETE
         wanted = bool(users) or (deletes_tables and not source.meta.deleting)
-        await set_finalizer(self._world.kube, self._world.cache, key, wanted)
+        await set_finalizer(self._context.kube, self._context.cache, key, wanted)
         if running is None:
             return None
         await self.load(state, source)
@@ -103,7 +105,7 @@ class DataSourceReconciler:
     def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:
         """Records a replica's report of an ingestion, and returns the DataSource. A report of a replica that is not the
         ingester (any more) is dropped: it would stand until the ingester has something new to report."""
-        for state in self._world.registry.sources(namespace):
+        for state in self._context.registry.sources(namespace):
             if state.uid == status.id and state.ingester is not None and state.ingester.replica == replica:
                 state.report, state.failure = status, failure_of(status)
                 return state.key
@@ -111,25 +113,25 @@ class DataSourceReconciler:
 
     def resume(self, running: RunningInstance) -> None:
         """Runs the ingestions of the instance, before a replica is told what the instance has."""
-        for state in self._world.registry.sources(running.namespace):
+        for state in self._context.registry.sources(running.namespace):
             stopped = self._is_suspended(state.key) or state.refused is not None
             if state.instance == running.name and state.pinned and state.ingester and not stopped:
                 replica = ReplicaId(state.ingester.replica)
                 running.run_ingestion(replica, state.pinned, state.ingester.term)
 
     def _is_suspended(self, key: Key) -> bool:
-        body = self._world.cache.get(key)
+        body = self._context.cache.get(key)
         return body is None or bool(body["spec"].get("suspend", False))
 
     def _register(self, state: SourceState) -> None:
         if state.pinned is None:
             return
-        book = self._world.fleet.book(state.key.namespace)
-        lag = self._world.lag_ms(state.key.namespace, state.instance)
+        book = self._context.fleet.book(state.key.namespace)
+        lag = self._context.lag_ms(state.key.namespace, state.instance)
         for table in state.pinned.tables:
             book.register(table.shard.shard_id, table.shard.location, lag, owned=True)
         book.register(state.pinned.remap_id, state.pinned.remap_location, lag, owned=True)
-        running = self._world.running(state.key.namespace, state.instance)
+        running = self._context.running(state.key.namespace, state.instance)
         if running is None or not running.is_ingesting(state.pinned.id):
             # suspended, for example: which bindings the tables lack is known once a replica ingests again
             book.hold(state.pinned.remap_id, ingesting(state.pinned.id), Frontier.minimum())
@@ -137,14 +139,14 @@ class DataSourceReconciler:
 
     def _hold_history(self, state: SourceState) -> bool:
         """Holds its adopted tables, or releases them. Returns whether any is held."""
-        return hold_history(self._world, state.key, state.uid, pinned_shards(state.pinned) if state.pinned else ())
+        return hold_history(self._context, state.key, state.uid, pinned_shards(state.pinned) if state.pinned else ())
 
     async def _ingest(self, state: SourceState, source: DataSource, running: RunningInstance) -> float | None:
         assert state.pinned is not None
         if source.suspend:
             running.drop_ingestion(state.pinned.id)
             return None
-        book = self._world.fleet.book(state.key.namespace)
+        book = self._context.fleet.book(state.key.namespace)
         terms = [shard.term for id, _ in pinned_shards(state.pinned) if (shard := book.get(id))]
         chosen = choose_ingester(state.ingester, self._candidates(state, running), terms)
         if chosen is None:
@@ -157,12 +159,12 @@ class DataSourceReconciler:
         return None if chosen.replica in running.online else RETRY_SECONDS
 
     def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
-        instance = self._world.instance(state.key.namespace, state.instance)
+        instance = self._context.instance(state.key.namespace, state.instance)
         existing = [
             id
-            for replica in self._world.replicas(state.key.namespace, state.instance)
-            if not replica.suspend and self._world.orchestrator.refusal(replica_spec(replica, instance)) is None
-            for id in self._world.processes(replica)
+            for replica in self._context.replicas(state.key.namespace, state.instance)
+            if not replica.suspend and self._context.orchestrator.refusal(replica_spec(replica, instance)) is None
+            for id in self._context.processes(replica)
         ]
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0

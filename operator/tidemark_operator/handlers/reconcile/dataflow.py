@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidemark_operator.catalogue.dataflow_state import DataflowSpec, DataflowState, Obstacle
-from tidemark_operator.errors import GaveWay, PlannerUnavailable, RevisionUnreadable, Waiting
+from tidemark_operator.errors import PlannerBusy, PlannerUnavailable, RevisionUnreadable, Waiting
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.dataflow_deletion import DataflowDeletion
@@ -27,7 +27,7 @@ from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.holds.revision_holds import hold_inputs
 from tidemark_operator.handlers.hydration.suspicions import load_suspicions, release_suspicions
 from tidemark_operator.handlers.publish.publisher import Publisher
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.installer import install, learn_task_tables
 from tidemark_operator.handlers.revisions.plan_revision import RevisionPlanner
 from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
@@ -81,13 +81,15 @@ def decide(dataflow: Dataflow, *, has_readers: bool, has_instance: bool) -> Dele
 class DataflowReconciler:
     """`again`: puts a Dataflow first in the work queue."""
 
-    def __init__(self, world: World, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
-        self._world = world
-        self._marks = RevisionMarks(world, publisher)
+    def __init__(
+        self, context: ReconcileContext, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]
+    ) -> None:
+        self._context = context
+        self._marks = RevisionMarks(context, publisher)
         self._queue = PlannerQueue(again)
-        self._planner = RevisionPlanner(world, self._marks, deleter, self._queue)
-        self._take_over = TakeOver(world, self._marks)
-        self._deletion = DataflowDeletion(world, deleter)
+        self._planner = RevisionPlanner(context, self._marks, deleter, self._queue)
+        self._take_over = TakeOver(context, self._marks)
+        self._deletion = DataflowDeletion(context, deleter)
 
     async def reconcile(self, key: Key, body: Body) -> float | None:
         """Returns the seconds until it must be reconciled again, if time alone can change something. Raises ApiError,
@@ -101,16 +103,16 @@ class DataflowReconciler:
     async def _reconcile(self, key: Key, body: Body) -> float | None:
         state = self.adopt(key, body)
         dataflow = self.read_spec(state, body)
-        has_readers = bool(self._world.registry.users(key))
-        running = self._world.running(key.namespace, dataflow.instance)
+        has_readers = bool(self._context.registry.users(key))
+        running = self._context.running(key.namespace, dataflow.instance)
         decision = decide(dataflow, has_readers=has_readers, has_instance=running is not None)
         if state.spec.suspended or running is None:
-            hold_inputs(self._world.fleet.book(key.namespace), state)
+            hold_inputs(self._context.fleet.book(key.namespace), state)
         if isinstance(decision, Delete):
             return await self._deletion.delete(state, dataflow, body)
         # also without an instance: edits of Dataflows that it reads wait for its status
         await self._marks.catch_up(state, dataflow.meta)
-        await set_finalizer(self._world.kube, self._world.cache, key, decision.finalizer)
+        await set_finalizer(self._context.kube, self._context.cache, key, decision.finalizer)
         if isinstance(decision, Rest) or running is None:
             return None
         return await self._run(state, dataflow, running, body)
@@ -125,7 +127,7 @@ class DataflowReconciler:
             return None
         note_ends(running, state)
         again = await self._plan(state, dataflow, running)
-        obstacle = await learn_task_tables(running, state) or install(running, self._world.registry, state)
+        obstacle = await learn_task_tables(running, state) or install(running, self._context.registry, state)
         if obstacle is not None:
             again = await self._warn_or_wait(state, obstacle, again)
         if state.pending is not None:
@@ -147,7 +149,7 @@ class DataflowReconciler:
             state.obstacles.planning = await self._planner.revise(state, dataflow, running)
         except (Waiting, PlannerUnavailable) as error:
             state.obstacles.planning, again = Planning(str(error)), POLL_SECONDS
-        except GaveWay:
+        except PlannerBusy:
             state.obstacles.planning, again = Planning(), IN_LINE_SECONDS
         return again
 
@@ -155,17 +157,17 @@ class DataflowReconciler:
         """Of an installation that has an obstacle: a failure is an Event, anything else is tried again."""
         if not obstacle.failed:
             return POLL_SECONDS
-        await self._world.events.warn(state.key, state.uid, obstacle.reason, obstacle.message)
+        await self._context.events.warn(state.key, state.uid, obstacle.reason, obstacle.message)
         return again
 
     def adopt(self, key: Key, body: Body) -> DataflowState:
         """The state of this object. That of an earlier object of the same name is forgotten."""
         uid = body["metadata"]["uid"]
-        state = self._world.registry.dataflow(key)
+        state = self._context.registry.dataflow(key)
         if state is not None and state.uid != uid:
             self.forget(key)
             state = None
-        return state or self._world.registry.put_dataflow(DataflowState(key, uid, body["spec"]["instance"]))
+        return state or self._context.registry.put_dataflow(DataflowState(key, uid, body["spec"]["instance"]))
 
     def read_spec(self, state: DataflowState, body: Body) -> Dataflow:
         """Takes the spec into the state. An instance whose read policy cannot be read changes no lag.
@@ -174,12 +176,12 @@ class DataflowReconciler:
             ResourceError: the object does not have the form of a Dataflow.
         """
         dataflow = Dataflow.parse(body)
-        instances = self._world.lag_ms(state.key.namespace, dataflow.instance)
+        instances = self._context.lag_ms(state.key.namespace, dataflow.instance)
         lag = dataflow.read_policy.lag_ms if dataflow.read_policy is not None else instances
         state.spec = DataflowSpec(
             digest=spec_digest(dataflow),
             suspended=dataflow.suspend,
-            deleting=dataflow.meta.deleting and not self._world.registry.users(state.key),
+            deleting=dataflow.meta.deleting and not self._context.registry.users(state.key),
             as_of=dataflow.as_of,
             lag_ms=state.spec.lag_ms if lag is None else lag,
             release=(body["metadata"].get("annotations") or {}).get(RELEASE, "")[:MAX_RELEASE_CHARACTERS],
@@ -202,11 +204,11 @@ class DataflowReconciler:
         it."""
         written = [s for mark in state.marks for s in view_shards(mark.revision.description)]
         tables = [(shard.shard_id, shard.location) for shard in written]
-        return state.active is not None and hold_history(self._world, state.key, state.uid, tables)
+        return state.active is not None and hold_history(self._context, state.key, state.uid, tables)
 
     def forget(self, key: Key) -> bool:
         """The object is gone. Returns whether anything was remembered of it."""
-        state = self._world.registry.dataflow(key)
+        state = self._context.registry.dataflow(key)
         if state is None:
             return False
         self._queue.leave(key)
@@ -215,5 +217,5 @@ class DataflowReconciler:
 
     def is_in_line(self, key: Key) -> bool:
         """Whether it has no active revision and is in line for the planner: a change of other objects counts then."""
-        state = self._world.registry.dataflow(key)
+        state = self._context.registry.dataflow(key)
         return state is not None and state.active is None and self._queue.is_in_line(key)

@@ -37,7 +37,7 @@ from tidemark_operator.handlers.reconcile.instance import (
     reconcile_instance,
     reconcile_replica,
 )
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions import installer
 from tidemark_operator.handlers.revisions.revision_marks import roll_forward
 from tidemark_operator.handlers.round_robin import RoundRobin
@@ -61,39 +61,39 @@ GATHER_SECONDS = 0.1
 class ReconcileLoop:
     """Also the fleet's listener. `stop` is set when this process must end."""
 
-    def __init__(self, world: World, stop: asyncio.Event) -> None:
-        self._world, self.stop = world, stop
+    def __init__(self, context: ReconcileContext, stop: asyncio.Event) -> None:
+        self._context, self.stop = context, stop
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
-        self.publisher = Publisher(world.kube, world.cache, self._status_of, self._settled)
-        self._deleter = TableDeleter(world.kube, world.fleet, world.registry)
-        self._slots = HydrationSlots(world, self.publisher)
+        self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled)
+        self._deleter = TableDeleter(context.kube, context.fleet, context.registry)
+        self._slots = HydrationSlots(context, self.publisher)
         self._round_robin: RoundRobin[Key] = RoundRobin()
         self._gathering: set[str] = set()
         self._missed = asyncio.Event()
-        self._sources = DataSourceReconciler(world, self.publisher, self._deleter, self.queue.add)
-        self._dataflows = DataflowReconciler(world, self.publisher, self._deleter, self.queue.add_first)
+        self._sources = DataSourceReconciler(context, self.publisher, self._deleter, self.queue.add)
+        self._dataflows = DataflowReconciler(context, self.publisher, self._deleter, self.queue.add_first)
         self.ready = self.lost_leadership = False
 
     async def start(self) -> None:
         """Loads everything before anything is done: instances, then stored revisions, then processes. A replica that
         connected earlier would be told of no dataflow, and drop all that it has."""
-        with self._world.kube.patient():
+        with self._context.kube.patient():
             await self._load()
-        for namespace in {key.namespace for key, _ in self._world.cache.all(DATAFLOWS)}:
-            roll_forward(self._world.fleet.book(namespace), self._world.registry.dataflows(namespace))
+        for namespace in {key.namespace for key, _ in self._context.cache.all(DATAFLOWS)}:
+            roll_forward(self._context.fleet.book(namespace), self._context.registry.dataflows(namespace))
         self.ready = True
-        align_replicas(self._world)
+        align_replicas(self._context)
         self._enqueue_all()
 
     async def _load(self) -> None:
         for resource in OURS:
-            self._world.cache.replace_all(resource, await list_kind(self._world.kube, resource))
-        for key, _ in self._world.cache.all(INSTANCES):
-            prepare_instance(self._world, key)
-        async with self._world.revisions.listed():
-            for key, body in self._world.cache.all(DATA_SOURCES):
+            self._context.cache.replace_all(resource, await list_kind(self._context.kube, resource))
+        for key, _ in self._context.cache.all(INSTANCES):
+            prepare_instance(self._context, key)
+        async with self._context.revisions.listed():
+            for key, body in self._context.cache.all(DATA_SOURCES):
                 await self._load_source(key, body)
-            for key, body in self._world.cache.all(DATAFLOWS):
+            for key, body in self._context.cache.all(DATAFLOWS):
                 await self._load_dataflow(key, body)
 
     async def close(self) -> None:
@@ -125,19 +125,19 @@ class ReconcileLoop:
 
     async def _resync(self) -> None:
         for resource in OURS:
-            with self._world.cache.changes() as changes:
-                listed = await list_kind(self._world.kube, resource)
-            for key in self._world.cache.replace_all(resource, listed, changes):
+            with self._context.cache.changes() as changes:
+                listed = await list_kind(self._context.kube, resource)
+            for key in self._context.cache.replace_all(resource, listed, changes):
                 self._changed(key)
 
     async def _revisit(self) -> None:
-        existing = self._world.cache.keys()
-        for key in self._world.registry.known():
+        existing = self._context.cache.keys()
+        for key in self._context.registry.known():
             if key not in existing:
                 self.queue.add(key)
-        for key in [*self._round_robin.next(existing), *self._world.registry.waiting()]:
+        for key in [*self._round_robin.next(existing), *self._context.registry.waiting()]:
             self.queue.add(key)
-        for namespace in {key.namespace for key, _ in self._world.cache.all(INSTANCES)}:
+        for namespace in {key.namespace for key, _ in self._context.cache.all(INSTANCES)}:
             await self._deleter.collect(namespace)
 
     def missed(self) -> None:
@@ -147,7 +147,7 @@ class ReconcileLoop:
     def observed(self, resource: Resource, body: Body, deleted: bool) -> None:
         """A watch has an event of the object."""
         key = key_of(resource, body)
-        cache = self._world.cache
+        cache = self._context.cache
         if deleted:
             # also if the cache has dropped it already: its reconcile forgets the rest
             cache.remove(key)
@@ -167,7 +167,7 @@ class ReconcileLoop:
         self._slots.changed(instance, replica)
 
     def restore(self, instance: RunningInstance, description: Description) -> None:
-        installer.restore(instance, self._world.registry)
+        installer.restore(instance, self._context.registry)
         self._sources.resume(instance)
 
     def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
@@ -195,7 +195,7 @@ class ReconcileLoop:
                 pass
 
     async def outranked(self, by: int) -> None:
-        await self._world.leadership.outranked(by)
+        await self._context.leadership.outranked(by)
 
     def ended(self, instance: RunningInstance, replica: ReplicaId, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -212,11 +212,11 @@ class ReconcileLoop:
 
     async def _reconcile(self, key: Key) -> None:
         """Reconciles one object. If the cache does not have it, the API server is asked."""
-        body = self._world.cache.get(key)
+        body = self._context.cache.get(key)
         if body is None:
-            body = await self._world.kube.get(key.resource, key.namespace, key.name)
+            body = await self._context.kube.get(key.resource, key.namespace, key.name)
             if body is not None:
-                self._world.cache.put(key, body)
+                self._context.cache.put(key, body)
         again = None
         try:
             again = await self._dispatch(key, body)
@@ -236,11 +236,11 @@ class ReconcileLoop:
 
     async def _dispatch(self, key: Key, body: Body | None) -> float | None:
         if key.resource == INSTANCES:
-            await reconcile_instance(self._world, key)
+            await reconcile_instance(self._context, key)
         elif key.resource == REPLICAS:
             if body is None:
                 self._slots.forget(key)
-            await reconcile_replica(self._world, key)
+            await reconcile_replica(self._context, key)
         elif key.resource == DATA_SOURCES:
             if body is not None:
                 return await self._reconcile_source(key, body)
@@ -256,20 +256,20 @@ class ReconcileLoop:
     async def _reconcile_source(self, key: Key, body: Body) -> float | None:
         """New tables give names a meaning. No event announces those of adopted tables, so others are reconciled
         here."""
-        before = self._world.registry.source(key)
+        before = self._context.registry.source(key)
         pinned = before.pinned if before else None
         again = await self._sources.reconcile(key, body)
-        after = self._world.registry.source(key)
+        after = self._context.registry.source(key)
         if after is not None and after.pinned is not pinned:
             self._enqueue_namespace(key.namespace)
         return again
 
     async def _reconcile_dataflow(self, key: Key, body: Body) -> float | None:
         """A new plan changes what names mean, and which objects are read."""
-        before = self._world.registry.dataflow(key)
+        before = self._context.registry.dataflow(key)
         marks = before.marks if before else ()
         again = await self._dataflows.reconcile(key, body)
-        after = self._world.registry.dataflow(key)
+        after = self._context.registry.dataflow(key)
         if after is not None and after.marks != marks:
             self._enqueue_namespace(key.namespace)
         if after is not None:
@@ -278,13 +278,13 @@ class ReconcileLoop:
 
     async def _warn(self, state: DataflowState) -> None:
         """Emits an Event for each failure of a replica: the condition may show another reason."""
-        running = self._world.running(state.key.namespace, state.instance)
+        running = self._context.running(state.key.namespace, state.instance)
         installed = [state.installation(mark) for mark in state.marks]
         exports = [c for owner in installed for c in running.collections_of(owner)] if running else []
         for collection in exports:
             for replica, on in collection.computing:
                 for failure in failures(on):
-                    await self._world.events.warn(
+                    await self._context.events.warn(
                         state.key, state.uid, "ReplicaFailed", f"replica {replica}, {collection.id}: {failure}"
                     )
 
@@ -303,12 +303,12 @@ class ReconcileLoop:
     def _enqueue_now(self, namespace: str) -> None:
         self._gathering.discard(namespace)
         for resource in OURS:
-            keys = [key for key, _ in self._world.cache.all(resource, namespace)]
+            keys = [key for key, _ in self._context.cache.all(resource, namespace)]
             self.queue.add_all(key for key in keys if not self._dataflows.is_in_line(key))
 
     def _enqueue_all(self) -> None:
         for resource in OURS:
-            self.queue.add_all(key for key, _ in self._world.cache.all(resource))
+            self.queue.add_all(key for key, _ in self._context.cache.all(resource))
 
     # Starting.
 
@@ -330,10 +330,10 @@ class ReconcileLoop:
     # Statuses.
 
     def _status_of(self, key: Key, body: Body) -> Body | None:
-        return status_of(self._world, key, body, now_ms())
+        return status_of(self._context, key, body, now_ms())
 
     def _settled(self, key: Key, body: Body) -> bool:
         """Whether a replica of its instance has answered since this process started, or there is none."""
         name = key.name if key.resource == INSTANCES else body["spec"].get("instance", "")
-        running = self._world.running(key.namespace, name)
+        running = self._context.running(key.namespace, name)
         return running is None or not running.replicas or bool(running.online)

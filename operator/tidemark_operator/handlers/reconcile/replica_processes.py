@@ -17,7 +17,7 @@ from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile.instance import align_replicas
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import REPLICAS
 from tidemark_operator.orchestrator.interface import replica_id
@@ -41,8 +41,10 @@ class ReplicaProcesses:
     """`changed`: called with a ComputeReplica whose processes, or their numbers of executors, changed. `clock`: in
     milliseconds."""
 
-    def __init__(self, world: World, changed: Callable[[Key], None], clock: Callable[[], int] = now_ms) -> None:
-        self._world, self._changed, self._clock = world, changed, clock
+    def __init__(
+        self, context: ReconcileContext, changed: Callable[[Key], None], clock: Callable[[], int] = now_ms
+    ) -> None:
+        self._context, self._changed, self._clock = context, changed, clock
         self._shapes: dict[Key, Shapes] = {}
         self._executors: dict[Key, tuple[int, ...]] = {}
 
@@ -51,16 +53,16 @@ class ReplicaProcesses:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHECK_SECONDS):
-                    await self._world.orchestrator.news.wait()
-            self._world.orchestrator.news.clear()
+                    await self._context.orchestrator.news.wait()
+            self._context.orchestrator.news.clear()
             self.check()
 
     def check(self) -> None:
         """Aligns connections with the processes, and lets new shapes take over."""
         shapes: dict[Key, Shapes] = {}
         executors: dict[Key, tuple[int, ...]] = {}
-        for key, body in self._world.cache.all(REPLICAS):
-            observed = self._world.orchestrator.observe(body["metadata"]["uid"])
+        for key, body in self._context.cache.all(REPLICAS):
+            observed = self._context.orchestrator.observe(body["metadata"]["uid"])
             shapes[key] = tuple((each.shape, each.address) for each in observed)
             executors[key] = tuple(each.executors.running for each in observed if each.executors)
             if len(observed) > 1:
@@ -69,20 +71,20 @@ class ReplicaProcesses:
         more_or_fewer = [key for key, running in executors.items() if self._executors.get(key) != running]
         self._shapes, self._executors = shapes, executors
         if changed:
-            align_replicas(self._world)
+            align_replicas(self._context)
         for key in dict.fromkeys([*changed, *more_or_fewer]):
             self._changed(key)
 
     def _take_over(self, key: Key, uid: str, old: str, new: str) -> None:
         try:
-            replica = ComputeReplica.parse(self._world.cache.get(key) or {})
+            replica = ComputeReplica.parse(self._context.cache.get(key) or {})
         except ResourceError:
             return
-        running = self._world.running(key.namespace, replica.instance)
+        running = self._context.running(key.namespace, replica.instance)
         before, after = replica_id(key.name, old), replica_id(key.name, new)
         if running is not None and is_level(running, before, after, self._clock()):
             LOG.info("replica %s: shape %s takes the place of %s", key.path, new, old)
-            self._world.orchestrator.take_over(uid)
+            self._context.orchestrator.take_over(uid)
 
 
 def is_level(running: RunningInstance, old: ReplicaId, new: ReplicaId, now_ms: int) -> bool:

@@ -14,7 +14,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.revisions import Owner, revision_name
@@ -35,15 +35,15 @@ PINNED = 1
 class SourcePinning:
     """`again`: puts a DataSource into the work queue."""
 
-    def __init__(self, world: World, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
-        self._world, self._deleter = world, deleter
+    def __init__(self, context: ReconcileContext, deleter: TableDeleter, again: Callable[[Key], None]) -> None:
+        self._context, self._deleter = context, deleter
         self.inspections = SourceInspectionQueue(again)
 
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads the pinned tables, if they are stored and not known yet. Raises RevisionUnreadable."""
         if state.pinned is None:
             name = revision_name(source.meta, PINNED)
-            state.pinned = await self._world.revisions.load(state.key.namespace, name, IngestionDescription)
+            state.pinned = await self._context.revisions.load(state.key.namespace, name, IngestionDescription)
 
     async def pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica for the tables of the source, and stores them. Returns whether they are stored; if not, the
@@ -61,7 +61,7 @@ class SourcePinning:
         state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
         if answer.error or missing:
             return False
-        instance = self._world.instance(state.key.namespace, state.instance)
+        instance = self._context.instance(state.key.namespace, state.instance)
         if instance is None:
             return False
         try:
@@ -71,7 +71,7 @@ class SourcePinning:
             return False
         pinned = pinned_ingestion(source, locations, version, tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
-        await self._world.revisions.store(owner, PINNED, pinned)
+        await self._context.revisions.store(owner, PINNED, pinned)
         state.pinned = pinned
         return True
 
@@ -85,7 +85,7 @@ class SourcePinning:
     ) -> tuple[ShardLocations, int]:
         """Where its tables are to be, and in which version. Raises Waiting, or Rejected if tables cannot be adopted."""
         names, look_up = [table.name for table in tables], shard_lookup(running)
-        locations = await shard_locations(self._world.registry, self._deleter, state, location, source.adopt)
+        locations = await shard_locations(self._context.registry, self._deleter, state, location, source.adopt)
         if source.adopt:
             found = await newest_source(locations, names, look_up)
             if found.version:
@@ -98,12 +98,12 @@ class SourcePinning:
 
     def _adopt(self, state: SourceState, locations: ShardLocations, found: SourceTables) -> None:
         """Records the adopted tables before a replica ingests: the ingester's term must be above theirs."""
-        book = self._world.fleet.book(state.key.namespace)
-        lag = self._world.lag_ms(state.key.namespace, state.instance)
+        book = self._context.fleet.book(state.key.namespace)
+        lag = self._context.lag_ms(state.key.namespace, state.instance)
         for part, shard in found.shards.items():
             book.adopt(*locations.address(part, found.version), shard, lag)
         hold_history(
-            self._world, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
+            self._context, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
         )
 
 

@@ -21,7 +21,7 @@ from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import INSTANCES, ApiError, Body, Kube
-from tidemark_operator.resources.conditions.instance import SecretTrouble
+from tidemark_operator.resources.conditions.instance import SecretProblem
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 
@@ -36,7 +36,7 @@ class StoreSecrets:
     """`problems`: Secrets that cannot be used, by namespace and name; statuses show them."""
 
     def __init__(
-        self, kube: Kube, cache: Cache, files: FileStore, problems: dict[tuple[str, str], SecretTrouble]
+        self, kube: Kube, cache: Cache, files: FileStore, problems: dict[tuple[str, str], SecretProblem]
     ) -> None:
         self._kube, self._cache, self._files, self._problems = kube, cache, files, problems
 
@@ -74,22 +74,22 @@ class StoreSecrets:
                 found.add((key.namespace, instance.credentials))
         return found, all_read
 
-    async def _copy(self, place: SecretLocation) -> SecretTrouble | None:
+    async def _copy(self, place: SecretLocation) -> SecretProblem | None:
         where = f"Secret {place.namespace}/{place.name}"
         try:
             body = await self._kube.get_secret(place.namespace, place.name)
             if body is None:
-                return SecretTrouble("SecretNotFound", f"there is no {where}: make one with {' and '.join(REQUIRED)}")
+                return SecretProblem("SecretNotFound", f"there is no {where}: make one with {' and '.join(REQUIRED)}")
             bag = settings_of(body)
             if missing := [name for name in REQUIRED if not bag.get(name)]:
-                return SecretTrouble("SecretIncomplete", f"{where} has no {' and no '.join(missing)}: add it")
+                return SecretProblem("SecretIncomplete", f"{where} has no {' and no '.join(missing)}: add it")
             await self._write(place, bag)
         except ApiError as error:
             reason = "SecretForbidden" if error.status == 403 else "SecretUnreadable"
-            return SecretTrouble(reason, f"{where} cannot be read by the operator: {error}")
+            return SecretProblem(reason, f"{where} cannot be read by the operator: {error}")
         except OperatorError as error:
             LOG.warning("%s is not copied for replicas: %s", where, error)
-            return SecretTrouble("SecretUnreadable", f"{where} cannot be copied for replicas: {error}")
+            return SecretProblem("SecretUnreadable", f"{where} cannot be copied for replicas: {error}")
         return None
 
     async def _write(self, place: SecretLocation, bag: Mapping[str, bytes]) -> None:

@@ -27,7 +27,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.as_of_selection import first_as_of
 from tidemark_operator.handlers.revisions.planner_queue import PlannerQueue
 from tidemark_operator.handlers.revisions.planner_requests import must_send, plan_request, remember
@@ -71,8 +71,10 @@ class Draft:
 
 
 class RevisionPlanner:
-    def __init__(self, world: World, marks: RevisionMarks, deleter: TableDeleter, queue: PlannerQueue) -> None:
-        self._world, self._marks, self._deleter, self._queue = world, marks, deleter, queue
+    def __init__(
+        self, context: ReconcileContext, marks: RevisionMarks, deleter: TableDeleter, queue: PlannerQueue
+    ) -> None:
+        self._context, self._marks, self._deleter, self._queue = context, marks, deleter, queue
 
     async def revise(
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance
@@ -82,9 +84,9 @@ class RevisionPlanner:
         Raises:
             Waiting: something that the revision needs is not known yet.
             PlannerUnavailable: the planner does not answer.
-            GaveWay: another plan takes long; the Dataflow is in line.
+            PlannerBusy: another plan takes long; the Dataflow is in line.
         """
-        match decide(state, self._world.registry.dataflows(state.key.namespace)):
+        match decide(state, self._context.registry.dataflows(state.key.namespace)):
             case Serve():
                 await self._give_up_pending(state, dataflow)
             case Keep():
@@ -97,7 +99,7 @@ class RevisionPlanner:
                 if refused is not None:
                     await self._give_up_pending(state, dataflow)
                 if isinstance(refused, PlanRefused):
-                    await self._world.events.warn(state.key, state.uid, refused.reason, refused.message)
+                    await self._context.events.warn(state.key, state.uid, refused.reason, refused.message)
                 return refused
         return None
 
@@ -109,11 +111,11 @@ class RevisionPlanner:
         self, state: DataflowState, dataflow: Dataflow, running: RunningInstance, joining: Together | None
     ) -> PlanRefused | WaitingForInputs | None:
         """Plans a revision, stores it and marks it. `joining`: the replacement that it will be part of."""
-        active, view = state.active, as_replaced(self._world.registry.dataflows(state.key.namespace), joining)
+        active, view = state.active, as_replaced(self._context.registry.dataflows(state.key.namespace), joining)
         outcome = await self._ask(state, dataflow, view)
         if not isinstance(outcome, Planned):
             return outcome
-        reads = parents(self._world.registry.sources(state.key.namespace), view, outcome.references)
+        reads = parents(self._context.registry.sources(state.key.namespace), view, outcome.references)
         self._check_cycle(state, reads)
         stored = await self._marks.stored(dataflow.meta) if active is not None else {}
         given = {e.name: _given(state, e, stored.values()) for e in outcome.exports}
@@ -143,7 +145,7 @@ class RevisionPlanner:
     ) -> None:
         """Stores the revision and marks it: as the active one if there is none, else as the pending one."""
         active, wanted = state.active, state.spec.digest
-        as_of = first_as_of(running, self._world.registry, state, draft.description)
+        as_of = first_as_of(running, self._context.registry, state, draft.description)
         # again, with no await before `reads` is set: of two edits that form a cycle, one is refused
         self._check_cycle(state, draft.reads)
         state.planning.reads = draft.reads
@@ -183,7 +185,7 @@ class RevisionPlanner:
     def _check_cycle(self, state: DataflowState, reads: Sequence[Parent]) -> None:
         """Raises Rejected where a Dataflow that it would read reads it."""
         read = [parent for parent in reads if parent.kind == DATAFLOWS.kind]
-        users = dependants(state, self._world.registry.dataflows(state.key.namespace)) if read else ()
+        users = dependants(state, self._context.registry.dataflows(state.key.namespace)) if read else ()
         for parent in read:
             if parent.name in users:
                 raise Rejected("Cycle", f"{parent} reads this Dataflow, so this Dataflow cannot read it")
@@ -192,12 +194,12 @@ class RevisionPlanner:
         self, state: DataflowState, dataflow: Dataflow, view: Sequence[DataflowState]
     ) -> Planned | PlanRefused | WaitingForInputs:
         """The planner's outcome. A request that was answered is not sent again, unless the planner itself failed."""
-        request = plan_request(dataflow, self._world.registry.sources(state.key.namespace), view)
+        request = plan_request(dataflow, self._context.registry.sources(state.key.namespace), view)
         question: Digest = digest(request)
         answer = state.planning.answer
         if answer is None or must_send(answer, question, now_ms()):
             async with self._queue.turn(state.key):
-                response = await self._world.planner.plan(request)
+                response = await self._context.planner.plan(request)
             answer = remember(dataflow, response, question, answer, now_ms())
             state.planning.answer = answer
         return answer.outcome
@@ -226,7 +228,7 @@ class RevisionPlanner:
                 if found is not None:
                     running.shards.adopt(shard.shard_id, shard.location, found, state.spec.lag_ms)
                     adopted.append((shard.shard_id, shard.location))
-                    hold_history(self._world, state.key, state.uid, adopted)
+                    hold_history(self._context, state.key, state.uid, adopted)
             elif export.kind != "index":
                 before = state.active.revision.written(export.name) if state.active else None
                 shards[export.name] = await view_shard(locations, export, before, look_up, given[export.name])
@@ -251,11 +253,11 @@ class RevisionPlanner:
 
     def _has_ended(self, running: RunningInstance, state: DataflowState, description: DataflowDescription) -> HasEnded:
         """Called only for a table that is finished."""
-        return lambda: has_come_to_its_end(running, self._world.registry, state, description)
+        return lambda: has_come_to_its_end(running, self._context.registry, state, description)
 
     async def _locations(self, state: DataflowState, running: RunningInstance, adopts: bool = False) -> ShardLocations:
         location = running.config.storage_location
-        return await shard_locations(self._world.registry, self._deleter, state, location, adopts)
+        return await shard_locations(self._context.registry, self._deleter, state, location, adopts)
 
 
 def _given(state: DataflowState, export: PlannedExport, stored: Iterable[DataflowRevision]) -> Sequence[Written]:

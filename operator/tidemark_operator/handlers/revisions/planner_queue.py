@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from tidemark_operator.errors import GaveWay
+from tidemark_operator.errors import PlannerBusy
 from tidemark_operator.kube.cache import Key
 
 SHORT_PLAN_SECONDS = 1.0
@@ -40,14 +40,14 @@ class PlannerQueue:
 
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[None]:
-        """The planner is this Dataflow's. Raises GaveWay where another plan runs for long."""
+        """The planner is this Dataflow's. Raises PlannerBusy where another plan runs for long."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout_at(self._changed_at + SHORT_PLAN_SECONDS):
                 await self._lock.acquire()  # a free lock is taken at once, also after the deadline
         except TimeoutError:
             self._line[key] = None
-            raise GaveWay("another plan takes long") from None
+            raise PlannerBusy("another plan takes long") from None
         self._changed_at = loop.time()
         try:
             yield

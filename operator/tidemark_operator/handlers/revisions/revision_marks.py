@@ -29,7 +29,7 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds.revision_holds import hold_inputs, retire
 from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.publish.status_documents import Revision
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS
 from tidemark_operator.kube.revisions import Owner, parse_revision
@@ -43,8 +43,8 @@ LOG = logging.getLogger(__name__)
 
 
 class RevisionMarks:
-    def __init__(self, world: World, publisher: Publisher) -> None:
-        self._world, self._publisher = world, publisher
+    def __init__(self, context: ReconcileContext, publisher: Publisher) -> None:
+        self._context, self._publisher = context, publisher
         self._locks: dict[str, asyncio.Lock] = {}
 
     def lock(self, namespace: str) -> asyncio.Lock:
@@ -65,7 +65,7 @@ class RevisionMarks:
             return
         pending = await self._read_pending(state, status.get("pending"))
         state.revisions = RevisionSet(active, pending, reached=shown_frontiers(status))
-        hold_inputs(self._world.fleet.book(state.key.namespace), state)
+        hold_inputs(self._context.fleet.book(state.key.namespace), state)
 
     async def _read_pending(self, state: DataflowState, status: Mapping[str, Any] | None) -> PendingRevision | None:
         if not status:
@@ -79,7 +79,7 @@ class RevisionMarks:
         return PendingRevision(mark, Together(together["dataflow"], together["revision"])) if mark else None
 
     async def _read(self, state: DataflowState, marked: Mapping[str, Any]) -> ActiveRevision | None:
-        revision = await self._world.revisions.load(state.key.namespace, marked["name"], DataflowRevision)
+        revision = await self._context.revisions.load(state.key.namespace, marked["name"], DataflowRevision)
         if revision is None:
             return None
         number = int(marked["name"].rpartition("-r")[2])
@@ -95,13 +95,13 @@ class RevisionMarks:
         for parent in parents:
             resource = DATA_SOURCES if parent.kind == DATA_SOURCES.kind else DATAFLOWS
             key = Key(resource, namespace, parent.name)
-            if not await set_finalizer(self._world.kube, self._world.cache, key, wanted=True):
+            if not await set_finalizer(self._context.kube, self._context.cache, key, wanted=True):
                 raise Waiting("WaitingForInput", f"{parent} is being deleted")
 
     async def stored(self, meta: Meta) -> dict[int, DataflowRevision]:
         """All stored revisions of a Dataflow, by number. The newest one is never removed, so that no number and no
         writer term is given twice."""
-        bodies = await self._world.revisions.of(meta)
+        bodies = await self._context.revisions.of(meta)
         return {int(body["revision"]): parse_revision(body, DataflowRevision) for body in bodies}
 
     async def store(
@@ -114,7 +114,7 @@ class RevisionMarks:
         number = max(same) if same else 1 + max(stored, default=0)
         revision = stored[number] if same else revision
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, meta)
-        name = await self._world.revisions.store(owner, number, revision)
+        name = await self._context.revisions.store(owner, number, revision)
         return ActiveRevision(name, number, meta.generation, revision.spec_digest, revision)
 
     async def serve(self, state: DataflowState, meta: Meta, mark: ActiveRevision, alone: bool = False) -> None:
@@ -130,7 +130,7 @@ class RevisionMarks:
                 await self._publisher.store(state.key, {"revision": document(mark), "pending": None}, state.uid)
             before = state.marks
             state.revisions = replace(state.revisions, active=mark, pending=None)
-            book = self._world.fleet.book(state.key.namespace)
+            book = self._context.fleet.book(state.key.namespace)
             for old in before:
                 if old.number != mark.number:
                     retire(book, state, old)
@@ -150,7 +150,7 @@ class RevisionMarks:
             self._check(state, known, pending.mark, pending.together)
             with _marking(state):
                 await self._publisher.store(state.key, {"pending": pending_document(pending)}, state.uid)
-            book = self._world.fleet.book(state.key.namespace)
+            book = self._context.fleet.book(state.key.namespace)
             if state.pending is not None and state.pending.mark.number != pending.mark.number:
                 retire(book, state, state.pending.mark)
             state.revisions = replace(state.revisions, pending=pending)
@@ -165,7 +165,7 @@ class RevisionMarks:
             status = {"revision": document(root.pending.mark), "pending": None}
             await self._publisher.store(root.key, status, root.uid)
         for member in members:
-            promote(self._world.fleet.book(member.key.namespace), member)
+            promote(self._context.fleet.book(member.key.namespace), member)
         root.revisions = replace(root.revisions, unmarked=False)
 
     async def catch_up(self, state: DataflowState, meta: Meta) -> None:
@@ -184,14 +184,14 @@ class RevisionMarks:
         self, state: DataflowState, known: tuple[ActiveRevision, ...], mark: ActiveRevision, together: Together | None
     ) -> None:
         """Raises Waiting where a decision that was made on the `known` revisions does not hold any more."""
-        view = as_replaced(self._world.registry.dataflows(state.key.namespace), together)
+        view = as_replaced(self._context.registry.dataflows(state.key.namespace), together)
         is_new_and_stale = mark not in known and is_stale(mark.revision, view)
         if state.marks != known or state.revisions.unmarked or is_new_and_stale:
             raise Waiting("Replacing", "its revisions changed meanwhile")
 
     async def prune(self, state: DataflowState, meta: Meta) -> None:
         """Deletes stored revisions that are neither active nor pending."""
-        await self._world.revisions.prune(meta, {mark.name for mark in state.marks})
+        await self._context.revisions.prune(meta, {mark.name for mark in state.marks})
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.incompatible_readers import told, too_old
 from tidemark_operator.fleet.running_instance import RunningInstance
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.installer import exporters_first, install
 from tidemark_operator.handlers.revisions.replacement_decision import Keep, Member, cannot_run_beside, decide, judge
 from tidemark_operator.handlers.revisions.revision_ends import note_ends
@@ -31,17 +31,17 @@ Running = Callable[[DataflowState], RunningInstance | None]
 
 
 class TakeOver:
-    def __init__(self, world: World, marks: RevisionMarks) -> None:
-        self._world, self._marks = world, marks
+    def __init__(self, context: ReconcileContext, marks: RevisionMarks) -> None:
+        self._context, self._marks = context, marks
 
     async def attempt(self, root: DataflowState) -> bool:
         """Whether the replacement that this Dataflow's edit began has taken over."""
         async with self._marks.lock(root.key.namespace):
             if root.pending is None or root.pending.together.dataflow != root.key.name:
                 return False
-            for other in self._world.registry.dataflows(root.key.namespace):
+            for other in self._context.registry.dataflows(root.key.namespace):
                 note_ends(self._running(other), other)
-            members, obstacle = obstacle_of(root, self._world.registry, self._running, now_ms())
+            members, obstacle = obstacle_of(root, self._context.registry, self._running, now_ms())
             for member in members:
                 member.obstacles.taking_over = {member.marks[-1].name: obstacle} if obstacle is not None else {}
             if obstacle is not None:
@@ -55,10 +55,10 @@ class TakeOver:
         its own reconcile."""
         for state, _ in exporters_first([(m, m.active) for m in members if m.active is not None]):
             if (running := self._running(state)) is not None:
-                install(running, self._world.registry, state, edited=root.key.name)
+                install(running, self._context.registry, state, edited=root.key.name)
 
     def _running(self, state: DataflowState) -> RunningInstance | None:
-        return self._world.running(state.key.namespace, state.instance)
+        return self._context.running(state.key.namespace, state.instance)
 
 
 def obstacle_of(

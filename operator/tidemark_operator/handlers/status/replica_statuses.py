@@ -8,13 +8,13 @@ from tidemark_operator.controller.frontiers.collection import Collection
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.hydration.hydration_slot_record import dataflows_of
 from tidemark_operator.handlers.publish import status_documents
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
 from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Observation, Phase, Workers, replica_id
 from tidemark_operator.resources.conditions import replica as replica_conditions
-from tidemark_operator.resources.conditions.instance import ReplicaTrouble
+from tidemark_operator.resources.conditions.instance import ReplicaProblem
 from tidemark_operator.resources.conditions.replica import (
     Answering,
     Down,
@@ -31,19 +31,19 @@ MAX_NAMES = 3
 NOT_STARTED = ("NotStarted", "the process has not been started")
 
 
-def replica_status_of(world: World, key: Key, body: Body, now: status_documents.Now) -> dict[str, Any]:
+def replica_status_of(context: ReconcileContext, key: Key, body: Body, now: status_documents.Now) -> dict[str, Any]:
     """The status of the process that serves. A process that hydrates beside it has a condition."""
     replica = ComputeReplica.parse(body)
-    running = world.running(key.namespace, replica.instance)
-    observed = world.orchestrator.observe(replica.meta.uid)
+    running = context.running(key.namespace, replica.instance)
+    observed = context.orchestrator.observe(replica.meta.uid)
     serving = observed[0] if observed else None
     id = replica_id(key.name, serving.shape if serving else "")
     state = running.replicas.get(id) if running else None
     facts = ReplicaFacts(
-        world.instance_facts(key.namespace, replica.instance),
+        context.instance_facts(key.namespace, replica.instance),
         replica.suspend,
-        _process(world, replica, body, running, serving),
-        _beside(world, replica, body, running, observed[1]) if len(observed) > 1 else None,
+        _process(context, replica, body, running, serving),
+        _beside(context, replica, body, running, observed[1]) if len(observed) > 1 else None,
         _executors(serving.executors, running.executor_problem(id) if running else None)
         if serving and serving.executors
         else None,
@@ -92,14 +92,18 @@ def lacking_on(running: RunningInstance | None, replica: ReplicaId) -> str:
 
 
 def _process(
-    world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation | None
+    context: ReconcileContext,
+    replica: ComputeReplica,
+    body: Body,
+    running: RunningInstance | None,
+    observed: Observation | None,
 ) -> Process:
     if observed is None:
-        instance = world.instance(replica.meta.namespace, replica.instance)
-        refusal = world.orchestrator.refusal(replica_spec(replica, instance))
+        instance = context.instance(replica.meta.namespace, replica.instance)
+        refusal = context.orchestrator.refusal(replica_spec(replica, instance))
         if refusal:
             return Down("NotSupported", refusal)
-        uncertified = world.peers.refusal(replica.meta)
+        uncertified = context.peers.refusal(replica.meta)
         return Down(*(("CertificateRefused", uncertified) if uncertified else NOT_STARTED))
     id = replica_id(replica.meta.name, observed.shape)
     state = running.replicas.get(id) if running else None
@@ -109,10 +113,14 @@ def _process(
 
 
 def _beside(
-    world: World, replica: ComputeReplica, body: Body, running: RunningInstance | None, observed: Observation
+    context: ReconcileContext,
+    replica: ComputeReplica,
+    body: Body,
+    running: RunningInstance | None,
+    observed: Observation,
 ) -> Process:
     """The process that hydrates beside the serving one. Without the executors that it needs it counts as down."""
-    process = _process(world, replica, body, running, observed)
+    process = _process(context, replica, body, running, observed)
     if not isinstance(process, Answering) or observed.executors is None:
         return process
     id = replica_id(replica.meta.name, observed.shape)
@@ -132,8 +140,8 @@ def _down(observed: Observation, last_error: str, hydrating: list[str]) -> Proce
             f"the process ended{code}{_while(hydrating)}, {observed.restarts} restarts so far; it is started again"
             f"{_remedy(last.reason)}",
         )
-    if observed.trouble is not None:
-        return Down(observed.trouble.reason, observed.trouble.message)
+    if observed.problem is not None:
+        return Down(observed.problem.reason, observed.problem.message)
     if observed.phase is Phase.STOPPING:
         return Down("Stopping", "the process is being stopped")
     if observed.phase is Phase.RUNNING and last_error:
@@ -155,14 +163,14 @@ def _remedy(reason: str) -> str:
     return "; give it more memory: spec.resources.limits.memory" if reason == "OOMKilled" else ""
 
 
-def _executors(workers: Workers, refused: ReplicaTrouble | None) -> ExecutorFacts:
+def _executors(workers: Workers, refused: ReplicaProblem | None) -> ExecutorFacts:
     """The executors. The problem shown is what keeps one from running or being created; else how the last one ended."""
-    trouble, lost = workers.trouble or refused or workers.lost, workers.lost
+    problem, lost = workers.problem or refused or workers.lost, workers.lost
     return ExecutorFacts(
         workers.wanted,
         workers.running,
-        trouble.reason if trouble else "",
-        trouble.message if trouble else "",
+        problem.reason if problem else "",
+        problem.message if problem else "",
         f"{lost.message} ({lost.reason})" if lost else "",
     )
 

@@ -14,7 +14,7 @@ from tidemark_operator.fleet.incompatible_readers import told, too_old
 from tidemark_operator.fleet.quarantined_readers import why_waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.publish import status_documents
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.handlers.revisions.revision_marks import revision_status
 from tidemark_operator.handlers.revisions.takeover import quarantine
@@ -47,7 +47,7 @@ _KINDS: dict[Resource, tuple[Callable[[Body], object], Sequence[str]]] = {
 }
 
 
-def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
+def status_of(context: ReconcileContext, key: Key, body: Body, now_ms: int) -> dict[str, Any] | None:
     """The status that the object should have; None while nothing is known, or a mark is being written."""
     now = status_documents.Now(body.get("status") or {}, body["metadata"].get("generation", 0), now_ms)
     parse, types = _KINDS[key.resource]
@@ -56,24 +56,24 @@ def status_of(world: World, key: Key, body: Body, now_ms: int) -> dict[str, Any]
     except ResourceError as error:
         return status_documents.invalid_status(now, invalid_spec(types, error))
     if key.resource == INSTANCES:
-        return _instance(world, key, now)
+        return _instance(context, key, now)
     if key.resource == REPLICAS:
-        return replica_status_of(world, key, body, now)
+        return replica_status_of(context, key, body, now)
     if key.resource == DATA_SOURCES:
-        source = world.registry.source(key)
-        return _source(world, source, body, now) if source else None
-    dataflow = world.registry.dataflow(key)
-    return _dataflow(world, dataflow, body, now) if dataflow else None
+        source = context.registry.source(key)
+        return _source(context, source, body, now) if source else None
+    dataflow = context.registry.dataflow(key)
+    return _dataflow(context, dataflow, body, now) if dataflow else None
 
 
-def _instance(world: World, key: Key, now: status_documents.Now) -> dict[str, Any]:
-    facts = world.instance_facts(key.namespace, key.name)
-    term = world.leadership.term
+def _instance(context: ReconcileContext, key: Key, now: status_documents.Now) -> dict[str, Any]:
+    facts = context.instance_facts(key.namespace, key.name)
+    term = context.leadership.term
     return status_documents.instance_status(now, instance_conditions(facts), facts, term, release())
 
 
-def _source(world: World, state: SourceState, body: Body, now: status_documents.Now) -> dict[str, Any]:
-    book = world.fleet.book(state.key.namespace)
+def _source(context: ReconcileContext, state: SourceState, body: Body, now: status_documents.Now) -> dict[str, Any]:
+    book = context.fleet.book(state.key.namespace)
     tables = []
     for ingested in state.pinned.tables if state.pinned else ():
         known = book.frontiers(ingested.shard.shard_id)
@@ -91,9 +91,9 @@ def _source(world: World, state: SourceState, body: Body, now: status_documents.
     report = state.report
     files = _files(report.counters) if report else None
     facts = DataSourceFacts(
-        instance=world.instance_facts(state.key.namespace, state.instance),
+        instance=context.instance_facts(state.key.namespace, state.instance),
         suspended=bool(body["spec"].get("suspend", False)),
-        deleting_used_by=_users(world, state.key, body),
+        deleting_used_by=_users(context, state.key, body),
         schema_unknown_of=state.schema_unknown_of,
         ingester=state.ingester.replica if state.ingester and reported else None,
         failure=state.refused or state.failure,
@@ -121,22 +121,24 @@ def _files(counters: Mapping[str, int]) -> status_documents.FileCounters | None:
     )
 
 
-def _dataflow(world: World, state: DataflowState, body: Body, now: status_documents.Now) -> dict[str, Any] | None:
+def _dataflow(
+    context: ReconcileContext, state: DataflowState, body: Body, now: status_documents.Now
+) -> dict[str, Any] | None:
     if state.revisions.marking:
         return None
-    installed, collections = _installed(world, state, state.active)
+    installed, collections = _installed(context, state, state.active)
     pending = state.pending.mark if state.pending else None
-    coming, successors = _installed(world, state, pending)
-    running, replacement = world.running(state.key.namespace, state.instance), _replacement(state)
+    coming, successors = _installed(context, state, pending)
+    running, replacement = context.running(state.key.namespace, state.instance), _replacement(state)
     shown, exports = (coming, successors) if replacement and replacement.own else (installed, collections)
     remembered = _remembered(exports, state, now)
     facts = DataflowFacts(
-        instance=world.instance_facts(state.key.namespace, state.instance),
+        instance=context.instance_facts(state.key.namespace, state.instance),
         plan=state.plan,
         suspended=state.spec.suspended,
         serving=state.active.name if state.active and installed else None,
-        deleting_used_by=_users(world, state.key, body),
-        waiting_for_inputs=_waits(world, state, shown),
+        deleting_used_by=_users(context, state.key, body),
+        waiting_for_inputs=_waits(context, state, shown),
         scheduled=shown is not None and shown.scheduled,
         exports=len(exports),
         exports_hydrated=sum(c.hydrated for c in exports),
@@ -152,7 +154,7 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
         else "",
     )
     verdicts = dataflow_conditions.dataflow_conditions(facts)
-    book = world.fleet.book(state.key.namespace)
+    book = context.fleet.book(state.key.namespace)
     return status_documents.dataflow_status(
         now,
         verdicts,
@@ -164,10 +166,10 @@ def _dataflow(world: World, state: DataflowState, body: Body, now: status_docume
 
 
 def _installed(
-    world: World, state: DataflowState, mark: ActiveRevision | None
+    context: ReconcileContext, state: DataflowState, mark: ActiveRevision | None
 ) -> tuple[Installed | None, list[Collection]]:
     """A revision on its instance, and its exports; nothing if it is not installed, or being dropped."""
-    running = world.running(state.key.namespace, state.instance)
+    running = context.running(state.key.namespace, state.instance)
     installed = running.dataflow(state.installation(mark)) if running and mark else None
     if running is None or installed is None or installed.dropped:
         return None, []
@@ -232,9 +234,9 @@ def _exports(
     return exports
 
 
-def _waits(world: World, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:
+def _waits(context: ReconcileContext, state: DataflowState, installed: Installed | None) -> tuple[str, ...]:
     """What an installed dataflow waits for, or what keeps it from being installed."""
-    running = world.running(state.key.namespace, state.instance)
+    running = context.running(state.key.namespace, state.instance)
     if running is None or installed is None or installed.scheduled:
         if installed is not None or not isinstance(state.plan, Stored):
             return ()
@@ -243,7 +245,7 @@ def _waits(world: World, state: DataflowState, installed: Installed | None) -> t
         return tuple(each.message for each in obstacles if not each.failed)[:1]
     waited = set(running.incomplete_inputs(installed))
     description = installed.description
-    names = import_names(world.registry, state.key.namespace, description)
+    names = import_names(context.registry, state.key.namespace, description)
     shards = (i.shard.location for i in description.source_imports if i.shard.shard_id in waited)
     return (*shards, *(f"index {names.get(i.id, i.id)}" for i in description.index_imports if i.id in waited))
 
@@ -307,7 +309,7 @@ def _first_error(erroring: Mapping[str, str]) -> str:
     return f"{erroring.get('code', 'error')}{place}" + (f", and {others} more" if others else "")
 
 
-def _users(world: World, key: Key, body: Body) -> tuple[str, ...]:
+def _users(context: ReconcileContext, key: Key, body: Body) -> tuple[str, ...]:
     if "deletionTimestamp" not in body["metadata"]:
         return ()
-    return tuple(f"{DATAFLOWS.kind} {user.name}" for user in world.registry.users(key))
+    return tuple(f"{DATAFLOWS.kind} {user.name}" for user in context.registry.users(key))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from tidemark_operator.kube.client import ApiError, Body
 from tidemark_operator.kube.objects import PODS, Objects
-from tidemark_operator.orchestrator.interface import Trouble
+from tidemark_operator.orchestrator.interface import Problem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, MANAGED, ROLE
 from tidemark_operator.orchestrator.kubernetes.ownership import controller
@@ -45,18 +45,18 @@ class ExecutorLosses:
 
     def __init__(self, objects: Objects, clock: Callable[[], float] = time.monotonic) -> None:
         self._objects, self._clock = objects, clock
-        self._last: dict[str, tuple[float, Trouble]] = {}
+        self._last: dict[str, tuple[float, Problem]] = {}
 
-    def last(self, driver: str) -> Trouble | None:
+    def last(self, driver: str) -> Problem | None:
         """The last failure within ten minutes; `driver`: the uid of the driver's pod."""
-        when, trouble = self._last.get(driver, (0.0, None))
-        return trouble if trouble and self._clock() - when < REPORTED_SECONDS else None
+        when, problem = self._last.get(driver, (0.0, None))
+        return problem if problem and self._clock() - when < REPORTED_SECONDS else None
 
     def note(self, pod: Body) -> None:
         """Record the failure of an executor's pod."""
-        owner, trouble = controller(pod, PODS), pod_observation.trouble_of_executor(pod)
-        if owner and trouble:
-            self._last[owner["uid"]] = (self._clock(), trouble)
+        owner, problem = controller(pod, PODS), pod_observation.problem_of_executor(pod)
+        if owner and problem:
+            self._last[owner["uid"]] = (self._clock(), problem)
 
     def forget(self) -> None:
         """Drop failures older than ten minutes."""

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
 from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
-from tidemark_operator.orchestrator.interface import Observation, Owner, ReplicaSpec, Trouble
+from tidemark_operator.orchestrator.interface import Observation, Owner, Problem, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes import pod_observation, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
 from tidemark_operator.orchestrator.kubernetes.executor_losses import ExecutorLosses
@@ -61,13 +61,13 @@ class KubernetesOrchestrator:
         self._starting: dict[Shape, float] = {}
         """Shapes with pods that are not ready yet, and since when."""
         self._taken_over: set[Shape] = set()
-        self._refused: dict[Shape, Trouble] = {}
+        self._refused: dict[Shape, Problem] = {}
         self._applied: dict[Shape, float] = {}
         self._budgets: tuple[frozenset[str], frozenset[str]] | None = None
         self._budgeted = 0.0
         self._backoff: Backoff[Shape] = Backoff()
         self._deletions: Backoff[str] = Backoff()
-        self._undeleted: dict[str, Trouble] = {}
+        self._undeleted: dict[str, Problem] = {}
         """Refused deletions, by uid of the StatefulSet, as is `_deletions`."""
 
     def _concerns(self, found: Found) -> bool:
@@ -117,20 +117,20 @@ class KubernetesOrchestrator:
         executors = wanted.spec.pod.executors.instances
         newest = self._pods.observe(key, wanted.shape, wanted.name, wanted.spec.namespace, executors)
         if refused := self._refused.get((key, wanted.shape)):
-            newest = replace(newest, trouble=refused)
+            newest = replace(newest, problem=refused)
         if serving is None:
             recreates = strategy(wanted) is UpdateStrategy.RECREATE
             return (
-                replace(newest, trouble=newest.trouble or self._blocking_trouble(newest, others, recreates=recreates)),
+                replace(newest, problem=newest.problem or self._blocking_problem(newest, others, recreates=recreates)),
             )
         return (self._pods.observe(key, serving.shape, serving.name, serving.namespace, None), newest)
 
-    def _blocking_trouble(self, newest: Observation, others: Iterable[Found], *, recreates: bool) -> Trouble | None:
+    def _blocking_problem(self, newest: Observation, others: Iterable[Found], *, recreates: bool) -> Problem | None:
         """Why a process that must end before `newest` is made does not end; None: nothing blocks it."""
         if newest.incarnation is not None:
             return None
         for each in others:
-            before = self._pods.observe(each.key, each.shape, each.name, each.namespace, None).trouble
+            before = self._pods.observe(each.key, each.shape, each.name, each.namespace, None).problem
             if before is not None and before.reason == pod_observation.NODE_LOST:
                 return before
             if recreates and each.uid in self._undeleted:
@@ -212,7 +212,7 @@ class KubernetesOrchestrator:
         except ApiError as error:
             self._deletions.failed(found.uid, now)
             message = f"StatefulSet {found.namespace}/{found.name} cannot be deleted: {error}"
-            self._undeleted[found.uid] = pod_observation.trouble("Refused", message)
+            self._undeleted[found.uid] = pod_observation.problem("Refused", message)
             LOG.warning("%s", message)
         else:
             self._deletions.done(found.uid)
@@ -238,7 +238,7 @@ class KubernetesOrchestrator:
         except ApiError as error:
             self._backoff.failed(shape, self._clock())
             if isinstance(error, Invalid) or error.status == 403:
-                self._refused[shape] = pod_observation.trouble("Refused", str(error))
+                self._refused[shape] = pod_observation.problem("Refused", str(error))
             LOG.warning("cannot apply shape %s of the replica with uid %s: %s", shape[1], shape[0], error)
             return False
         self._backoff.done(shape)

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from tidemark_operator.kube.client import Body
-from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Exit, Observation, Phase, Trouble, Workers
+from tidemark_operator.orchestrator.interface import NO_EXECUTORS, Exit, Observation, Phase, Problem, Workers
 
 MAX_MESSAGE = 512
 # waiting reasons of a container that is starting normally
@@ -33,7 +33,7 @@ def observe(
     shape: str,
     pod: Body | None,
     ending_seconds: float,
-    refused: Trouble | None = None,
+    refused: Problem | None = None,
     executors: Workers | None = None,
     before: Exit | None = None,
 ) -> Observation:
@@ -41,7 +41,7 @@ def observe(
     observed with a deletion timestamp. `refused`: why the pod cannot be made. `before`: the exit of the previous
     pod."""
     if pod is None:
-        return Observation(Phase.STARTING, address, last_exit=before, shape=shape, trouble=refused, executors=executors)
+        return Observation(Phase.STARTING, address, last_exit=before, shape=shape, problem=refused, executors=executors)
     container = _container(pod)
     started = pod["metadata"].get("creationTimestamp")
     running = (container.get("state") or {}).get("running") or {}
@@ -54,17 +54,17 @@ def observe(
         restarts=restarts,
         last_exit=_last_exit(container) or before,
         shape=shape,
-        trouble=lost(pod, ending_seconds) or trouble_of(pod),
+        problem=lost(pod, ending_seconds) or problem_of(pod),
         executors=executors,
     )
 
 
-def observe_executors(wanted: int, pods: Sequence[Body], lost: Trouble | None = None) -> Workers:
+def observe_executors(wanted: int, pods: Sequence[Body], lost: Problem | None = None) -> Workers:
     """The state of the executors, from their pods. `lost`: how the last one that failed ended."""
     alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     running = sum(is_up(pod) for pod in alive)
-    troubles = (trouble_of_executor(pod) for pod in alive)
-    return Workers(wanted, running, next((t for t in troubles if t), None), lost)
+    problems = (problem_of_executor(pod) for pod in alive)
+    return Workers(wanted, running, next((t for t in problems if t), None), lost)
 
 
 def is_up(pod: Body) -> bool:
@@ -73,22 +73,22 @@ def is_up(pod: Body) -> bool:
     return _pod_phase(pod) == "Running" and all(container.get("ready") for container in containers)
 
 
-def trouble_of(pod: Body) -> Trouble | None:
+def problem_of(pod: Body) -> Problem | None:
     """Why the pod does not run; None: it runs, or it is starting normally."""
     status = pod.get("status") or {}
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in _NORMAL_WAITS:
-            return trouble(waiting["reason"], waiting.get("message"))
+            return problem(waiting["reason"], waiting.get("message"))
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return trouble(condition.get("reason") or "Unschedulable", condition.get("message"))
+            return problem(condition.get("reason") or "Unschedulable", condition.get("message"))
     if _pod_phase(pod) == "Failed":
-        return trouble(status.get("reason") or "Failed", status.get("message"))
+        return problem(status.get("reason") or "Failed", status.get("message"))
     return None
 
 
-def lost(pod: Body, ending_seconds: float) -> Trouble | None:
+def lost(pod: Body, ending_seconds: float) -> Problem | None:
     """NodeLost, if the pod has been ending for a minute more than its grace period; else None.
 
     The StatefulSet makes no other pod meanwhile: only the node, or a person who knows that the node is off, can tell
@@ -99,7 +99,7 @@ def lost(pod: Body, ending_seconds: float) -> Trouble | None:
     if due is None or ending_seconds < grace + LOST_SECONDS:
         return None
     name, node = pod["metadata"]["name"], (pod.get("spec") or {}).get("nodeName") or "its node"
-    return trouble(
+    return problem(
         NODE_LOST,
         f"pod {name} should have ended at {due}, but node {node} has not confirmed it: the node may be off or cut off. "
         f"The replica starts elsewhere once the node answers. If the node is gone, remove it (kubectl delete node "
@@ -108,18 +108,18 @@ def lost(pod: Body, ending_seconds: float) -> Trouble | None:
     )
 
 
-def refusal(events: Iterable[Body]) -> Trouble | None:
+def refusal(events: Iterable[Body]) -> Problem | None:
     """Why a StatefulSet could not make its pod: the last of its FailedCreate events; None: there is none."""
     failed = [event for event in events if event.get("reason") == "FailedCreate"]
     if not failed:
         return None
     note = max(failed, key=_when).get("note") or ""
-    return trouble("QuotaExceeded" if "exceeded quota" in note else "FailedCreate", note)
+    return problem("QuotaExceeded" if "exceeded quota" in note else "FailedCreate", note)
 
 
-def trouble(reason: str, message: str | None) -> Trouble:
-    """A Trouble whose reason and message are cut to the size of a condition."""
-    return Trouble(reason[:128], " ".join((message or reason).split())[:MAX_MESSAGE])
+def problem(reason: str, message: str | None) -> Problem:
+    """A Problem whose reason and message are cut to the size of a condition."""
+    return Problem(reason[:128], " ".join((message or reason).split())[:MAX_MESSAGE])
 
 
 def milliseconds(timestamp: str | None) -> int | None:
@@ -175,21 +175,21 @@ def _exit(ended: dict[str, Any]) -> Exit:
     return Exit(code, milliseconds(ended.get("finishedAt")) or 0, reason)
 
 
-def trouble_of_executor(pod: Body) -> Trouble | None:
+def problem_of_executor(pod: Body) -> Problem | None:
     """How an executor's pod failed, or why it does not run; None: nothing is wrong with it.
 
     A reason that the node gives for the whole pod (Evicted, OutOfcpu, NodeShutdown) takes precedence: it is the cause,
     and an exit code is a consequence. The pod may never have had a container."""
     status = pod.get("status") or {}
     if _pod_phase(pod) == "Failed" and status.get("reason"):
-        return trouble(status["reason"], status.get("message"))
+        return problem(status["reason"], status.get("message"))
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
             reason = ended.get("reason") or "Error"
             remedy = "; give executors more memory: spec.executors.resources" if reason == "OOMKilled" else ""
-            return trouble(reason, f"an executor ended with exit code {ended['exitCode']}{remedy}")
-    return trouble_of(pod)
+            return problem(reason, f"an executor ended with exit code {ended['exitCode']}{remedy}")
+    return problem_of(pod)
 
 
 def _pod_phase(pod: Body) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tidemark_operator.kube.client import EVENTS, ApiError, Body, Resource
 from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
-from tidemark_operator.orchestrator.interface import Exit, Observation, Trouble
+from tidemark_operator.orchestrator.interface import Exit, Observation, Problem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
 from tidemark_operator.orchestrator.kubernetes.executor_losses import ExecutorLosses
 from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
@@ -38,7 +38,7 @@ class PodWatch:
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
         self._exits: dict[Shape, Exit] = {}
-        self._refusals: dict[Shape, Trouble | None] = {}
+        self._refusals: dict[Shape, Problem | None] = {}
         self._asked: dict[Shape, float] = {}
         self._ending: dict[str, float] = {}
         """When a driver's pod was first observed with a deletion timestamp, by its uid."""
@@ -114,7 +114,7 @@ class PodWatch:
                         error,
                     )
 
-    async def _refusal(self, found: Found) -> Trouble | None:
+    async def _refusal(self, found: Found) -> Problem | None:
         fields = f"regarding.uid={found.uid},reason=FailedCreate"
         return pod_observation.refusal(await self._objects.list(EVENTS, fields=fields, namespace=found.namespace))
 

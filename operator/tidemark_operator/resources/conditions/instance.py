@@ -16,7 +16,7 @@ IMAGE_TOO_OLD = "ImageTooOld"
 
 
 @dataclass(frozen=True, slots=True)
-class SecretTrouble:
+class SecretProblem:
     """Why a Secret cannot be used; `reason` is CamelCase."""
 
     reason: str
@@ -24,7 +24,7 @@ class SecretTrouble:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaTrouble:
+class ReplicaProblem:
     """A problem that a replica reports, of the object store or of its executors; `reason` is CamelCase."""
 
     replica: str
@@ -44,9 +44,9 @@ class InstanceFacts:
     suspended: bool = False
     replicas: int = 0
     online: int = 0
-    secret: SecretTrouble | None = None
+    secret: SecretProblem | None = None
     """The problem of the Secret of spec.storage.secretName."""
-    store: tuple[ReplicaTrouble, ...] = ()
+    store: tuple[ReplicaProblem, ...] = ()
     """Problems of the object store, from replicas that are online."""
 
 

@@ -1,4 +1,4 @@
-"""A small world for the controller: one input shard, an index and a view over it, and replicas that answer."""
+"""A controller's instance for tests: one input shard, an index and a view over it, and scripted replicas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def facade(instance: Instance, **attributes: object) -> Any:
     return seen
 
 
-class World:
+class InstanceHarness:
     """An instance with its input known to be complete below `upper`."""
 
     def __init__(self, upper: int = 500, since: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""A small world around one dataflow: shards' files, an arrangement store, and steps with any bounds.
+"""A harness for one dataflow: shards' files, an arrangement store, and steps with any bounds.
 
 A table's whole history is one Parquet file; a step reads its share of it, as `listen` and `snapshot_parts` would say.
 """
@@ -40,7 +40,7 @@ OBJECT, INDEX, SINK = GlobalId("object"), GlobalId("index"), GlobalId("sink")
 Updates = Counter[tuple[tuple[Any, ...], str | None, int]]
 
 
-class World:
+class DataflowHarness:
     """Tables with their histories, on disk."""
 
     def __init__(self, session: Any, folder: Path, tables: Mapping[str, Table], history: History) -> None:
@@ -127,9 +127,9 @@ class World:
 
 
 @contextmanager
-def world(session: Any, folder: Path, tables: Mapping[str, Table], history: History) -> Iterator[World]:
-    """A world that ends with the block."""
-    made = World(session, folder, tables, history)
+def harness(session: Any, folder: Path, tables: Mapping[str, Table], history: History) -> Iterator[DataflowHarness]:
+    """A harness that is closed at the end of the block."""
+    made = DataflowHarness(session, folder, tables, history)
     try:
         yield made
     finally:

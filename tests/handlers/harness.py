@@ -1,4 +1,4 @@
-"""An operator's world in a few words: resources as they stand, processes where nobody answers."""
+"""The operator's ReconcileContext for tests: resources in the cache, and replicas whose addresses nobody listens on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.resources.manifests import body
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.handlers.reconcile.instance import align_replicas, prepare_instance
-from tidemark_operator.handlers.reconcile_context import World
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache, key_of
 from tidemark_operator.kube.client import INSTANCES, REPLICAS
 from tidemark_operator.kube.leadership import Leadership
@@ -21,7 +21,7 @@ READABLE, UNREADABLE = {"storage": {"location": "/data"}}, {"storage": {"locatio
 ONE, ANOTHER = {"instance": "default"}, {"instance": "default", "updateStrategy": "Tomorrow"}
 
 
-class Asked:
+class RecordingOrchestrator:
     """An orchestrator whose replicas listen where nobody answers. `kept`: what it was told to retain last; `refused`:
     names of replicas that it cannot run."""
 
@@ -41,17 +41,19 @@ class Asked:
         return (Observation(Phase.RUNNING, "unix:///nowhere/at/all"),) if key in self.kept else ()
 
 
-class Somewhere:
-    """An operator's world with one ComputeInstance, `default`, and one ComputeReplica, `r1`."""
+class OperatorHarness:
+    """A ReconcileContext with one ComputeInstance, `default`, and one ComputeReplica, `r1`."""
 
     def __init__(self) -> None:
         leadership = Leadership(cast(Any, None), "ns", "me")
-        self.cache, self.orchestrator, self.fleet, self.writes = Cache(), Asked(), Fleet(leadership), 0
+        self.cache, self.orchestrator, self.fleet, self.writes = Cache(), RecordingOrchestrator(), Fleet(leadership), 0
         self.fleet.listener = cast(Any, Heard())
         none = cast(Any, None)
         orchestrator = cast(Any, self.orchestrator)
         revisions = Revisions(none)
-        self.world = World(none, self.cache, Registry(), self.fleet, orchestrator, none, revisions, none, leadership)
+        self.context = ReconcileContext(
+            none, self.cache, Registry(), self.fleet, orchestrator, none, revisions, none, leadership
+        )
 
     def put(self, instance: dict[str, Any] | None, replica: dict[str, Any] | None, **metadata: Any) -> None:
         """As they stand now; None: deleted."""
@@ -65,8 +67,8 @@ class Somewhere:
             else:
                 self.cache.put(key, written)
             if resource is INSTANCES:
-                prepare_instance(self.world, key)
-        align_replicas(self.world)
+                prepare_instance(self.context, key)
+        align_replicas(self.context)
 
     @property
     def connected(self) -> list[str]:

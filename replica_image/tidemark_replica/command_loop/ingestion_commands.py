@@ -1,7 +1,7 @@
-"""Ingestions for the command loop. Sources need Spark, which starts late: commands wait for it here, and nothing
+"""IngestionCommands for the command loop. Sources need Spark, which starts late: commands wait for it here, and nothing
 blocks.
 
-    RunIngestion ──► kept until Spark has started ──► IngestionManager (threads of its own)
+    RunIngestion ──► kept until Spark has started ──► IngestionThreads (threads of its own)
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tidemark_replica.retry import Backoff
 from tidemark_replica.spark.session import SparkHolder
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
-from tidemark_replica.storage.manager import IngestionManager
+from tidemark_replica.storage.ingestion_threads import IngestionThreads
 
 STOP_SECONDS = 2.0
 
 
-class Ingestions:
+class IngestionCommands:
     """All methods except `inspect` run on the command loop."""
 
     def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path) -> None:
         self._spark, self._jobs, self._cache = spark, jobs, cache
         self._persist = PersistClientCache()
-        self._manager: IngestionManager | None = None
+        self._manager: IngestionThreads | None = None
         self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
         self._responses: list[StorageResponse] = []
         self._starting, self._backoff = False, Backoff()
@@ -99,5 +99,5 @@ class Ingestions:
             self._manager.run(command, clock)
         self._waiting.clear()
 
-    def _new_manager(self, session: SparkSession) -> IngestionManager:
-        return IngestionManager(session, self._persist, self._cache)
+    def _new_manager(self, session: SparkSession) -> IngestionThreads:
+        return IngestionThreads(session, self._persist, self._cache)

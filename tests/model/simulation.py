@@ -5,7 +5,7 @@
     replicas      incarnations; connections with what is under way in both directions
     shards        durable
 
-`World` offers the events; each raises Violation, or an AssertionError, where a promise is broken.
+`Simulation` offers the events; each raises Violation, or an AssertionError, where a promise is broken.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ REPLICAS = (ReplicaId("r1"), ReplicaId("r2"), ReplicaId("r3"))
 MAINTENANCE_MS = 10_000
 
 
-class World:
+class Simulation:
     def __init__(self) -> None:
         self.shards: Shards = {id: SimShard(upper=100) for id in TABLES}
         self.now, self._connections, self.created, self._peeks = 10_000_000, strangers.FIRST_CONNECTION, 0, 0

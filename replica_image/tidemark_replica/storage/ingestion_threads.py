@@ -35,7 +35,7 @@ MESSAGE_LENGTH_MAX = 1000
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
-class IngestionManager:
+class IngestionThreads:
     """Starts and stops ingestions. No method that the command loop calls blocks."""
 
     def __init__(self, session: SparkSession, persist: PersistClientCache, cache: Path) -> None:
@@ -105,7 +105,7 @@ class _Ingestion(threading.Thread):
     """The thread of one ingestion."""
 
     def __init__(
-        self, manager: IngestionManager, command: RunIngestion, clock: ControllerClock, after: _Ingestion | None
+        self, manager: IngestionThreads, command: RunIngestion, clock: ControllerClock, after: _Ingestion | None
     ) -> None:
         super().__init__(name=f"ingest-{command.ingestion.name}", daemon=True)
         self.clock = clock

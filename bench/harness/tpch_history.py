@@ -3,7 +3,7 @@
     tick:  delta ──► the shards, one time further
                 └──► DuckDB, which says what every query's rows are now
 
-Views come and go; each hydrates at the time that the world has reached.
+Views come and go; each hydrates at the last tick.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.harness.tpch import Tables, label, tables
 from bench.peers.duckdb_apply import DuckDb
 
 
-class World:
+class TpchHistory:
     """`sizes` are the rows of all its deltas, in the order of its ticks."""
 
     def __init__(self, folder: Path, lines: int, queries: Iterable[Query], sizes: Sequence[int]) -> None:
