@@ -28,7 +28,10 @@ def main() -> None:
         "--tls-dir", type=Path, help="a folder with tls.crt, tls.key and ca.crt; they are read again when they change"
     )
     parser.add_argument(
-        "--plan-timeout", type=float, default=MAX_PLAN_SECONDS, help="the most seconds that one plan may take"
+        "--plan-timeout",
+        type=float,
+        default=MAX_PLAN_SECONDS,
+        help="the most seconds of processor time that one plan may take",
     )
     parser.add_argument(
         "--scratch",

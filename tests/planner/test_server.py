@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ JOINED = "\n".join(
 )
 SLOW = f"SELECT o.o_custkey, count(*) AS n FROM tpch.orders o {JOINED} GROUP BY o.o_custkey"
 """A query that takes minutes to plan."""
-SHORT = 0.9 * SHORT_PLAN_SECONDS
-"""The longest plan that counts as short: gRPC rounds deadlines."""
+SLOWER = f"SELECT o.o_custkey FROM tpch.orders o {' '.join(JOINED.splitlines()[:40])}"
+"""A query that takes seconds to plan."""
+SHORT = SHORT_PLAN_SECONDS
+"""The longest plan that counts as short."""
 LARGE = "SELECT * FROM VALUES (sequence(1, 200000000)) AS v(a)"
 """An array that the analyser builds and that exceeds the heap."""
 
@@ -46,20 +50,26 @@ class Process:
         self.temporary = folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
         environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(self.temporary)}
-        self.process = subprocess.Popen(command, env=environ)
+        self.log = folder / "log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=environ, stderr=log)
         self._channel = grpc.insecure_channel(address)
         if waits:
-            grpc.channel_ready_future(self._channel).result(timeout=BOUND)
+            self.await_ready()
         self.stub = planner_pb2_grpc.PlannerStub(self._channel)
 
-    def plan(self, request: Any, seconds: float = BOUND) -> bytes:
+    def await_ready(self) -> None:
+        """Wait until the planner listens."""
+        grpc.channel_ready_future(self._channel).result(timeout=BOUND)
+
+    def plan(self, request: Any, cpu_seconds: float = BOUND) -> bytes:
         """Plan, and retry while all workers are busy."""
         answers = []
 
         def answered() -> bool:
             try:
-                asked = planner_pb2.PlanRequest(request=encode(request))
-                answers.append(bytes(self.stub.Plan(asked, timeout=GRACE_SECONDS + seconds).outcome))
+                asked = planner_pb2.PlanRequest(request=encode(request), cpu_seconds=cpu_seconds)
+                answers.append(bytes(self.stub.Plan(asked, timeout=GRACE_SECONDS + BOUND).outcome))
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
                     raise
@@ -71,6 +81,11 @@ class Process:
     def workers(self) -> dict[int, int]:
         """The pids of the workers, and of their JVMs."""
         return {worker: jvm for worker in children(self.process.pid) for jvm in children(worker) if is_java(jvm)}
+
+    def ready_worker(self) -> tuple[int, int] | None:
+        """The worker that can plan, by the planner's log, and its JVM; None while another one starts."""
+        ready = {int(pid) for pid in re.findall(r"worker (\d+) can plan", self.log.read_text())}
+        return next((each for each in self.workers().items() if each[0] in ready), None)
 
     def close(self) -> None:
         self._channel.close()
@@ -163,19 +178,55 @@ def test_crash_of_a_worker_that_is_idle_is_nobodys_matter(planner: Process, kill
 
 
 @pytest.mark.parametrize("killed", ["the worker", "its JVM"])
-def test_crash_of_a_worker_in_the_midst_of_a_plan_is_told_to_who_asked_alone(planner: Process, killed: str) -> None:
-    """The request fails as INTERNAL, which callers retry; a new worker takes over."""
-    ((worker, jvm),) = planner.workers().items()
+def test_crash_of_a_worker_in_the_midst_of_a_plan_plans_again_in_another_once(planner: Process, killed: str) -> None:
+    """A new worker plans the statement that was under way. A second death is answered with INTERNAL and its reason."""
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(planner.plan, one_view(SLOW))
-        until(lambda: is_at_work(jvm))
-        os.kill(worker if killed == "the worker" else jvm, signal.SIGKILL)
+        ended: list[int] = []
+        for _ in range(2):
+            until(lambda: (ready := planner.ready_worker()) is not None and is_at_work(ready[1]))
+            worker, jvm = planner.ready_worker() or (0, 0)
+            assert not slow.done()
+            os.kill(worker if killed == "the worker" else jvm, signal.SIGKILL)
+            ended += [worker, jvm]
+            until(partial(are_gone, ended))
         refused = decode(slow.result(BOUND), Refused)
 
     assert refused.diagnostics[0].code == "INTERNAL"
-    assert ("signal 9" if killed == "the worker" else "the JVM ended") in refused.diagnostics[0].message
+    assert refused.diagnostics[0].message.startswith("the planner's worker ended 2 times while it planned this: ")
+    assert "signal 9" in refused.diagnostics[0].message
     decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert are_gone(ended)
+
+
+def test_crash_of_a_jvm_in_the_midst_of_a_plan_is_not_seen_by_its_caller(planner: Process) -> None:
+    """A plan that takes a second or more is answered, although the first JVM that planned it was killed."""
+    ((worker, jvm),) = planner.workers().items()
+    with ThreadPoolExecutor(1) as asks:
+        slow = asks.submit(planner.plan, one_view(SLOWER))
+        until(lambda: is_at_work(jvm))
+        os.kill(jvm, signal.SIGKILL)
+        decode(slow.result(BOUND), Planned)
+
+    assert worker not in planner.workers()
     assert are_gone([worker, jvm])
+
+
+def test_crash_of_a_jvm_never_ends_the_planner(tmp_path: Path) -> None:
+    """As it starts, and before its first plan: the same process starts another one."""
+    planner = Process(tmp_path, waits=False)
+    until(planner.workers)
+    ((starting, jvm),) = planner.workers().items()
+    os.kill(jvm, signal.SIGKILL)
+    planner.await_ready()
+    ((unused, jvm),) = planner.workers().items()
+    assert unused != starting
+    os.kill(jvm, signal.SIGKILL)
+    until(lambda: are_gone([unused, jvm]))
+
+    decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert planner.process.poll() is None
+    planner.close()
 
 
 def test_crash_of_a_jvm_whose_heap_is_full_is_blamed_on_the_statement(planner: Process) -> None:
@@ -202,6 +253,20 @@ def test_who_goes_while_it_waits_is_not_planned(planner: Process) -> None:
         assert not any(is_at_work(jvm) for jvm in planner.workers().values())
 
 
+def test_a_short_plan_on_a_machine_that_is_busy_is_answered(planner: Process) -> None:
+    """Its JVM gets no processor for longer than the plan may take of it."""
+    jvms = list(planner.workers().values())
+    with ThreadPoolExecutor(1) as asks:
+        for jvm in jvms:
+            os.kill(jvm, signal.SIGSTOP)
+        short = asks.submit(planner.plan, one_view("SELECT k + 77 AS k FROM s.t"), 1.0)
+        time.sleep(3.0)
+        for jvm in jvms:
+            os.kill(jvm, signal.SIGCONT)
+        decode(short.result(BOUND), Planned)
+    assert list(planner.workers().values()) == jvms
+
+
 def test_a_plan_that_takes_long_keeps_nobody_from_theirs_and_ends_in_time(planner: Process) -> None:
     """Short plans are answered during a long one; past its time the long one is refused, and its worker replaced."""
     with ThreadPoolExecutor(1) as asks:
@@ -212,11 +277,11 @@ def test_a_plan_that_takes_long_keeps_nobody_from_theirs_and_ends_in_time(planne
         before = planner.workers()
         assert len(before) == 2
 
-        refused = decode(planner.plan(one_view(SLOW), seconds=1.0), Refused)
+        refused = decode(planner.plan(one_view(SLOW), cpu_seconds=1.0), Refused)
 
         assert (refused.diagnostics[0].code, refused.diagnostics[0].message) == (
             "TIMEOUT",
-            "planning took longer than 1 s: simplify the SQL",
+            "planning took more than 1 s of processor time: simplify the SQL",
         )
         decode(planner.plan(one_view("SELECT k FROM s.t"), SHORT), Planned)
         (ended,) = before.keys() - planner.workers().keys()

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,18 +15,21 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import BOUND, until
+from tidemark_planner.service import worker_pool
 from tidemark_planner.service.worker_pool import (
+    FIRST_STARTS,
     GROW_AFTER_SECONDS,
     IDLE_SECONDS,
     SHORT_PLAN_SECONDS,
+    START_PAUSE_SECONDS,
     NoIdleWorker,
     WorkerPool,
 )
-from tidemark_planner.service.worker_process import Worker, WorkerEnded, WorkerTimeout, adopt_orphans
+from tidemark_planner.service.worker_process import PlanLimits, Worker, WorkerEnded, WorkerTimeout, adopt_orphans
 from tidemark_planner.service.worker_protocol import SPENT
 
 # answers with its pid and that of a child of its own; what it is asked may be to hang, before it answers or in the
-# midst of that, to answer what nobody may, or to die
+# midst of that, to answer what nobody may, to compute for ever, to rest before it answers, or to die
 PROGRAM = """
 import os, socket, subprocess, sys, time
 from tidemark_planner.service.worker_protocol import receive, send
@@ -43,6 +47,10 @@ while True:
         time.sleep(3600)
     if asked == b"die":
         os._exit(3)
+    while asked == b"compute":
+        pass
+    if asked == b"rest":
+        time.sleep(2)
     send(asks, asked + b" %d %d" % (os.getpid(), child.pid))
 """
 COMMAND = (sys.executable, "-c", PROGRAM)
@@ -81,9 +89,13 @@ def made(tmp_path: Path) -> Iterator[Callable[..., WorkerPool]]:
         workers.close()
 
 
-def ask(workers: WorkerPool, question: bytes = b"", seconds: float = BOUND) -> list[int]:
+def limits(cpu_seconds: float = BOUND, seconds: float = BOUND) -> PlanLimits:
+    return PlanLimits(cpu_seconds, time.monotonic() + seconds)
+
+
+def ask(workers: WorkerPool, question: bytes = b"", cpu_seconds: float = BOUND, seconds: float = BOUND) -> list[int]:
     """The pids of the worker that answered and of its child."""
-    return [int(pid) for pid in workers.ask(question, seconds, TURN).split()[-2:]]
+    return [int(pid) for pid in workers.ask(question, limits(cpu_seconds, seconds), TURN).split()[-2:]]
 
 
 def gone(*pids: int) -> bool:
@@ -98,11 +110,11 @@ def test_others_are_answered_while_one_takes_long(made: Callable[..., WorkerPool
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
-        second = ask(workers, seconds=SHORT_PLAN_SECONDS)
+        second = ask(workers, cpu_seconds=SHORT_PLAN_SECONDS)
         assert second[0] != first[0]
-        assert ask(workers, seconds=SHORT_PLAN_SECONDS) == second
+        assert ask(workers, cpu_seconds=SHORT_PLAN_SECONDS) == second
         with pytest.raises(NoIdleWorker):  # what may take as long as the first has one worker less
-            workers.ask(b"", BOUND, 0.1)
+            workers.ask(b"", limits(), 0.1)
         assert not slow.done()
         workers.close()
 
@@ -142,7 +154,7 @@ def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., Wo
         slow = asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
         with pytest.raises(NoIdleWorker):
-            workers.ask(b"", BOUND, 1.5)
+            workers.ask(b"", limits(), 1.5)
         assert not slow.done()
         assert len(workers._workers) == 1
         workers.close()
@@ -169,24 +181,59 @@ def test_what_nobody_needs_ends_but_for_one(made: Callable[..., WorkerPool]) -> 
     assert ask(workers) == used
 
 
-def test_workers_that_cannot_be_started_are_told_of(tmp_path: Path) -> None:
-    """The pool has failed once no worker is left and none can be started."""
-    starts: Iterator[tuple[str, ...]] = iter([COMMAND, FAILS])
-    workers = WorkerPool(lambda: Worker(tmp_path / "w", next(starts)), 2)
+def test_a_plan_is_bounded_by_its_processor_time(made: Callable[..., WorkerPool]) -> None:
+    """A worker that gets no processor for longer than that is waited for; one that uses it up is replaced."""
+    workers = made(most=1)
+    first = ask(workers)
+    assert ask(workers, b"rest", cpu_seconds=1.0) == first
+    with pytest.raises(WorkerTimeout, match="took more than 1 s of processor time: simplify the SQL"):
+        ask(workers, b"compute", cpu_seconds=1.0)
+    assert ask(workers) != first
+    with pytest.raises(WorkerTimeout, match=r"got 0\.\d s of processor time within 1 s and did not end: the machine"):
+        ask(workers, b"hang", seconds=1.0)
+
+
+def test_crash_a_worker_that_cannot_be_started_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool that was ready never fails: who asks meanwhile is told why there is no worker."""
+    monkeypatch.setattr(worker_pool, "MAX_START_PAUSE_SECONDS", 0.1)
+    starts: Iterator[tuple[str, ...]] = iter([COMMAND, *[FAILS] * (FIRST_STARTS + 1), COMMAND])
+    folder = itertools.count()
+    workers = WorkerPool(lambda: Worker(tmp_path / str(next(folder)), next(starts)), 2)
     workers.begin()
     with pytest.raises(WorkerEnded, match="exit status 3"):
         ask(workers, b"die")
-    assert workers.failed.wait(BOUND)
+    until(lambda: workers._start_failure)
+    with pytest.raises(NoIdleWorker, match="exit status 4"):
+        workers.ask(b"", limits(), 0.0)
+
+    def is_answered() -> bool:
+        workers.maintain()
+        return bool(workers._idle) and bool(ask(workers))
+
+    until(is_answered)
+    assert not workers.failed.is_set()
+    workers.close()
 
 
 @pytest.mark.parametrize("command", [FAILS, ("/is/not/there",)])
-def test_a_first_worker_that_cannot_be_started_is_told_of(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """The pool never becomes ready."""
-    workers = WorkerPool(lambda: Worker(tmp_path / "w", command), 2)
+def test_a_first_worker_that_cannot_be_started_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """The pool never becomes ready. It fails after FIRST_STARTS attempts, and the planner's process is restarted."""
+    monkeypatch.setattr(worker_pool, "MAX_START_PAUSE_SECONDS", 0.1)
+    begun = itertools.count()
+    workers = WorkerPool(lambda: Worker(tmp_path / str(next(begun)), command), 2)
     workers.begin()
-    assert workers.failed.wait(BOUND)
+
+    def has_failed() -> bool:
+        workers.maintain()
+        return workers.failed.is_set()
+
+    until(has_failed)
     assert not workers.ready.is_set()
-    assert not workers._workers
+    assert next(begun) >= FIRST_STARTS
 
 
 def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: Callable[..., WorkerPool]) -> None:
@@ -203,21 +250,22 @@ def test_crash_workers_that_die_while_they_are_asked_nothing_are_replaced(made: 
     assert not workers.failed.is_set()
 
 
-def test_crash_workers_that_die_before_they_are_of_any_use_are_not_started_for_ever(
+def test_crash_a_worker_that_dies_before_its_first_plan_is_replaced_after_a_pause(
     made: Callable[..., WorkerPool],
 ) -> None:
-    """Workers that die before their first answer make the pool fail, so that the planner is restarted with a
-    back-off."""
-    workers = made(most=1)
-    assert workers.ready.wait(BOUND)
-    os.killpg(next(iter(workers._workers)).pid, signal.SIGKILL)
-
-    def seen() -> bool:
-        workers.maintain()
-        return workers.failed.is_set()
-
-    until(seen)
+    """It counts as one that could not be started: workers that die at once are not started without a pause."""
+    clock = Clock()
+    workers = made(most=1, clock=clock)
+    first = next(iter(workers._workers))
+    os.killpg(first.pid, signal.SIGKILL)
+    until(lambda: first.has_ended)
+    workers.maintain()
     assert workers._workers == set()
+    workers.maintain()
+    assert workers._workers == set()
+    clock.now = START_PAUSE_SECONDS
+    workers.maintain()
+    assert ask(workers)[0] != first.pid
 
 
 def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., WorkerPool]) -> None:
@@ -225,7 +273,7 @@ def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., WorkerPool
     workers = made(most=1)
     ask(workers)
     with pytest.raises(NoIdleWorker):
-        workers.ask(b"hang", BOUND, TURN, lambda: False)
+        workers.ask(b"hang", limits(), TURN, lambda: False)
     ask(workers)
 
 
@@ -244,9 +292,9 @@ def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_pat
         asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
         with pytest.raises(NoIdleWorker):  # another one is begun for it, and never there
-            workers.ask(b"", BOUND, GROW_AFTER_SECONDS + 0.5)
+            workers.ask(b"", limits(), GROW_AFTER_SECONDS + 0.5)
         with pytest.raises(NoIdleWorker):
-            workers.ask(b"", SHORT_PLAN_SECONDS, GROW_AFTER_SECONDS + 0.5)
+            workers.ask(b"", limits(SHORT_PLAN_SECONDS), GROW_AFTER_SECONDS + 0.5)
         assert len(begun) == 2
         workers.close()
 
@@ -258,7 +306,7 @@ def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_pat
         asks.submit(ask, workers, b"hang")
         until(lambda: not workers._idle)
         with pytest.raises(NoIdleWorker):  # it may take as long as the first one
-            workers.ask(b"", BOUND, GROW_AFTER_SECONDS + 0.5)
+            workers.ask(b"", limits(), GROW_AFTER_SECONDS + 0.5)
         assert len(begun) == 1
         workers.close()
 
@@ -281,7 +329,7 @@ def test_many_ask_at_once(made: Callable[..., WorkerPool]) -> None:
     """Each request gets its own answer."""
     workers = made()
     with ThreadPoolExecutor(8) as asks:
-        answers = asks.map(lambda number: workers.ask(b"%d" % number, BOUND, TURN).split()[0], range(200))
+        answers = asks.map(lambda number: workers.ask(b"%d" % number, limits(), TURN).split()[0], range(200))
         assert list(answers) == [b"%d" % number for number in range(200)]
     assert threading.active_count() < 50
     assert os.getpid() not in ask(workers)

@@ -5,8 +5,9 @@ A channel lasts as long as its certificate: a new certificate gets a new channel
 A query has a user that waits. So if the planner is away (a statement took too long, and its process was killed), the
 client waits until it is back and sends the request again. A Dataflow is planned again by its reconcile anyway.
 
-The deadline of a call tells the planner how long a plan may take. The planner answers with the diagnostic TIMEOUT then.
-If even that answer does not come, the client kills the planner, which has no state.
+A plan may take so much processor time: elapsed time would refuse trivial statements on a busy machine. The planner
+answers with the diagnostic TIMEOUT then, and also some seconds before the deadline of the call. If even that answer
+does not come, the client kills the planner, which has no state.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ from tidemark_protocol.vocabulary import wire_name_of
 
 LOG = logging.getLogger(__name__)
 QUERY_SECONDS = 5.0
-"""The deadline of plans of queries."""
+"""The processor time of plans of queries."""
 DATAFLOW_SECONDS = 30.0
-"""The deadline of plans of Dataflows."""
-PATIENCE_SECONDS = 30.0
+"""The processor time of plans of Dataflows."""
+ELAPSED_SECONDS = 30.0
+"""What a plan may take of the clock beyond its processor time, on a busy machine."""
+PATIENCE_SECONDS = 60.0
 """How long patient calls wait for a planner that is away, from when any call found it so. Its JVM starts in about
-ten."""
+ten, and takes a minute on a busy machine."""
 AGAIN_SECONDS = 0.5
 FORGET_SECONDS = 8 * AGAIN_SECONDS
 """If no call has found it away for so long, the wait begins anew."""
@@ -100,8 +103,8 @@ class PlannerClient:
         Raises:
             PlannerUnavailable: the process does not answer, or is busy.
         """
-        message = planner_pb2.PlanRequest(request=codec.encode(request))
         seconds = QUERY_SECONDS if patient else DATAFLOW_SECONDS
+        message = planner_pb2.PlanRequest(request=codec.encode(request), cpu_seconds=seconds)
         return await self._ask(lambda: self._planner().Plan, patient, seconds, message, Planned)
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | PlannedOneShot | Refused:
@@ -110,7 +113,7 @@ class PlannerClient:
         Raises:
             PlannerUnavailable: the process is away, or busy, and stays so for PATIENCE_SECONDS.
         """
-        message = planner_pb2.PlanQueryRequest(request=codec.encode(request))
+        message = planner_pb2.PlanQueryRequest(request=codec.encode(request), cpu_seconds=QUERY_SECONDS)
         method, expected = lambda: self._planner().PlanQuery, (PlannedPeek, PlannedOneShot)
         return await self._ask(method, True, QUERY_SECONDS, message, *expected)
 
@@ -124,7 +127,7 @@ class PlannerClient:
 
     def _planner(self) -> Any:
         if self._dialer.material() != self._shown:
-            closing = asyncio.create_task(self._channel.close(DATAFLOW_SECONDS + GRACE_SECONDS))
+            closing = asyncio.create_task(self._channel.close(_deadline(DATAFLOW_SECONDS)))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             self._open()
@@ -142,9 +145,10 @@ class PlannerClient:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
                 reason = await self._dialer.explain(self._address) or self._explain() or error.code().name
                 raise PlannerUnavailable(f"the planner does not answer: {reason}") from None
-            LOG.warning("the planner did not answer within %.0f s, the deadline of the plan: it is killed", seconds)
+            LOG.warning("the planner did not answer by the deadline of the call: it is killed")
             self._kill()
-            return Refused((Diagnostic("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL"),))
+            silence = f"the planner did not answer within {_deadline(seconds):.0f} s and is started again: try again"
+            return Refused((Diagnostic("TIMEOUT", silence),))
         except ProtocolError as error:
             raise PlannerUnavailable(f"the planner's answer cannot be read: {error}") from None
 
@@ -155,7 +159,7 @@ class PlannerClient:
         while True:
             asked = time.monotonic()
             try:
-                answer = await method()(message, timeout=seconds + GRACE_SECONDS)
+                answer = await method()(message, timeout=_deadline(seconds))
             except grpc.aio.AioRpcError as error:
                 if error.code() not in (AWAY, BUSY):
                     raise
@@ -170,6 +174,11 @@ class PlannerClient:
                 self._outage.ended()
                 return answer
             await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _deadline(cpu_seconds: float) -> float:
+    """How long a call may take whose plan may take so much processor time."""
+    return cpu_seconds + ELAPSED_SECONDS + GRACE_SECONDS
 
 
 def decode_outcome(data: bytes, *expected: type[T]) -> T | Refused:

@@ -1,10 +1,13 @@
 """The planner's gRPC service: each plan within a bounded time and a bounded heap, a few plans at a time.
 
 A plan that takes longer than it may is answered with TIMEOUT, and its worker is replaced. A worker is also replaced
-when its JVM has ended, or when planning failed in a way that says nothing about the SQL (worker_pool.py). The caller
-sets how long a plan may take by the deadline of its call: GRACE_SECONDS less than what is left of it, since queueing,
-ending a worker and the answer take time too. The service does not plan for a caller that has gone by the time a worker
-is idle.
+when its JVM has ended, or when planning failed in a way that says nothing about the SQL (worker_pool.py). A statement
+whose worker ended is planned once more by another one, as planning changes nothing; a second end may be its own fault,
+and is answered with INTERNAL. The caller
+sets how much processor time a plan may take: elapsed time would refuse a trivial statement on a busy machine. The
+answer comes by the deadline of the call even if a worker hangs or gets no processor: the plan ends GRACE_SECONDS before
+it, since queueing, ending a worker and the answer take time too. The service does not plan for a caller that has gone
+by the time a worker is idle.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import logging
 import secrets
 import shutil
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +24,7 @@ from typing import Any
 import grpc
 
 from tidemark_planner.service.worker_pool import NoIdleWorker, WorkerPool
-from tidemark_planner.service.worker_process import Worker, WorkerEnded, WorkerTimeout
+from tidemark_planner.service.worker_process import PlanLimits, Worker, WorkerEnded, WorkerTimeout
 from tidemark_planner.service.worker_protocol import MALFORMED, MAX_MESSAGE_BYTES, PLAN, QUERY, refused_outcome
 from tidemark_protocol.messages.planning import GRACE_SECONDS
 from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
@@ -29,6 +33,8 @@ from tidemark_protocol.tls.identities import OPERATOR
 from tidemark_protocol.tls.server import RequireCaller, server_credentials
 
 MAX_PLAN_SECONDS = 30.0
+MAX_ELAPSED_SECONDS = 300.0
+"""The most time of a plan, also where the call has no deadline."""
 MAX_WORKERS = 2
 _MAX_CALLS = 16
 # Half of GRACE_SECONDS: a caller that waited this long for a worker must try again.
@@ -44,36 +50,54 @@ LOG = logging.getLogger(__name__)
 
 
 class PlannerService(planner_pb2_grpc.PlannerServicer):
-    """The calls Plan and PlanQuery. `plan_seconds`: the most that any plan may take, whatever the call's deadline."""
+    """The calls Plan and PlanQuery. `plan_seconds`: the most processor time of any plan, whatever the call allows."""
 
     def __init__(self, workers: WorkerPool, plan_seconds: float = MAX_PLAN_SECONDS) -> None:
         self._workers, self._plan_seconds = workers, plan_seconds
 
     def Plan(self, request: Any, context: Any) -> Any:
-        return planner_pb2.PlanResponse(outcome=self._outcome(PLAN + request.request, context))
+        return planner_pb2.PlanResponse(outcome=self._outcome(PLAN + request.request, request.cpu_seconds, context))
 
     def PlanQuery(self, request: Any, context: Any) -> Any:
-        return planner_pb2.PlanQueryResponse(outcome=self._outcome(QUERY + request.request, context))
+        return planner_pb2.PlanQueryResponse(
+            outcome=self._outcome(QUERY + request.request, request.cpu_seconds, context)
+        )
 
-    def _outcome(self, request: bytes, context: Any) -> bytes:
+    def _outcome(self, request: bytes, cpu_seconds: float, context: Any) -> bytes:
         left = context.time_remaining()
-        seconds = self._plan_seconds if left is None else min(self._plan_seconds, max(1.0, left - GRACE_SECONDS))
+        seconds = MAX_ELAPSED_SECONDS if left is None else min(MAX_ELAPSED_SECONDS, max(1.0, left - GRACE_SECONDS))
+        limits = PlanLimits(min(cpu_seconds or seconds, self._plan_seconds), time.monotonic() + seconds)
         try:
-            answer = self._workers.ask(request, seconds, _QUEUE_SECONDS, context.is_active)
-        except NoIdleWorker:
-            context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, "all workers of the planner are busy or starting: try again later"
-            )
-        except WorkerTimeout:
-            LOG.error("a plan took longer than %.1f s: its worker is replaced", seconds)
-            return refused_outcome("TIMEOUT", f"planning took longer than {seconds:.0f} s: simplify the SQL")
+            answer = self._ask(request, limits, context)
+        except NoIdleWorker as error:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _no_worker(str(error)))
+        except WorkerTimeout as error:
+            LOG.error("a plan %s: its worker is replaced", error)
+            return refused_outcome("TIMEOUT", f"planning {error}")
         except WorkerEnded as error:
-            LOG.error("a worker that planned is replaced: %s", error)
-            return refused_outcome("INTERNAL", f"the planner's worker ended while it planned: {error}")
+            LOG.error("a second worker ended while it planned the same statement: %s", error)
+            return refused_outcome(
+                "INTERNAL",
+                f"the planner's worker ended 2 times while it planned this: {error}. Try again, or simplify the SQL",
+            )
         if answer[:1] == MALFORMED:
             reason = answer[1:].decode(errors="replace")
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be decoded: {reason}")
         return answer[1:]
+
+    def _ask(self, request: bytes, limits: PlanLimits, context: Any) -> bytes:
+        """The answer of a worker, or of a second one if the first ended. Raises as WorkerPool.ask."""
+        try:
+            return self._workers.ask(request, limits, _QUEUE_SECONDS, context.is_active)
+        except WorkerEnded as error:
+            LOG.error("a worker ended while it planned: another one plans the statement: %s", error)
+        return self._workers.ask(request, limits, limits.seconds_left, context.is_active)
+
+
+def _no_worker(start_failure: str) -> str:
+    if start_failure:
+        return f"the planner has no worker, since its last one could not be started ({start_failure}): try again later"
+    return "all workers of the planner are busy or starting: try again later"
 
 
 def serve(
@@ -83,7 +107,7 @@ def serve(
     stopped: threading.Event | None = None,
     tls: CertificateFolder | None = None,
 ) -> int:
-    """Serve until `stopped` is set (returns 0), or until there is no worker and none can be started (returns 1).
+    """Serve until `stopped` is set (returns 0). Returns 1 if no worker can be started from the beginning.
 
     `listen`: unix:///path or host:port. `scratch`: the folder of the workers' folders; those that an earlier process
     left there are removed.
@@ -98,6 +122,7 @@ def serve(
         _remove_worker_folders(scratch)
         workers.begin()
         while not (stop.is_set() or workers.failed.is_set()):
+            workers.maintain()
             if workers.ready.wait(_MAINTENANCE_SECONDS):
                 _serve_calls(workers, listen, credentials, plan_seconds, stop)
         return 0 if stop.is_set() else 1
@@ -132,6 +157,6 @@ def _serve_calls(
         server.add_secure_port(listen, credentials)
     server.start()
     LOG.info("planning at %s", listen)
-    while not stop.wait(_MAINTENANCE_SECONDS) and not workers.failed.is_set():
+    while not stop.wait(_MAINTENANCE_SECONDS):
         workers.maintain()
     server.stop(grace=_STOP_GRACE_SECONDS).wait()

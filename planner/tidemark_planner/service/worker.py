@@ -29,7 +29,7 @@ from tidemark_planner.catalyst.analyser import HEAP, Catalyst
 from tidemark_planner.planning.dataflow import plan
 from tidemark_planner.planning.one_shot import plan_query
 from tidemark_planner.service import worker_protocol
-from tidemark_planner.service.worker_protocol import MALFORMED, PLAN, READY, REUSABLE, SPENT, refused_outcome
+from tidemark_planner.service.worker_protocol import JVM_ENDED, MALFORMED, PLAN, READY, REUSABLE, SPENT, refused_outcome
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, PlanRequest, ViewRequest
 from tidemark_protocol.plan.codec import decode, encode
@@ -99,7 +99,7 @@ def answer(catalyst: Catalyst, request: bytes) -> bytes:
                 "TOO_LARGE", f"planning took more memory than the planner has ({HEAP}): simplify the SQL"
             )
         if status is not None:
-            return SPENT + refused_outcome("INTERNAL", f"planning failed: the JVM ended with exit status {status}")
+            return JVM_ENDED + f"its JVM ended with {exit_reason(status)}".encode()
         return SPENT + refused_outcome(
             "INTERNAL", f"planning failed: {type(error).__name__}: {str(error)[:MAX_ERROR_CHARACTERS]}"
         )
@@ -136,12 +136,17 @@ def _jvm_exit_status() -> int | None:
         return None
 
 
+def exit_reason(status: int) -> str:
+    """How a process ended, by its exit status of `subprocess`: negative for a signal."""
+    return f"signal {-status}" if status < 0 else f"exit status {status}"
+
+
 def _end_with_jvm(planning: threading.Lock, scratch: Path) -> None:
     process = _jvm()
     assert process is not None, "this process has started the JVM"
     status = process.wait()
     with planning:
-        LOG.error("the JVM of a worker of the planner ended with exit status %s", status)
+        LOG.error("the JVM of a worker of the planner ended with %s", exit_reason(status))
         _end(scratch, EXIT_FAILED)
 
 

@@ -6,10 +6,11 @@
                                                            it ends a surplus worker after IDLE_SECONDS without use
     an idle worker ends by itself ─► the pool replaces it. A worker that ends before its first answer counts as one
                                      that cannot be started
+    a worker cannot be started    ─► the pool tries again after a pause that grows (START_PAUSE_SECONDS)
 
 A statement that takes too long, or too much memory, ends one process and fails alone: other statements go on. Long
-plans (more than SHORT_PLAN_SECONDS allowed) never occupy all workers. Decision 0032 says why no library's pool does
-this.
+plans (more than SHORT_PLAN_SECONDS of processor time allowed) never occupy all workers. Decision 0032 says why no
+library's pool does this.
 """
 
 from __future__ import annotations
@@ -19,17 +20,21 @@ import threading
 import time
 from collections.abc import Callable
 
-from tidemark_planner.service.worker_process import Worker, WorkerEnded, WorkerTimeout
+from tidemark_planner.service.worker_process import PlanLimits, Worker, WorkerEnded, WorkerTimeout
 from tidemark_planner.service.worker_protocol import SPENT
 
 LOG = logging.getLogger(__name__)
 SHORT_PLAN_SECONDS = 10.0
 GROW_AFTER_SECONDS = 1.0
 IDLE_SECONDS = 600.0
+START_PAUSE_SECONDS, MAX_START_PAUSE_SECONDS = 1.0, 30.0
+"""The pause after a worker that could not be started; it doubles with each further one."""
+FIRST_STARTS = 3
+"""So many failed starts in a row, before any worker could plan, mean that this machine cannot run one."""
 
 
 class NoIdleWorker(Exception):
-    """No worker became idle in time: all of them plan, or are starting."""
+    """No worker became idle in time: all of them plan, or are starting, or cannot be started (the message then)."""
 
 
 def _always() -> bool:
@@ -40,7 +45,8 @@ class WorkerPool:
     """Safe to use from any thread.
 
     `start`: starts a worker and returns at once. `size`: the most workers at a time. `clock`: seconds since any origin.
-    `ready` is set once the first worker can plan; `failed` is set once there is no worker and none could be started.
+    `ready` is set once the first worker can plan; `failed` is set once FIRST_STARTS of them could not be started and
+    none could ever plan. A pool that was ready never fails: it starts workers again for as long as it is open.
     """
 
     def __init__(self, start: Callable[[], Worker], size: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,6 +58,7 @@ class WorkerPool:
         """Idle workers, and since when; the one that was used last is the last."""
         self._long_plans = 0
         self._closed = False
+        self._failed_starts, self._start_failure, self._start_again_at = 0, "", 0.0
         self.ready, self.failed = threading.Event(), threading.Event()
 
     def begin(self) -> None:
@@ -60,20 +67,20 @@ class WorkerPool:
             self._start_worker()
 
     def ask(
-        self, request: bytes, seconds: float, queue_seconds: float, is_wanted: Callable[[], bool] = _always
+        self, request: bytes, limits: PlanLimits, queue_seconds: float, is_wanted: Callable[[], bool] = _always
     ) -> bytes:
         """The answer of a worker to a message of worker_protocol.py.
 
         Raises:
             NoIdleWorker: no worker became idle within `queue_seconds`, or the caller does not want the answer any more.
-            WorkerTimeout: the worker did not answer within `seconds`; the pool has replaced it.
+            WorkerTimeout: the worker did not answer within the limits; the pool has replaced it.
             WorkerEnded: the worker ended while it planned; the pool has replaced it.
         """
-        is_long = seconds > SHORT_PLAN_SECONDS
+        is_long = limits.cpu_seconds > SHORT_PLAN_SECONDS
         worker = self._acquire(queue_seconds, is_long, is_wanted)
         reusable = False
         try:
-            answer = worker.ask(request, seconds)
+            answer = worker.ask(request, limits)
             reusable = answer[:1] != SPENT
             return answer
         finally:
@@ -85,7 +92,8 @@ class WorkerPool:
                 self._replace(worker)
 
     def maintain(self) -> None:
-        """Replace idle workers that have ended, and end a surplus worker that was idle for IDLE_SECONDS."""
+        """Replace idle workers that have ended, end a surplus worker that was idle for IDLE_SECONDS, and start a worker
+        where there is none."""
         with self._changed:
             ended = [worker for _, worker in self._idle if worker.has_ended]
             self._idle = [(since, worker) for since, worker in self._idle if worker not in ended]
@@ -94,6 +102,9 @@ class WorkerPool:
             self._replace_ended(worker)
         for worker in surplus:
             self._kill(worker)
+        with self._changed:
+            if not self._workers and self._may_start():
+                self._start_worker()
 
     def close(self) -> None:
         """Kill all workers at once; the pool starts no other."""
@@ -124,9 +135,10 @@ class WorkerPool:
                     continue
                 waited = self._clock() - asked_at
                 if waited >= seconds:
-                    raise NoIdleWorker
+                    raise NoIdleWorker(self._start_failure)
                 grows = waited >= GROW_AFTER_SECONDS
-                if grows and is_allowed and not self._starting and len(self._workers) < self._size:
+                has_room = not self._starting and len(self._workers) < self._size
+                if grows and is_allowed and has_room and self._may_start():
                     self._start_worker()
                 self._changed.wait((seconds if grows else min(seconds, GROW_AFTER_SECONDS)) - waited)
 
@@ -157,6 +169,10 @@ class WorkerPool:
             self._starting.discard(worker)
             self._changed.notify_all()
 
+    def _may_start(self) -> bool:
+        """Whether the pause after a failed start is over."""
+        return self._clock() >= self._start_again_at
+
     def _start_worker(self) -> None:
         """Start a worker; the caller holds the lock."""
         if self._closed:
@@ -178,13 +194,20 @@ class WorkerPool:
             with self._changed:
                 self._report_start_failure(error)
         else:
+            LOG.info("worker %d can plan", worker.pid)
             with self._changed:
                 self._starting.discard(worker)
+                self._failed_starts, self._start_failure = 0, ""
             self._release(worker)
             self.ready.set()
 
     def _report_start_failure(self, error: Exception | str) -> None:
-        if not self._closed:
-            LOG.error("a worker of the planner could not be started: %s", error)
-        if not self._workers:
+        """Schedule the next attempt; the caller holds the lock."""
+        if self._closed:
+            return
+        pause = min(START_PAUSE_SECONDS * 2**self._failed_starts, MAX_START_PAUSE_SECONDS)
+        self._failed_starts += 1
+        self._start_failure, self._start_again_at = str(error), self._clock() + pause
+        LOG.error("a worker of the planner could not be started: %s; the next attempt is in %.0f s", error, pause)
+        if self._failed_starts >= FIRST_STARTS and not self.ready.is_set():
             self.failed.set()

@@ -17,25 +17,43 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark_planner.service import worker_protocol
-from tidemark_planner.service.worker_protocol import READY
+from tidemark_planner.service.worker_protocol import JVM_ENDED, READY
 
 COMMAND = (sys.executable, "-m", "tidemark_planner.service.worker")
 START_SECONDS = 600.0
 """A JVM starts within 5 s, and takes minutes on a busy machine: only a worker that hangs takes this long."""
 _EXIT_STATUS_SECONDS = 1.0
+_CPU_CHECK_SECONDS = 0.25
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class WorkerEnded(Exception):
-    """The worker's process ended, or closed its socket, by itself."""
+    """The worker's process or its JVM ended, or closed its socket, by itself."""
 
 
 class WorkerTimeout(Exception):
-    """The worker did not answer in time, and is still planning."""
+    """The worker did not answer in time, and is still planning. The message says which time was too short, without a
+    subject."""
+
+
+@dataclass(frozen=True)
+class PlanLimits:
+    """`cpu_seconds`: the processor time that a plan may take, of the worker and its JVM. It is the same on a busy
+    machine, where a trivial plan may take seconds of waiting. `deadline`: when the answer must be there (monotonic
+    seconds), which a worker that hangs misses.
+    """
+
+    cpu_seconds: float
+    deadline: float
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self.deadline - time.monotonic())
 
 
 class Worker:
@@ -78,15 +96,38 @@ class Worker:
 
     def await_start(self, seconds: float = START_SECONDS) -> None:
         """Wait until the worker can plan; raises WorkerEnded, WorkerTimeout."""
-        message = self._exchange(seconds)
+        with self._failures_as_its_own(f"did not start within {seconds:g} s"):
+            message = worker_protocol.receive(self._socket, seconds)
         if message != READY:
             raise WorkerEnded(f"it sent {message[:20]!r} instead of {READY!r} when it started")
 
-    def ask(self, request: bytes, seconds: float) -> bytes:
+    def ask(self, request: bytes, limits: PlanLimits) -> bytes:
         """The worker's answer. Raises WorkerTimeout or WorkerEnded; after either the worker must be killed."""
-        answer = self._exchange(seconds, request)
+        with self._failures_as_its_own("stopped in the midst of a message"):
+            worker_protocol.send(self._socket, request, max(_CPU_CHECK_SECONDS, limits.seconds_left))
+            self._await_answer(limits)
+            answer = worker_protocol.receive(self._socket, max(_CPU_CHECK_SECONDS, limits.seconds_left))
         self.has_answered = True
+        if answer[:1] == JVM_ENDED:
+            raise WorkerEnded(answer[1:].decode(errors="replace"))
         return answer
+
+    def _await_answer(self, limits: PlanLimits) -> None:
+        """Wait until an answer begins; raises WorkerTimeout."""
+        began, asked_at = self._cpu_seconds(), time.monotonic()
+        while not worker_protocol.has_message(self._socket, min(_CPU_CHECK_SECONDS, limits.seconds_left)):
+            used = self._cpu_seconds() - began
+            if used > limits.cpu_seconds:
+                raise WorkerTimeout(f"took more than {limits.cpu_seconds:.0f} s of processor time: simplify the SQL")
+            if not limits.seconds_left:
+                raise WorkerTimeout(
+                    f"got {used:.1f} s of processor time within {time.monotonic() - asked_at:.0f} s and did not end: "
+                    "the machine is too busy, or the worker hangs; try again later"
+                )
+
+    def _cpu_seconds(self) -> float:
+        """The processor time of the worker and its children, its JVM among them, so far."""
+        return sum(map(_cpu_seconds_of, (self.pid, *_children_of(self.pid))))
 
     def kill(self) -> None:
         """Kill the worker and its JVM, wait for both, and remove the worker's folder."""
@@ -98,14 +139,13 @@ class Worker:
                 _reap_group(self._process.pid)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _exchange(self, seconds: float, request: bytes | None = None) -> bytes:
-        deadline = time.monotonic() + seconds
+    @contextlib.contextmanager
+    def _failures_as_its_own(self, timeout: str) -> Iterator[None]:
+        """Turn failures of the socket into WorkerTimeout, with the message `timeout`, and WorkerEnded."""
         try:
-            if request is not None:
-                worker_protocol.send(self._socket, request, seconds)
-            return worker_protocol.receive(self._socket, max(0.0, deadline - time.monotonic()))
+            yield
         except TimeoutError:
-            raise WorkerTimeout(f"no answer within {seconds:g} s") from None
+            raise WorkerTimeout(timeout) from None
         except (EOFError, OSError) as error:
             raise WorkerEnded(self._exit_reason(error)) from None
 
@@ -125,6 +165,24 @@ def adopt_orphans() -> None:
     """Make this process the parent of orphaned descendants, such as the JVM of a worker that died."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def _children_of(pid: int) -> list[int]:
+    """The pids of the children of all threads of the process; none where it has ended."""
+    found: list[int] = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, children.read_text().split())
+    return found
+
+
+def _cpu_seconds_of(pid: int) -> float:
+    """The processor time of the process so far, in user and in kernel mode; 0 where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _reap_group(group: int) -> None:

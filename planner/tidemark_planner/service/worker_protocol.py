@@ -4,6 +4,7 @@
                                       ◄─  READY, once
     PLAN or QUERY, then the request   ─►
                                       ◄─  REUSABLE or SPENT, then the outcome. A spent worker cannot plan again.
+                                      ◄─  JVM_ENDED, then how: the statement may be planned by another worker
                                       ◄─  MALFORMED, then the reason why the request cannot be decoded
 
 A message is its length (8 bytes, big-endian) and its bytes. `send` and `receive` can be bounded in time: a peer that
@@ -12,6 +13,7 @@ stops in the middle of a message blocks the caller no longer than a silent one.
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import time
@@ -21,7 +23,7 @@ from tidemark_protocol.plan.codec import MAX_PLAN_BYTES, encode
 
 READY = b"ready"
 PLAN, QUERY = b"p", b"q"
-REUSABLE, SPENT, MALFORMED = b"+", b"-", b"?"
+REUSABLE, SPENT, JVM_ENDED, MALFORMED = b"+", b"-", b"!", b"?"
 MAX_MESSAGE_BYTES = MAX_PLAN_BYTES + 4096
 _LENGTH = struct.Struct("!Q")
 _CHUNK_BYTES = 1 << 20
@@ -68,6 +70,13 @@ def has_ended(idle_peer: socket.socket) -> bool:
     except OSError:
         return True
     return True
+
+
+def has_message(peer: socket.socket, seconds: float) -> bool:
+    """Whether the peer sends something, or closes its socket, within `seconds`."""
+    poll = select.poll()
+    poll.register(peer, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _receive_bytes(peer: socket.socket, count: int, deadline: float | None) -> bytes:

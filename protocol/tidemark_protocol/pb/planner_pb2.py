@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidemark_protocol/pb/planner.proto\x12\x13tidemark.planner.v1\"\x1e\n\x0bPlanRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"\x1f\n\x0cPlanResponse\x12\x0f\n\x07outcome\x18\x01 \x01(\x0c\"#\n\x10PlanQueryRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\"$\n\x11PlanQueryResponse\x12\x0f\n\x07outcome\x18\x01 \x01(\x0c\x32\xb2\x01\n\x07Planner\x12K\n\x04Plan\x12 .tidemark.planner.v1.PlanRequest\x1a!.tidemark.planner.v1.PlanResponse\x12Z\n\tPlanQuery\x12%.tidemark.planner.v1.PlanQueryRequest\x1a&.tidemark.planner.v1.PlanQueryResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidemark_protocol/pb/planner.proto\x12\x13tidemark.planner.v1\"3\n\x0bPlanRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\"\x1f\n\x0cPlanResponse\x12\x0f\n\x07outcome\x18\x01 \x01(\x0c\"8\n\x10PlanQueryRequest\x12\x0f\n\x07request\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\"$\n\x11PlanQueryResponse\x12\x0f\n\x07outcome\x18\x01 \x01(\x0c\x32\xb2\x01\n\x07Planner\x12K\n\x04Plan\x12 .tidemark.planner.v1.PlanRequest\x1a!.tidemark.planner.v1.PlanResponse\x12Z\n\tPlanQuery\x12%.tidemark.planner.v1.PlanQueryRequest\x1a&.tidemark.planner.v1.PlanQueryResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,13 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidemark_protocol.pb.planne
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PLANREQUEST']._serialized_start=59
-  _globals['_PLANREQUEST']._serialized_end=89
-  _globals['_PLANRESPONSE']._serialized_start=91
-  _globals['_PLANRESPONSE']._serialized_end=122
-  _globals['_PLANQUERYREQUEST']._serialized_start=124
-  _globals['_PLANQUERYREQUEST']._serialized_end=159
-  _globals['_PLANQUERYRESPONSE']._serialized_start=161
-  _globals['_PLANQUERYRESPONSE']._serialized_end=197
-  _globals['_PLANNER']._serialized_start=200
-  _globals['_PLANNER']._serialized_end=378
+  _globals['_PLANREQUEST']._serialized_end=110
+  _globals['_PLANRESPONSE']._serialized_start=112
+  _globals['_PLANRESPONSE']._serialized_end=143
+  _globals['_PLANQUERYREQUEST']._serialized_start=145
+  _globals['_PLANQUERYREQUEST']._serialized_end=201
+  _globals['_PLANQUERYRESPONSE']._serialized_start=203
+  _globals['_PLANQUERYRESPONSE']._serialized_end=239
+  _globals['_PLANNER']._serialized_start=242
+  _globals['_PLANNER']._serialized_end=420
 # @@protoc_insertion_point(module_scope)

@@ -5,10 +5,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PlanRequest(_message.Message):
-    __slots__ = ("request",)
+    __slots__ = ("request", "cpu_seconds")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     request: bytes
-    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+    cpu_seconds: float
+    def __init__(self, request: _Optional[bytes] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
 
 class PlanResponse(_message.Message):
     __slots__ = ("outcome",)
@@ -17,10 +19,12 @@ class PlanResponse(_message.Message):
     def __init__(self, outcome: _Optional[bytes] = ...) -> None: ...
 
 class PlanQueryRequest(_message.Message):
-    __slots__ = ("request",)
+    __slots__ = ("request", "cpu_seconds")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     request: bytes
-    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+    cpu_seconds: float
+    def __init__(self, request: _Optional[bytes] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
 
 class PlanQueryResponse(_message.Message):
     __slots__ = ("outcome",)

@@ -111,7 +111,8 @@ class ProcessOrchestrator:
         if last is None:
             return ""
         log = self._state / PLANNER / "log"
-        return f"its process last ended with exit code {last.code} and is being restarted (log: {log})"
+        code = "" if last.code is None else f" with exit code {last.code}"
+        return f"its process last ended{code} and is being restarted (log: {log})"
 
     def ensure(self, replica: ReplicaSpec) -> None:
         child = self._children.setdefault(replica.key, Child(Home(self._replicas / replica.key)))
