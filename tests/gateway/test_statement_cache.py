@@ -1,8 +1,9 @@
-"""Statements are planned once, for as long as the names in them mean the same; lookups never."""
+"""Statements are planned once, for as long as the names in them mean the same; plain SELECTs never."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import cast
 
 import pytest
@@ -14,13 +15,16 @@ from tidemark_operator.gateway.admission.limits import planner_queue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 from tidemark_operator.gateway.query import statement_cache
 from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.planning.client import PlannerClient
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Diagnostic, Finishing, PlannedPeek, PlanQueryRequest, Refused
+from tidemark_protocol.plan.expr import ColumnRef, Literal
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
-from tidemark_protocol.types import ColumnType
+from tidemark_protocol.types import BOOLEAN, STRING, ColumnType
 
 PEEK = PlannedPeek(GlobalId("s.a"), MapFilterProject((ColumnType(A.type),)), Finishing(), (A,))
 REFUSED = Refused((Diagnostic("SYNTAX", "what?"),))
@@ -39,20 +43,75 @@ class Planner:
         return REFUSED if "what" in request.sql else TIMEOUT if "slow" in request.sql else PEEK
 
 
+class TemplatePlanner(Planner):
+    """Plans each statement as a filter by its literals; one with the literal `depends_on` differs in a column, too."""
+
+    def __init__(self, depends_on: str = "") -> None:
+        super().__init__()
+        self._depends_on = depends_on
+
+    async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | Refused:
+        self.asked.append(request)
+        return self.plan_of(request.sql)
+
+    def plan_of(self, sql: str) -> PlannedPeek:
+        numbers, texts = re.findall(r"[=>] (\d+)", sql), re.findall(r"'(\w+)'", sql)
+        literals = [*(Literal(n, A.type) for n in numbers), *(Literal(t, STRING) for t in texts)]
+        predicates = tuple(call("=", (ColumnRef(0, each.type), each), BOOLEAN) for each in literals)
+        mfp = MapFilterProject((ColumnType(A.type),), predicates=predicates)
+        return PlannedPeek(GlobalId("s.a"), mfp, Finishing(), (A, A) if self._depends_on in numbers else (A,))
+
+
 def ask(asked: StatementCache, *sql: str, place: str | None = "default") -> list[object]:
     return [asyncio.run(asked.planned("anne", "ns", text, place)) for text in sql]
 
 
 def test_a_statement_is_planned_once_until_what_it_may_name_changes() -> None:
-    """A new Dataflow of the namespace may hide, or make ambiguous, what was meant."""
+    """A new Dataflow may hide, or make ambiguous, what was meant; one that the statement does not name may not."""
     known, planner = registry(), Planner()
     made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    one, other = "SELECT a + 1 FROM delays", "SELECT a + 1 FROM flights"
 
-    assert ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 2") == [PEEK] * 4
+    assert ask(made, one, other, one, other) == [PEEK] * 4
     assert len(planner.asked) == 2
-    add_dataflow(known, "d", shards=("s.a",))
-    ask(made, "SELECT 1")
+    add_dataflow(known, "delays", shards=("s.a",))
+    ask(made, one, other, one, other)
+    assert [request.sql for request in planner.asked] == [one, other, one]
+
+
+def test_a_new_revision_of_a_relation_never_gets_an_old_plan() -> None:
+    """Its id and its columns may differ: also the plans of other literals are gone."""
+    known, planner = registry(), TemplatePlanner()
+    made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    add_dataflow(known, "delays", shards=("s.a",))
+    statements = [f"SELECT a + 1 FROM delays WHERE a = {value}" for value in range(2, 6)]
+    ask(made, *statements)
+    assert len(planner.asked) == 2
+    add_dataflow(known, "delays", shards=("s.b",))
+    assert ask(made, *statements) == [planner.plan_of(sql) for sql in statements]
+    assert len(planner.asked) == 4
+
+
+def test_statements_that_differ_in_literals_are_planned_twice() -> None:
+    """From the third on their plan is the first one's, with the literals of the statement."""
+    planner = TemplatePlanner()
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    statements = [f"SELECT a + 1 FROM s.a WHERE a = {value} AND b > '{value}'" for value in range(2, 22)]
+
+    assert ask(made, *statements) == [planner.plan_of(sql) for sql in statements]
+    assert len(planner.asked) == 2
+    ask(made, "SELECT a + 1 FROM s.a WHERE a = 3000000000 AND b > 'x'")
     assert len(planner.asked) == 3
+
+
+def test_statements_whose_plan_depends_on_a_literal_are_all_planned() -> None:
+    """The second literal gives another number of columns, so nothing is known of a third, also where it looks alike."""
+    planner = TemplatePlanner(depends_on="7")
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    statements = [f"SELECT a + 1 FROM s.a WHERE a = {value}" for value in (5, 7, 2, 3, 7, 5)]
+
+    assert ask(made, *statements) == [planner.plan_of(sql) for sql in statements]
+    assert [request.sql for request in planner.asked] == statements[:4]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +190,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
     ask(made, "SELECT 1", "SELECT 2", "SELECT 1", "SELECT 3", "SELECT 1", "SELECT 2")
     assert [r.sql for r in planner.asked] == ["SELECT 1", "SELECT 2", "SELECT 3", "SELECT 2"]
-    long = "SELECT " + "1" * statement_cache.MAX_CHARACTERS
+    long = "SELECT " + "1" * MAX_CHARACTERS
     ask(made, long, long)
     assert len(planner.asked) == 6
 
@@ -140,7 +199,7 @@ def test_a_statement_that_the_planner_fails_at_is_tried_ever_more_rarely() -> No
     """Each try may cost a planner process, and others wait meanwhile. However long it is, and whatever changes."""
     now, known, planner = [0.0], registry(), Planner()
     made = StatementCache(known, cast(PlannerClient, planner), PlannerAdmission(planner_queue(), lambda: now[0]))
-    slow = "SELECT slow " + "1" * statement_cache.MAX_CHARACTERS
+    slow = "SELECT slow " + "1" * MAX_CHARACTERS
     tries = []
     for now[0] in range(60):
         assert ask(made, slow, "SELECT 1") == [TIMEOUT, PEEK]

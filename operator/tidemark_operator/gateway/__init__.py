@@ -7,7 +7,8 @@ auth            access, client_certificates                who calls, and whethe
                 rights, rights_renewal                     the rights that a statement needs, at its start and later
 admission       fair_queue, limits                         what is bounded, and the queue that shares it
                 planner_admission, wait_policy             the way to the planner; how long a statement is tried again
-query           statement_cache, literal_lookup            SQL text to plan
+query           statement_cache, plain_select              SQL text to plan, without the planner where that is certain
+                statement_shape, plan_template             one plan for statements that differ in literals
                 query, one_shot                            plan to peek, or to a dataflow of the query's own
                 readable_relations, replica_target         which relation, and which replica, answers
                 read_time, strict_read                     the time (as_of) of the answer

@@ -1,45 +1,118 @@
-"""Plans of statements, kept by text for as long as the namespace's relations do not change.
+"""Plans of statements, kept for as long as the relations that they name do not change.
 
     statement ──► planned before?      the same plan
-              ──► a literal lookup?    a peek                                     (literal_lookup.py)
+              ──► of a known shape?    the shape's plan, with the statement's literals     (plan_template.py)
+              ──► a plain SELECT?      a peek                                              (plain_select.py)
               ──► the planner          its plan is kept, the least recently used one is dropped
                                                                                   (admission/planner_admission.py)
 
-A namespace's plans are dropped together when a relation that they can name changes: the tables of a DataSource, or the
-active revision of a Dataflow.
+The key of a plan is all that it depends on: the statement, and the relations of the catalogue whose names occur in it,
+with their columns, keys, indexes and ids. An id is new with each revision, so no plan outlives what it reads. Whether
+the relations are the same is looked at again only when a relation of the namespace has changed. The planner's settings
+and dialect are the same for all statements.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.catalogue.relations import catalogue, named_in, owners
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission, check_length
-from tidemark_operator.gateway.query.literal_lookup import RelationNames, recognise
+from tidemark_operator.gateway.query.plain_select import RelationNames, recognise
+from tidemark_operator.gateway.query.plan_template import PlanTemplate, ValueDependent, learn
+from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, StatementShape
 from tidemark_operator.introspection.relations import relations
 from tidemark_operator.planning.client import PlannerClient
 from tidemark_operator.planning.revision import Parent
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, PlannedOneShot, PlannedPeek, PlanQueryRequest, Refused
 
-MAX_NAMESPACES, MAX_STATEMENTS, MAX_CHARACTERS = 64, 512, 16 * 1024
+MAX_NAMESPACES, MAX_STATEMENTS = 64, 512
 ID_PREFIX = "query/"
 PlannedStatement = PlannedPeek | PlannedOneShot
+_Key = tuple[str, tuple[str, ...] | None]
+
+
+@dataclass
+class _Kept:
+    """A plan and what it was made from: the statement's shape, with its values, and the relations that it names.
+
+    `checked`: the state of the namespace at which these relations were last found to be the same. `template`: None
+    before a second statement of the shape was planned, and for ever where the plan is `value_dependent`.
+    """
+
+    shape: StatementShape
+    plan: PlannedStatement
+    named: Catalogue
+    checked: object
+    template: PlanTemplate[PlannedStatement] | None = None
+    value_dependent: bool = False
 
 
 @dataclass
 class _Known:
-    """The relations of one namespace for one instance. `state`: what they were built from."""
+    """The relations of one namespace for one instance. `state`: what they were built from.
+
+    `kept`: plans by the shape's text and its values; by the text alone the one that its template is learnt from.
+    """
 
     state: object
     catalogue: Catalogue
     names: RelationNames
     owners: Mapping[GlobalId, Parent]
-    statements: OrderedDict[str, PlannedStatement] = field(default_factory=OrderedDict)
+    kept: OrderedDict[_Key, _Kept]
+
+    def find(self, shape: StatementShape) -> PlannedStatement | None:
+        """The plan of the statement, if it is kept and still holds."""
+        if (same := self._valid((shape.text, shape.values))) is not None:
+            return same.plan
+        if (alike := self._valid((shape.text, None))) is not None and alike.template is not None:
+            return alike.template.filled(shape.values)
+        return None
+
+    def keep(self, made: _Kept) -> None:
+        """Keep a plan by its statement, and learn from it and an earlier one of its shape."""
+        shape = made.shape
+        if len(shape.text) > MAX_CHARACTERS:
+            return
+        self._put((shape.text, shape.values), made)
+        if shape.values:
+            before = self.kept.get((shape.text, None))
+            if before is not None and before.named == made.named:
+                made = _learnt(before, made)
+            self._put((shape.text, None), made)
+
+    def _valid(self, key: _Key) -> _Kept | None:
+        found = self.kept.get(key)
+        if found is None:
+            return None
+        if found.checked is not self.state:
+            if found.named != named_in(found.shape.text, self.catalogue):
+                del self.kept[key]
+                return None
+            found.checked = self.state
+        self.kept.move_to_end(key)
+        return found
+
+    def _put(self, key: _Key, made: _Kept) -> None:
+        self.kept[key] = made
+        self.kept.move_to_end(key)
+        if len(self.kept) > MAX_STATEMENTS:
+            self.kept.popitem(last=False)
+
+
+def _learnt(before: _Kept, made: _Kept) -> _Kept:
+    """What to keep of the shape of two statements; a shape whose plan was found to depend on values has no template."""
+    if before.value_dependent:
+        return before
+    try:
+        return replace(made, template=learn(before.shape, before.plan, made.shape, made.plan))
+    except ValueDependent:
+        return replace(made, value_dependent=True)
 
 
 class StatementCache:
@@ -59,18 +132,17 @@ class StatementCache:
         """
         check_length(sql)
         known = self._names(namespace, place)
-        found = known.statements.get(sql)
-        if found is None and (lookup := recognise(sql, known.names)) is not None:
-            return lookup  # not kept: lookups differ in their literals, and would evict plans that took long
-        if found is None:
-            request = PlanQueryRequest(sql, named_in(sql, known.catalogue), ID_PREFIX)
-            ask = partial(self._planner.plan_query, request)
-            planned: PlannedStatement | Refused = await self._admission.plan(caller, namespace, sql, ask)
-            if isinstance(planned, Refused):
-                return planned
-            found = planned
-        _remember(known.statements, sql, found)
-        return found
+        shape = StatementShape.of(sql)
+        if (found := known.find(shape)) is not None:
+            return found
+        if (plain := recognise(sql, known.names)) is not None:
+            return plain  # not kept: lookups differ in their literals, and would evict plans that took long
+        named = named_in(shape.text, known.catalogue)
+        ask = partial(self._planner.plan_query, PlanQueryRequest(sql, named, ID_PREFIX))
+        planned: PlannedStatement | Refused = await self._admission.plan(caller, namespace, sql, ask)
+        if not isinstance(planned, Refused):
+            known.keep(_Kept(shape, _without_explanation(planned), named, known.state))
+        return planned
 
     def owners(self, namespace: str, place: str | None) -> Mapping[GlobalId, Parent]:
         """The object of each relation; kept while nothing changes, because every lookup needs it."""
@@ -83,8 +155,9 @@ class StatementCache:
         if known is None or known.state != state:
             objects = catalogue(sources, dataflows, instance=place)
             names = Catalogue((*objects.relations, *relations()))
+            kept = known.kept if known is not None else OrderedDict()
             known = self._known[namespace, place] = _Known(
-                state, names, RelationNames.of(names), owners(sources, dataflows)
+                state, names, RelationNames.of(names), owners(sources, dataflows), kept
             )
         self._known.move_to_end((namespace, place))
         if len(self._known) > MAX_NAMESPACES:
@@ -92,10 +165,8 @@ class StatementCache:
         return known
 
 
-def _remember(statements: OrderedDict[str, PlannedStatement], sql: str, meaning: PlannedStatement) -> None:
-    if len(sql) > MAX_CHARACTERS:
-        return
-    statements[sql] = meaning
-    statements.move_to_end(sql)
-    if len(statements) > MAX_STATEMENTS:
-        statements.popitem(last=False)
+def _without_explanation(planned: PlannedStatement) -> PlannedStatement:
+    """The plan without its printed form, which has literals in its text and which no query reads."""
+    if isinstance(planned, PlannedOneShot):
+        return replace(planned, planned=replace(planned.planned, explain=""))
+    return planned

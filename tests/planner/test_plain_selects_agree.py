@@ -1,17 +1,19 @@
-"""The operator's literal lookups agree with the planner's plans."""
+"""The plain SELECTs that the operator recognises agree with the planner's plans."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from tests.planner.catalogue import CATALOGUE
-from tidemark_operator.gateway.query.literal_lookup import RelationNames, recognise
+from tidemark_operator.gateway.query.plain_select import RelationNames, recognise
 from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.one_shot import plan_query
 from tidemark_planner.planning.peek import plan_peek
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, Relation
+from tidemark_protocol.messages.planning import Catalogue, PlannedPeek, PlanQueryRequest, Relation
 from tidemark_protocol.types import INT, Column
 
 pytestmark = pytest.mark.spark
@@ -37,6 +39,48 @@ def test_agree_a_recognised_lookup_is_the_planners_but_for_its_filter(catalyst: 
     found = recognise(sql, NAMES)
     assert found is not None
     assert found == replace(planned, mfp=replace(planned.mfp, predicates=()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_agree_random_selects_have_the_planners_plan(catalyst: Catalyst, seed: int) -> None:
+    """Over every relation of the catalogue: columns of all types, filters of one or several columns, limits. Each
+    statement is the planner's peek, or left to the planner."""
+    random, recognised = Random(seed), 0
+    for sql in (_random_select(random) for _ in range(150)):
+        found = recognise(sql, NAMES)
+        if found is None:
+            continue
+        recognised += 1
+        planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/"))
+        assert isinstance(planned, PlannedPeek), (sql, planned)
+        if found.literals is not None and not found.mfp.predicates:
+            planned = replace(planned, mfp=replace(planned.mfp, predicates=()))
+        assert found == planned, sql
+    assert recognised > 20
+
+
+def _random_select(random: Random) -> str:
+    relation = random.choice(CATALOGUE.relations)
+    names = [column.name for column in relation.columns]
+    shown = ", ".join(random.choices(names, k=random.randint(1, 4))) if random.random() < 0.8 else "*"
+    name = f"{_quoted(relation.parent)}.{_quoted(relation.name)}"
+    if relation.short and random.random() < 0.5:
+        name = _quoted(relation.parent)
+    count = random.choice((0, 1, 1, 2, 3))
+    filtered = random.sample(relation.columns, min(count, len(relation.columns)))
+    if relation.index_key and random.random() < 0.5:
+        filtered = [relation.columns[at] for at in relation.index_key] + filtered[: random.randint(0, 1)]
+    where = " AND ".join(f"{c.name} = {random.choice(_VALUES)}" for c in filtered)
+    limit = f" LIMIT {random.choice((0, 1, 10, 2147483647, 2147483648))}" if random.random() < 0.4 else ""
+    return f"SELECT {shown} FROM {name}{f' WHERE {where}' if where else ''}{limit}{random.choice(('', ';', ' '))}"
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`" if "-" in name else name
+
+
+_NUMBERS = "0 7 -1 007 2147483647 -2147483648 3000000000 9223372036854775807 1.5 1L 1e3 NULL true".split(" ")
+_VALUES = (*_NUMBERS, "- 5", "''", "'a'", "'é '", "'2020-01-01'", "'7'", "'it''s'", "DATE '2020-01-01'")
 
 
 def test_agree_every_word_of_spark_that_is_taken_for_a_column(catalyst: Catalyst) -> None:

@@ -1,13 +1,14 @@
-"""Literal lookups on an index, recognised without the planner.
+"""Plain SELECTs over one index, view or table, recognised without the planner.
 
     SELECT carrier, flights FROM delays WHERE carrier = 'DL' LIMIT 10
 
-    statement := SELECT (* | column, ...) FROM [a.]b WHERE column = literal [AND ...] [LIMIT n] [;]
+    statement := SELECT (* | column, ...) FROM [a.]b [WHERE column = literal [AND ...]] [LIMIT n] [;]
 
-The filter compares each column of the index's key once. Literals are integers for int and bigint columns, and plain
-strings for string columns. Names must be written as in the catalogue, so that the columns of the result have the names
-that the planner would give them. Every other text goes to the planner: this is a shortcut for one shape of statement,
-and its plan is the planner's (tests/planner/test_lookups_agree.py).
+The filter compares a column once. Literals are integers for int and bigint columns, and plain strings for string
+columns. A filter that compares each column of an index's key is a lookup. Names must be written as in the catalogue, so
+that the columns of the result have the names that the planner would give them. Every other text goes to the planner:
+this is a shortcut for one form of statement, which is answered while the planner is away too, and its plan is the
+planner's (tests/planner/test_plain_selects_agree.py).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark_protocol.functions.registry import call
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Finishing, PlannedPeek, Relation
-from tidemark_protocol.plan.expr import Literal
+from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.plan.map_filter_project import MapFilterProject
-from tidemark_protocol.types import INTEGRAL_WIDTH, Column, ColumnType, SqlType
+from tidemark_protocol.types import BOOLEAN, INTEGRAL_WIDTH, Column, ColumnType, SqlType
 
 MAX_CHARACTERS = 4096
 MAX_LIMIT = 2**31 - 1
@@ -57,57 +59,69 @@ class RelationNames:
 
 
 def recognise(sql: str, names: RelationNames) -> PlannedPeek | None:
-    """The planner's peek for a literal lookup, without the filter that the lookup makes redundant; None for every other
+    """The planner's peek for a plain SELECT, without the filter where a lookup makes it redundant; None for every other
     statement."""
     tokens = _tokens(sql)
     if tokens is None:
         return None
     read = _Reader(tokens)
     try:
-        return _lookup(read, names)
+        return _select(read, names)
     except _OtherStatement:
         return None
 
 
 class _OtherStatement(Exception):
-    """The statement is not a literal lookup; the planner plans it."""
+    """The statement is no plain SELECT; the planner plans it."""
 
 
-def _lookup(read: _Reader, names: RelationNames) -> PlannedPeek:
+def _select(read: _Reader, names: RelationNames) -> PlannedPeek:
     read.keyword("select")
     shown = None if read.accepts("*") else read.columns()
     read.keyword("from")
     relation = names.relations.get(read.relation())
-    if relation is None or not relation.index_key:
+    if relation is None:
         raise _OtherStatement
-    read.keyword("where")
-    positions = {column.name: at for at, column in enumerate(relation.columns)}
-    key = _key(read, relation, positions)
+    positions = _positions(relation)
+    equal = _equalities(read, relation, positions) if read.accepts("where") else {}
     limit = read.limit()
     read.end()
     whole = tuple(range(len(relation.columns)))
     projection = whole if shown is None else tuple(_at(positions, c) for c in shown)
     columns = tuple(relation.columns[at] for at in projection)
     schema = tuple(ColumnType(c.type, c.nullable) for c in relation.columns)
-    mfp = MapFilterProject(schema, projection=None if projection == whole else projection)
-    return PlannedPeek(GlobalId(relation.id), mfp, Finishing(limit=limit), columns, (key,))
+    key = relation.index_key or ()
+    literals = (tuple(equal[at] for at in key),) if key and equal.keys() >= set(key) else None
+    is_redundant = literals is not None and equal.keys() == set(key)
+    predicates = () if is_redundant else tuple(_equality(relation.columns[at], at, of) for at, of in equal.items())
+    mfp = MapFilterProject(schema, predicates=predicates, projection=None if projection == whole else projection)
+    return PlannedPeek(GlobalId(relation.id), mfp, Finishing(limit=limit), columns, literals)
 
 
-def _key(read: _Reader, relation: Relation, positions: Mapping[str, int]) -> tuple[Literal, ...]:
-    """The values of the index's key columns; raises _OtherStatement unless each is compared once, and no other is."""
-    wanted = relation.index_key or ()
+def _positions(relation: Relation) -> dict[str, int]:
+    """The positions of the columns by name. Names that only their case tells apart are ambiguous in SQL."""
+    positions = {column.name: at for at, column in enumerate(relation.columns)}
+    if len({name.lower() for name in positions}) < len(relation.columns):
+        raise _OtherStatement
+    return positions
+
+
+def _equalities(read: _Reader, relation: Relation, positions: Mapping[str, int]) -> dict[int, Literal]:
+    """The values that the filter demands, by the columns' positions; raises _OtherStatement where one is compared
+    twice."""
     values: dict[int, Literal] = {}
     while True:
         at = _at(positions, read.name())
-        if at in values or at not in wanted:
+        if at in values:
             raise _OtherStatement
         read.mark("=")
         values[at] = _literal(read, relation.columns[at])
         if not read.accepts("and"):
-            break
-    if len(values) != len(set(wanted)):
-        raise _OtherStatement
-    return tuple(values[at] for at in wanted)
+            return values
+
+
+def _equality(column: Column, at: int, value: Literal) -> ScalarExpr:
+    return call("=", (ColumnRef(at, column.type, column.nullable), value), BOOLEAN)
 
 
 def _literal(read: _Reader, column: Column) -> Literal:

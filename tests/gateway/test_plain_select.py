@@ -1,4 +1,4 @@
-"""Literal lookups are recognised for what they are, and nothing else is taken for one."""
+"""Plain SELECTs are recognised for what they are, and nothing else is taken for one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark_operator.gateway.query.literal_lookup import RelationNames, recognise
+from tidemark_operator.gateway.query.plain_select import RelationNames, recognise
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Catalogue, Finishing, PlannedPeek, Relation
+from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
 from tidemark_protocol.types import BIGINT, DOUBLE, INT, STRING, Column
 
 
@@ -26,6 +27,7 @@ NAMES = RelationNames.of(
             relation("pairs.both", (2, 0)),
             relation("plain.view", None),
             relation("floats.rows", (3,)),
+            Relation("cases", "rows", GlobalId("cases"), (Column("k", BIGINT), Column("K", BIGINT)), index_key=(0,)),
             relation("twice.rows"),
             relation("Twice.Rows"),
         )
@@ -59,6 +61,30 @@ def test_a_lookup_is_recognised(sql: str, expected: object) -> None:
     assert key_of(sql) == expected
 
 
+@pytest.mark.parametrize(
+    ("sql", "filtered", "literals"),
+    [
+        ("SELECT * FROM live", [], None),
+        ("SELECT * FROM live WHERE name = 'a'", [(1, "a")], None),
+        ("SELECT * FROM pairs.both WHERE k = 1", [(0, "1")], None),
+        ("SELECT * FROM plain.view WHERE part = 7 AND k = 8 LIMIT 2", [(2, "7"), (0, "8")], None),
+        ("SELECT * FROM live WHERE name = 'a' AND k = 7", [(1, "a"), (0, "7")], [["7"]]),
+    ],
+)
+def test_rows_are_filtered_where_no_lookup_picks_them_alone(
+    sql: str, filtered: list[tuple[int, str]], literals: list[list[str]] | None
+) -> None:
+    """Over a view or a table, and where the key is not all of the filter."""
+    found = recognise(sql, NAMES)
+    assert found is not None
+    predicates = [p.arguments for p in found.mfp.predicates if isinstance(p, Call) and p.function == "="]
+
+    assert [
+        (c.index, v.value) for c, v in predicates if isinstance(c, ColumnRef) and isinstance(v, Literal)
+    ] == filtered
+    assert (None if found.literals is None else [[v.value for v in key] for key in found.literals]) == literals
+
+
 def test_a_lookup_shows_the_columns_asked_for() -> None:
     """In their order, also twice; the filter is done by the lookup."""
     found = recognise("SELECT x, k, x FROM live WHERE k = 7", NAMES)
@@ -74,11 +100,11 @@ def test_a_lookup_shows_the_columns_asked_for() -> None:
     "sql",
     [
         "",
-        "SELECT * FROM live",
         "SELECT * FROM live WHERE k = 7 OR k = 8",
         "SELECT * FROM live WHERE k = 7 AND k = 8",
-        "SELECT * FROM live WHERE k = 7 AND name = 'a'",
-        "SELECT * FROM live WHERE name = 'a'",
+        "SELECT * FROM live WHERE name = 7",
+        "SELECT * FROM plain.view WHERE x = 7",
+        "SELECT k FROM cases.rows WHERE k = 7",
         "SELECT * FROM live WHERE k = 7.0",
         "SELECT * FROM live WHERE k = 7L",
         "SELECT * FROM live WHERE k = 7e1",
@@ -105,9 +131,7 @@ def test_a_lookup_shows_the_columns_asked_for() -> None:
         "SELECT * FROM `by-name` WHERE name = '${x}'",
         'SELECT * FROM `by-name` WHERE name = "a"',
         "SELECT * FROM `by-name` WHERE name = 'a' 'b'",
-        "SELECT * FROM pairs.both WHERE k = 1",
         "SELECT * FROM pairs.both WHERE k = 1 AND part = 2147483648",
-        "SELECT * FROM plain.view WHERE k = 7",
         "SELECT * FROM floats.rows WHERE x = 7",
         "SELECT * FROM twice.rows WHERE k = 7",
         "SELECT * FROM a.live.live WHERE k = 7",

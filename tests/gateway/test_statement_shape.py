@@ -1,0 +1,86 @@
+"""Statements that differ in literals alone have one shape; literals that mean more than their value stay in it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark_operator.gateway.query.statement_shape import MAX_CHARACTERS, StatementShape
+
+
+@pytest.mark.parametrize(
+    ("sql", "kinds", "values"),
+    [
+        ("SELECT n FROM t WHERE k = 007 AND s='a b'", "is", ("7", "a b")),
+        ("SELECT n FROM t WHERE k > 7 AND k<=3000000000 ORDER BY n LIMIT 10;", "il", ("7", "3000000000")),
+        ("SELECT n FROM t WHERE (`k` <> 7 OR t.k = 8)\nGROUP BY n HAVING n >= 9", "iii", ("7", "8", "9")),
+        ("SELECT n FROM t WHERE a = 7 AND b = 7 AND c = 8", "ii", ("7", "8")),
+        ("SELECT n FROM t WHERE a = 7 AND b = '7'", "is", ("7", "7")),
+    ],
+)
+def test_literals_that_are_compared_with_names_are_parameters(sql: str, kinds: str, values: tuple[str, ...]) -> None:
+    """Each value once, in canonical form."""
+    shape = StatementShape.of(sql)
+    assert (shape.kinds, shape.values) == (kinds, values)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("SELECT n FROM t WHERE k = 7", "SELECT n FROM t WHERE k = 9223372036854775807"),
+        ("SELECT n FROM t WHERE k = 7", "SELECT n FROM t WHERE k = '7'"),
+        ("SELECT n FROM t WHERE k = 7", "SELECT n FROM t WHERE k = -7"),
+        ("SELECT n FROM t WHERE k = 7", "SELECT n FROM t WHERE k = 7L"),
+        ("SELECT n FROM t WHERE k = 7", "SELECT n FROM t WHERE K = 7"),
+        ("SELECT n FROM t WHERE a = 7 AND b = 7", "SELECT n FROM t WHERE a = 7 AND b = 8"),
+        ("SELECT n FROM t WHERE k = 'a '", "SELECT n FROM t WHERE k = 'a ' 'b'"),
+    ],
+)
+def test_other_types_and_other_equalities_are_other_shapes(one: str, other: str) -> None:
+    """Of the literals: their plans may differ in more."""
+    assert StatementShape.of(one).text != StatementShape.of(other).text
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n FROM t LIMIT 5",
+        "SELECT n FROM t ORDER BY 1",
+        "SELECT n + 5 FROM t",
+        "SELECT n FROM t WHERE k = 5 LIMIT 5",
+        "SELECT n FROM t WHERE k = 5 + 1",
+        "SELECT n FROM t WHERE k = 5 - x",
+        "SELECT n FROM t WHERE k = 5 IS NULL",
+        "SELECT n FROM t WHERE 5 = k",
+        "SELECT n FROM t WHERE f(k) = 5",
+        "SELECT n FROM t WHERE k = .5",
+        "SELECT n FROM t WHERE k = 5.0",
+        "SELECT n FROM t WHERE k = 9223372036854775808",
+        "SELECT n FROM t WHERE d = DATE '2020-01-01'",
+        "SELECT n FROM t WHERE s LIKE 'a%'",
+        "SELECT n FROM t WHERE s = 'a' COLLATE UNICODE",
+        "SELECT n FROM t WHERE s = 'it''s'",
+        "SELECT n FROM t WHERE CASE WHEN a THEN 'x' END = 'y'",
+        "SELECT rank() OVER (ORDER BY n) AS r FROM t WHERE r = 5",
+        "SELECT n FROM t -- WHERE k = 5",
+        "SELECT n FROM t /* WHERE k = 5 */",
+        'SELECT n FROM t WHERE k = 5 AND s = "a = 5"',
+        r"SELECT n FROM t WHERE k = 5 AND s = 'it\'s'",
+        "SELECT n FROM t WHERE s = '${x}' AND k = 5",
+        "SELECT n FROM t WHERE true = 5",
+        "SELECT `k = 5` FROM t",
+        "SELECT 'k = 5' FROM t",
+        "SELECT n FROM t WHERE k = 5" + " " * MAX_CHARACTERS,
+    ],
+)
+def test_other_literals_stay_as_they_are(sql: str) -> None:
+    """The statement has no parameters, and is its own shape."""
+    assert StatementShape.of(sql) == StatementShape(sql)
+
+
+@given(st.text(alphabet="SELECT WHEREk=<>5'`;.,()-/*\"\\\0 aé", max_size=60))
+def test_no_text_is_too_odd(text: str) -> None:
+    """It has a shape; nothing is raised."""
+    shape = StatementShape.of(text)
+    assert len(shape.kinds) == len(shape.values)
