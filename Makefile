@@ -69,6 +69,10 @@ test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/t
 oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random histories (10 unless set)
 	$(IN_VENV) TIDEMARK_ORACLE_SEEDS=$${TIDEMARK_ORACLE_SEEDS:-10} $(BIN)/python -m pytest tests/oracle tests/continual_tasks --durations=15
 
+.PHONY: oracle-answers
+oracle-answers: java venv ## write Spark's answers for the histories of make test anew (tests/oracle/kept_answers.py)
+	$(IN_VENV) $(BIN)/python -m tests.oracle.keep_answers
+
 .PHONY: fuzz
 fuzz: venv ## TIDEMARK_FUZZ_FRAMES (1,000,000) garbled frames against both edges of the protocol (minutes)
 	TIDEMARK_FUZZ_FRAMES=$${TIDEMARK_FUZZ_FRAMES:-1000000} $(BIN)/python -m tests.fuzz

@@ -20,8 +20,9 @@ from tests.lanes.ledger import CHECKOUT
 from tests.lanes.runner import Lane, run_rounds
 
 LANES = (
-    Lane("fast", ("-m", "not (slow or spark or cluster or e2e or node)"), workers=2, distribution="worksteal"),
-    Lane("spark", ("-m", "spark and not (slow or cluster or e2e)")),
+    Lane("fast", ("-m", "not (slow or spark or cluster or e2e or node)"), workers=1, distribution="worksteal"),
+    # the most work: two processes, each with a session of its own
+    Lane("spark", ("-m", "spark and not (slow or cluster or e2e)"), workers=2, distribution="worksteal"),
     Lane("cluster", ("-m", "cluster and not (slow or e2e)")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )

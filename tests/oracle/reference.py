@@ -24,6 +24,16 @@ from tidemark_replica.values.arrow_types import arrow_type
 _RAISED = (PySparkException, Py4JJavaError)
 _AT_HAND = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
 Rows = Counter[tuple[Any, ...]]
+SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.optimizer.excludedRules": "",
+    "spark.sql.subexpressionElimination.enabled": "true",
+    # one task and no compiler: the tables are tiny
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 @dataclass(frozen=True)
@@ -38,16 +48,7 @@ class SparkReference:
 
     def __init__(self, spark: Any) -> None:
         self._session = spark.newSession()
-        for key, value in {
-            "spark.sql.ansi.enabled": "true",
-            "spark.sql.session.timeZone": "UTC",
-            "spark.sql.optimizer.excludedRules": "",
-            "spark.sql.subexpressionElimination.enabled": "true",
-            # one task and no compiler: the tables are tiny
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        }.items():
+        for key, value in SETTINGS.items():
             self._session.conf.set(key, value)
 
     def answers(

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 
+FEW = 1
+"""Histories of each case in `make test`."""
+
 
 def seeds(few: int) -> range:
     """The seeds, from 1 on unless another is the first."""

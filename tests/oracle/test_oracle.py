@@ -9,12 +9,12 @@ import pytest
 from tests.oracle.cases import CASES
 from tests.oracle.check import Case
 from tests.oracle.oracle import Oracle
-from tests.oracle.seeds import seeds
+from tests.oracle.seeds import FEW, seeds
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("seed", seeds(FEW))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_oracle_a_view_shows_what_a_batch_answers(oracle: Oracle, case: Case, seed: int, tmp_path: Path) -> None:
     """Rows, values, types and errors, at every time, however the history is cut into steps.
