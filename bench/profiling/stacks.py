@@ -56,7 +56,7 @@ def _process(command: str) -> str:
     """What it is."""
     if "bench.profiling.worker" in command:
         return "step worker"
-    return "task" if "pyspark.daemon" in command else "driver"
+    return "task" if "pyspark.worker" in command else "driver"
 
 
 def _stack(frame: FrameType | None) -> list[str]:

@@ -25,7 +25,7 @@ def test_a_worker_is_frozen_at_import() -> None:
     """In a process started as Spark starts its daemon, importing the kernels freezes what is imported."""
     code = "import gc, tidemark_replica.kernels; print(gc.get_freeze_count())"
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    worker = subprocess.run([sys.executable, "-c", code, "pyspark.daemon"], capture_output=True, text=True, check=True)
+    worker = subprocess.run([sys.executable, "-c", code, "pyspark.worker"], capture_output=True, text=True, check=True)
     assert int(plain.stdout) == 0
     assert int(worker.stdout) > 10_000
 

@@ -36,6 +36,7 @@ from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.spark.session import start_spark
+from tidemark_replica.spark.settings import SETTINGS
 
 CHUNK, WIDTH = 1 << 16, 400
 WIDE = Table((("k", "bigint"), ("v", "string")), ((), ()))
@@ -118,8 +119,8 @@ def merge(dataflow: RenderedDataflow) -> None:
 
 def main(folder: Path, rows: int, megabytes: int) -> None:
     os.environ[MEGABYTES] = str(megabytes)
-    module = ("spark.python.daemon.module", "tests.render.limited_worker")
-    session = start_spark("local[2]", "1g", folder / "spark", [module])
+    SETTINGS["spark.python.daemon.module"] = "tests.render.limited_worker"
+    session = start_spark("local[2]", "1g", folder / "spark")
     (row,) = session.range(0, 1, 1, 1).mapInArrow(limit_of, "limit long").collect()
     assert row.limit == megabytes << 20
     of = Wide(session, folder, rows)

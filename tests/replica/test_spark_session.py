@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replica.process import alive, descendants
+from tests.replica.process import alive, descendants, wait_until
 from tests.waiting import until
 from tidemark_replica.process.scratch import Scratch
 
@@ -74,3 +75,54 @@ def test_crash_the_sockets_of_a_killed_spark_are_in_scratch(tmp_path: Path) -> N
         assert not [path for path in Path(temporary).iterdir() if not path.is_symlink() and path.suffix == ".sock"]
     Scratch(scratch, "next").close()
     assert [path.name for path in scratch.iterdir()] == ["lock"]
+
+
+DAEMON_IS_KILLED = """
+import os, sys, time
+from pathlib import Path
+from tidemark_replica.spark.session import start_spark
+spark = start_spark("local[2]", "512m", Path(sys.argv[1]), sockets=Path(sys.argv[1]))
+def of_worker(batches):
+    for _ in batches:
+        time.sleep(1)  # both tasks are at work at once: each has a worker
+        yield pa.record_batch([pa.array([os.getpid()])], names=["pid"])
+import pyarrow as pa
+def workers():
+    return {row.pid for row in spark.range(0, 2, 1, 2).mapInArrow(of_worker, "pid long").collect()}
+print(*workers(), flush=True)
+sys.stdin.readline()
+for failures in range(3):
+    try:
+        print(*workers(), flush=True)
+        break
+    except Exception as error:  # Spark finds a dead worker in its pool, and has no daemon to tell
+        print(type(error).__name__, file=sys.stderr)
+"""
+WORKERS_SECONDS = 20.0
+"""The JVM itself drops workers that are idle for a minute."""
+
+
+def test_crash_python_workers_end_with_their_daemon(tmp_path: Path) -> None:
+    """SIGKILL to the daemon alone: its workers, idle on the JVM's sockets, end at once, and new ones take
+    their place. Each of the two may fail the job that Spark gives it to; steps run again."""
+    command = [sys.executable, "-c", DAEMON_IS_KILLED, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            workers = {int(pid) for pid in process.stdout.readline().split()}
+            assert len(workers) == 2
+            (daemon,) = {parent_of(worker) for worker in workers}
+            os.kill(daemon, signal.SIGKILL)
+            wait_until(lambda: not [pid for pid in workers if Path(f"/proc/{pid}").exists()], WORKERS_SECONDS)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            later = {int(pid) for pid in process.stdout.readline().split()}
+            assert later
+            assert not later & workers
+        finally:
+            process.kill()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

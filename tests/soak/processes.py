@@ -19,8 +19,8 @@ _ROLES = (
     ("etcd", "etcd"),
     ("tidemark_operator", "operator"),
     ("tidemark_planner", "planner"),
+    ("tidemark_replica.spark.python_daemon", "workers"),
     ("tidemark_replica", "replica"),
-    ("pyspark.daemon", "workers"),
     ("java", "jvm"),
 )
 _PAGE = os.sysconf("SC_PAGE_SIZE")

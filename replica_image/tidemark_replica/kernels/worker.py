@@ -15,9 +15,8 @@ import pyarrow as pa
 
 def freeze_imports_in_spark_worker(arguments: list[str] | None = None) -> bool:
     """Call `freeze_imports` if this process is a Python worker of Spark. Return whether it is one."""
-    started_as = " ".join(sys.orig_argv if arguments is None else arguments)
-    if "pyspark.daemon" not in started_as and "pyspark.worker" not in started_as:
-        return False
+    if "pyspark.worker" not in (sys.orig_argv if arguments is None else arguments):
+        return False  # Spark names the worker's module last, also for its daemon: -m DAEMON pyspark.worker
     freeze_imports()
     return True
 

@@ -15,6 +15,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # Python workers end with the daemon that forked them.
+    "spark.python.daemon.module": "tidemark_replica.spark.python_daemon",
     # A worker that crashes prints its stack. One that dies without output was probably killed for its memory
     # (execution/spark_runner.py).
     "spark.python.worker.faulthandler.enabled": "true",

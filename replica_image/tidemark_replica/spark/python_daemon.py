@@ -1,0 +1,44 @@
+"""`python -m tidemark_replica.spark.python_daemon`: Spark's daemon of Python workers, whose workers end with it.
+
+    JVM ── starts ──► daemon ── forks ──► worker ◄── socket ── JVM
+
+A worker of `pyspark.daemon` waits on its socket to the JVM and on nothing of the daemon. If the daemon alone is killed,
+as the out-of-memory killer does, its idle workers keep 170 to 320 MB each until the JVM drops them, minutes later. Here
+the kernel kills each worker when the daemon ends (`PR_SET_PDEATHSIG`, Linux).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+from pyspark.daemon import manager
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_children_with_this_process() -> None:
+    """Have the kernel kill each process that this one forks from now on, once this one ends. Linux only.
+
+    The forking thread must live as long as the process: the signal follows the thread.
+    """
+    daemon, is_daemon, prctl = os.getpid(), True, ctypes.CDLL(None, use_errno=True).prctl
+
+    def in_child() -> None:
+        nonlocal is_daemon
+        if not is_daemon:
+            return  # a worker forked: its children are its own matter
+        is_daemon = False
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != daemon:
+            os._exit(1)  # the daemon ended between the fork and the call above
+
+    os.register_at_fork(after_in_child=in_child)
+
+
+if __name__ == "__main__":
+    if sys.platform == "linux":
+        end_children_with_this_process()
+    manager()
