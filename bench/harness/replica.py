@@ -19,8 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.replica.command_stream import ReplicaStream
 from tests.replica.process import ReplicaProcess
-from tests.replica.stream import ReplicaStream
 from tests.soak.processes import Process, of_system
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import Epoch, GlobalId, Time

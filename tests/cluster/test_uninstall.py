@@ -16,7 +16,7 @@ from tests.cluster.helm import Helm
 from tests.cluster.object_store import ObjectStore
 from tests.cluster.waiting import wait_for
 from tests.cluster.whole.system import CREDENTIALS, SMALL, System
-from tests.cluster.whole.test_restores import files
+from tests.cluster.whole.test_restore import files
 from tests.runbooks.guides import Shell
 from tidemark_devcluster.node.cluster import OneNode
 

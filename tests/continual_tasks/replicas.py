@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.continual_tasks.fold import NAME, Row, Rows, Task
 from tests.oracle.harness import as_table, plain
 from tests.oracle.histories import History, Table
-from tests.replica.loop import Loop
+from tests.replica.worker_loop import Loop
 from tidemark_persist import Appended, ShardNotFound, create_or_open, open_shard, read_part
 from tidemark_persist import Time as PersistTime
 from tidemark_planner.catalyst.analyser import Catalyst

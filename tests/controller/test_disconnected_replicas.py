@@ -10,7 +10,7 @@ import pytest
 from tests.controller.harness import INDEX, INPUT, LAG, R2, TERM, VIEW, InstanceHarness, at
 from tests.controller.scripted import R1, Listening, ScriptedReplica, complete, play
 from tests.controller.test_index_imports import reader
-from tests.model.questions import peek
+from tests.model.pending_peeks import peek
 from tests.protocol.samples import dataflow
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.replicas.disconnected_replicas import GRACE_MS

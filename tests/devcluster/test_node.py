@@ -57,7 +57,7 @@ def test_what_the_kernel_lacks_is_named() -> None:
 
 def test_what_the_kernel_lacks_leaves_out_what_needs_a_node_and_no_more() -> None:
     """The last line of `make test-cluster` says how many, a line before it why."""
-    of_a_node, of_none = "tests/cluster/test_one_node.py", "tests/cluster/whole/test_restores.py"
+    of_a_node, of_none = "tests/cluster/test_one_node.py", "tests/cluster/whole/test_restore.py"
     options = ["-p", "tests.devcluster.lacking", "-p", "no:cacheprovider", "-rs"]
     some = [of_a_node, f"{of_none}::test_the_guide_has_the_commands_that_are_followed"]
     done = subprocess.run(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.failure_report import pytest_runtest_makereport
-from tests.e2e.remotes import fleet, home, network, r1, r1_of_module, r2, r2_of_module
+from tests.e2e.remote_replicas import fleet, home, network, r1, r1_of_module, r2, r2_of_module
 from tests.e2e.system import System, running
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import yaml
 
 from tests.directory_listing import matching, text_of
-from tests.e2e.reading import GROUP, VERSION, Reader
+from tests.e2e.resource_reader import GROUP, VERSION, Reader
 from tests.waiting import BOUND
 from tidemark_cli.main import main as cli
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
@@ -219,7 +219,7 @@ class System:
         """A command to its end; given again, as users would, where it says that it may be.
 
         It runs in this process: tests give some hundred commands, and a program of its own takes most of a second of
-        CPU to start. Programs that tests interrupt, or read from, are processes (`following.py`).
+        CPU to start. Programs that tests interrupt, or read from, are processes (`subscription.py`).
         """
 
         def done() -> subprocess.CompletedProcess[str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.following import following
+from tests.e2e.subscription import following
 from tests.e2e.system import System, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.fleet import Fleet
-from tests.e2e.remotes import STEP, Data, Remote
+from tests.e2e.remote_replicas import STEP, Data, Remote
 from tests.replica.process import wait_until
 from tests.waiting import BOUND
 from tidemark_protocol.frontier import Frontier

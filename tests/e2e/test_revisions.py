@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.following import Row, following
+from tests.e2e.subscription import Row, following
 from tests.e2e.system import System, revisions, wait_for
 from tidemark_persist import open_shard
 

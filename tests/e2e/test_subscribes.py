@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.directory_listing import matching
-from tests.e2e.following import Row, following
+from tests.e2e.subscription import Row, following
 from tests.e2e.system import CLI, PATIENCE_SECONDS, System, is_to_be_asked_again, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]

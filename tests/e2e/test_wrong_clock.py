@@ -10,9 +10,9 @@ import pytest
 
 from tests.e2e.faults import Toxiproxy
 from tests.e2e.fleet import Fleet
-from tests.e2e.remotes import Remote, remote
+from tests.e2e.remote_replicas import Remote, remote
 from tests.protocol.samples import A
-from tests.replica.conversing import unique
+from tests.replica.conversations import unique
 from tests.replica.process import wait_until
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS
 from tidemark_operator.fleet.clock import now_ms

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.evaluator.admitted import admitted_calls
-from tests.evaluator.at_once import Asked, frame_of, listed, rows_of
-from tests.evaluator.at_once import check as check_each
+from tests.evaluator.admitted_functions import admitted_calls
+from tests.evaluator.batch_comparison import Asked, frame_of, listed, rows_of
+from tests.evaluator.batch_comparison import check as check_each
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
 from tests.oracle.harness import plain
 from tests.planner.every_call import ROW

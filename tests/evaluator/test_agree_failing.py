@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.evaluator.admitted import admitted_calls
-from tests.evaluator.at_once import Asked, check, rows_of
+from tests.evaluator.admitted_functions import admitted_calls
+from tests.evaluator.batch_comparison import Asked, check, rows_of
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, functions, tree
 from tests.oracle.seeds import seeds
 from tests.planner.every_call import ROW

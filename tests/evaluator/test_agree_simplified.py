@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.evaluator.at_once import FAILED, Asked, by_catalyst, check, rows_of
+from tests.evaluator.batch_comparison import FAILED, Asked, by_catalyst, check, rows_of
 from tests.evaluator.test_agree_failing import DEPTH, FLAG, IN_PARTS, NUMBER, OF, connects_failures, failing
 from tests.evaluator.trees import COLUMNS, MILD, OF_TREES, SCHEMA, tree
 from tests.oracle.seeds import seeds

@@ -11,7 +11,7 @@ import pytest
 
 from tests.controller.harness import at
 from tests.gateway.test_access import ApiServer
-from tests.gateway.test_subscribers_behind import batch
+from tests.gateway.test_slow_subscribers import batch
 from tests.waiting import BOUND
 from tidemark_operator.errors import SubscribeRevoked
 from tidemark_operator.fleet.subscription import Backlog, Subscription

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.model.operator import LAG, Durable, Operator, Running, Seen, Spec
-from tests.model.questions import peek
+from tests.model.pending_peeks import peek
 from tests.model.simulation import REPLICAS, TABLES, Simulation
 from tests.model.subscribes import Clients
 from tidemark_operator.catalogue.replacement_closure import is_stale

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.model.ends import all_finished
 from tests.model.fake_pool import Pool
+from tests.model.finished_tables import all_finished
 from tests.model.shards import Shards, Storage, Violation, Watch
 from tests.model.subscribes import Copier, Sender
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tests.model import ends, strangers
+from tests.model import finished_tables, unexpected_messages
 from tests.model.model_state import Connection, Stored
-from tests.model.questions import Questions, peek
+from tests.model.pending_peeks import Questions, peek
 from tests.model.replica import SimReplica
 from tests.model.shards import Shards, SimShard, Violation
 from tests.model.subscribes import Clients
@@ -46,7 +46,7 @@ MAINTENANCE_MS = 10_000
 class Simulation:
     def __init__(self) -> None:
         self.shards: Shards = {id: SimShard(upper=100) for id in TABLES}
-        self.now, self._connections, self.created, self._peeks = 10_000_000, strangers.FIRST_CONNECTION, 0, 0
+        self.now, self._connections, self.created, self._peeks = 10_000_000, unexpected_messages.FIRST_CONNECTION, 0, 0
         self.late: dict[ReplicaId, list[tuple[int, Response]]] = {}
         self.stored: dict[str, Stored] = {}
         self.reached: dict[GlobalId, Frontier] = {}
@@ -172,11 +172,11 @@ class Simulation:
 
     def intrude(self, name: ReplicaId, seed: int) -> None:
         """A stranger comes to the replica: an older client, or one that speaks garbage."""
-        self.replicas[name].intrude(strangers.commands(seed))
+        self.replicas[name].intrude(unexpected_messages.commands(seed))
 
     def garble(self, name: ReplicaId, seed: int) -> None:
         """The replica speaks garbage: what is understood is about nobody, what is not ends the connection."""
-        responses, goes_on = strangers.responses(seed)
+        responses, goes_on = unexpected_messages.responses(seed)
         known = self._known()
         for response in responses:
             self.said(name, response)
@@ -239,7 +239,7 @@ class Simulation:
         self.exchange(REPLICAS)
         complete = {owner: self.complete(owner) for owner in self.stored}
         assert set(self.instance.dataflows.owners()) == set(self.stored), "what was dropped is forgotten"
-        over = {o for o, reached in complete.items() if ends.is_over(self.stored[o].description, reached)}
+        over = {o for o, reached in complete.items() if finished_tables.is_over(self.stored[o].description, reached)}
         for name, replica in self.replicas.items():
             processed = {d.description.name: d.processed.encode() for d in replica.dataflows}
             assert processed == {o: complete[o] for o in complete if o not in over or o in processed}, name
@@ -261,7 +261,9 @@ class Simulation:
     def complete(self, owner: str) -> int:
         stored = self.stored[owner]
         uppers = [self.shards[i.shard.shard_id].upper for i in stored.description.source_imports]
-        return ends.end(stored.description, min(uppers) if stored.reads is None else self.complete(stored.reads))
+        return finished_tables.end(
+            stored.description, min(uppers) if stored.reads is None else self.complete(stored.reads)
+        )
 
     # --- the operator's part ---
 
@@ -277,7 +279,7 @@ class Simulation:
         description = stored.description
         for view in view_shards(description):
             self.book.register(view.shard_id, str(view.shard_id), LAG)
-        sealed = ends.is_sealed(self.instance, description, self.now)
+        sealed = finished_tables.is_sealed(self.instance, description, self.now)
         sinks = [f.upper for v in view_shards(description) if (f := self.book.frontiers(v.shard_id))]
         request = AsOfRequest(
             inputs=tuple(self.inputs(description)),
@@ -286,7 +288,7 @@ class Simulation:
             running=tuple(running_sinces(description, self.descriptions.values())),
             until=description.until,
             sealed=sealed,
-            unsure=not first and ends.may_be_sealed(self.instance, description),
+            unsure=not first and finished_tables.may_be_sealed(self.instance, description),
         )
         as_of = select_as_of(request)
         if first:

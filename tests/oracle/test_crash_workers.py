@@ -19,7 +19,7 @@ from tests.oracle.kinds import named
 from tests.oracle.oracle import Oracle
 from tests.oracle.plans import GET_T, distinct, joined
 from tests.oracle.tables import T
-from tests.step_worker.faulty import command
+from tests.step_worker.faulty_worker import command
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.lir import refs
 from tidemark_replica.arrangement.spines.manifest import live_files

@@ -1,7 +1,7 @@
 """Executors that the API server does not admit: the driver finds out why, and has Spark ask for no more meanwhile.
 
 At a real API server, by the driver's own rights. Spark does not run here: it is told by a double; what it makes of that
-is seen in tests/oracle/test_executors.py, and of all of it in tests/cluster/whole/test_executors_do_not_come.py.
+is seen in tests/oracle/test_executors.py, and of all of it in tests/cluster/whole/test_unavailable_executors.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 
 from tests.orchestrator.clusters import Cluster
 from tests.orchestrator.pods import LARGE, SETTINGS
-from tests.orchestrator.test_left_executors import account, labels, make_pod
-from tests.replica.loop import Loop
+from tests.orchestrator.test_orphaned_executors import account, labels, make_pod
+from tests.replica.worker_loop import Loop
 from tidemark_operator.orchestrator.interface import Requests
 from tidemark_operator.orchestrator.kubernetes.executors import template_text
 from tidemark_operator.orchestrator.kubernetes.names import EXECUTOR, Member, member

@@ -1,6 +1,6 @@
 """Commits to a real S3 server over a network that loses, repeats and delays what is said: exactly one of each lands.
 
-Unlike test_crash_lost_reply.py, nothing of ours is wrapped: the faults are in the connection (middleman.py, toxiproxy).
+Unlike test_crash_lost_reply.py, nothing of ours is wrapped: the faults are in the connection (s3_proxy.py, toxiproxy).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.e2e.faults import Proxy, Toxiproxy, toxiproxy
-from tests.persist.middleman import Middleman, middleman
 from tests.persist.model import COLUMNS, batch, contents
+from tests.persist.s3_proxy import Middleman, middleman
 from tests.s3_server import S3Server
 from tidemark_persist import Appended, IndeterminateCommit, Shard, StorageError, UpperMismatch, create_or_open
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import grpc
 
-from tests.replica.stream import ReplicaStream
+from tests.replica.command_stream import ReplicaStream
 from tests.waiting import BOUND
 from tidemark_protocol.ids import Epoch, ShardId
 from tidemark_protocol.messages.commands import Command, CreateInstance, Hello, InitializationComplete, InstanceConfig

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.replica.loop import Loop
+from tests.replica.worker_loop import Loop
 from tidemark_persist import CommitForgotten, Shard, open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm

@@ -1,6 +1,6 @@
 """What the driver asks the API server, and what it makes of the answers: a real HTTPS server in its place.
 
-What a real API server deletes is in `tests/orchestrator/test_left_executors.py`.
+What a real API server deletes is in `tests/orchestrator/test_orphaned_executors.py`.
 """
 
 from __future__ import annotations

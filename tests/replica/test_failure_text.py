@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
-from tests.replica.loop import Loop
-from tests.storage.ingesting import description, tpch_tables
+from tests.replica.worker_loop import Loop
+from tests.storage.ingestion_samples import description, tpch_tables
 from tidemark_persist import StorageError
 from tidemark_persist import client as persist_client
 from tidemark_protocol.ids import Time, WriterTerm

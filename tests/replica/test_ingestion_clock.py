@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.protocol.samples import INGESTION
-from tests.replica.loop import Loop
+from tests.replica.worker_loop import Loop
 from tests.waiting import BOUND, until
 from tidemark_persist import PersistClientCache
 from tidemark_protocol.ids import Time, WriterTerm

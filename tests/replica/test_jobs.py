@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.replica.loop import Loop
+from tests.replica.worker_loop import Loop
 from tidemark_replica.events.jobs import Failed, JobBroken, Outcome
 
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.replica.deltas import Update, staged
-from tests.replica.loop import Loop
 from tests.replica.plans import COLUMNS
+from tests.replica.worker_loop import Loop
 from tests.waiting import BOUND
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import CopyToDone, CopyToDropped, CopyToFailed, CopyToResponse

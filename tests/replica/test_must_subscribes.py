@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tests.replica.deltas import Update, staged
-from tests.replica.loop import Loop
 from tests.replica.plans import COLUMNS
+from tests.replica.worker_loop import Loop
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse

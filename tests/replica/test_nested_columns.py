@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.replica.loop import Loop
+from tests.replica.worker_loop import Loop
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.replica.refreshing import settle
+from tests.replica.refresh_model import settle
 from tests.replica.test_refresh_progress import hourly, one
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.ids import Time

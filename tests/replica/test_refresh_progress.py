@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.replica.refreshing import Replica, Revision, Table, Update, reached, settle
+from tests.replica.refresh_model import Replica, Revision, Table, Update, reached, settle
 from tidemark_protocol.frontier import EMPTY_SENTINEL
 from tidemark_protocol.ids import MAX_TIME, Time
 from tidemark_protocol.plan.refresh import RefreshSchedule

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.oracle.in_process import without_jobs
-from tests.replica.loop import Loop
 from tests.replica.plans import copies, shard
 from tests.replica.tables import Table, persisted
+from tests.replica.worker_loop import Loop
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import WriterTerm

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.replica.loop import Loop
 from tests.replica.test_crash_sink import VIEW, CutShort, Update, View, contents, history, persisted
+from tests.replica.worker_loop import Loop
 from tidemark_persist import Shard, open_shard
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ShardId, Time, WriterTerm

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.replica.conversing import reaches, started, unique
+from tests.replica.conversations import reaches, started, unique
 from tests.replica.plans import copies
 from tests.replica.process import ReplicaProcess, ScriptedClient, epochs
 from tests.replica.tables import Table

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from tests.replica.loop import Loop
+from tests.replica.worker_loop import Loop
 from tests.waiting import BOUND
 from tidemark_persist import Shard, create_or_open
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier

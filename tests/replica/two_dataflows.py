@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-from tests.replica.loop import Loop
 from tests.replica.plans import copies
 from tests.replica.tables import Table
+from tests.replica.worker_loop import Loop
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.responses import Status

@@ -18,12 +18,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.sqllogictest.bounded import SECONDS
 from tests.sqllogictest.first_pass import FAILED
 from tests.sqllogictest.modes import MODES
 from tests.sqllogictest.parse import ENGINES
 from tests.sqllogictest.runner import Runner
 from tests.sqllogictest.tally import Tally
+from tests.sqllogictest.time_limit import SECONDS
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.spark.session import SparkHolder, start_spark
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.sqllogictest.altered import altered
+from tests.sqllogictest.alter_table import altered
 from tests.sqllogictest.evaluate import Evaluator
-from tests.sqllogictest.inserted import clashing, with_defaults
+from tests.sqllogictest.insert_rows import clashing, with_defaults
 from tests.sqllogictest.lexer import created_name, words_of
 from tests.sqllogictest.statements import (
     Alter,

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from tests.oracle.harness import SINK, DataflowHarness, Updates, contents
 from tests.oracle.histories import History
-from tests.sqllogictest.bounded import SECONDS, StatementTimedOut, bounded
 from tests.sqllogictest.compare import Result
 from tests.sqllogictest.database import StoredTable
 from tests.sqllogictest.modes import as_of, as_tables, bounds, reading_time
 from tests.sqllogictest.planning import ALL, PlannedQuery, Together, table_of, together
+from tests.sqllogictest.time_limit import SECONDS, StatementTimedOut, bounded
 from tidemark_persist import Part
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.ids import ShardId, Time

@@ -2,8 +2,8 @@
 
 SELECT a / 2, a::text FROM t     ──►     SELECT a DIV 2, CAST(a AS STRING) FROM t
 
-What is not known to mean the same in Spark is not translated, by name (meanings.py): a guess would be a wrong answer.
-Without a dialect said, the conditions and directives that a file has tell whose it is.
+An expression that may mean something else in Spark is refused by name (expression_translation.py). Without a given
+dialect, the conditions and directives of the file determine it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Translator:
         import sqlglot
         from sqlglot import errors
 
-        from tests.sqllogictest.meanings import as_spark
+        from tests.sqllogictest.expression_translation import as_spark
 
         logging.getLogger("sqlglot").setLevel(logging.ERROR)
         try:

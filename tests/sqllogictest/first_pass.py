@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from tests.sqllogictest.database import Database, State
 from tests.sqllogictest.dataflows import Asked, is_on_arrow
+from tests.sqllogictest.dialect_statements import spoken, statements_of
 from tests.sqllogictest.dialects import NotTranslated, Translator
 from tests.sqllogictest.evaluate import DataError
 from tests.sqllogictest.lexer import tokens
 from tests.sqllogictest.parse_statement import CHANGES
 from tests.sqllogictest.planning import Planner, QueryRefused
 from tests.sqllogictest.records import Let, Query, Record, Reset, Statement, Unknown
-from tests.sqllogictest.spoken import spoken, statements_of
 from tests.sqllogictest.statements import NotOurs, Select, Transaction, Violation
 from tidemark_planner.errors import CatalystFailed
 

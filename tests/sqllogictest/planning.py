@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tests.sqllogictest.database import Database, StoredTable
+from tests.sqllogictest.distinct_names import renamed
 from tests.sqllogictest.lexer import tokens
-from tests.sqllogictest.renamed import renamed
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.one_shot import plan_one_shot
 from tidemark_protocol.ids import GlobalId, ShardId

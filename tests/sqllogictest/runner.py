@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.sqllogictest.bounded import SECONDS
 from tests.sqllogictest.compare import Difference, Result, difference, digest
 from tests.sqllogictest.database import Database
 from tests.sqllogictest.dataflows import Answer, Asked, Dataflows, Failed, InError
@@ -29,6 +28,7 @@ from tests.sqllogictest.modes import history
 from tests.sqllogictest.parse import ENGINES, parse
 from tests.sqllogictest.planning import Planner, table_of
 from tests.sqllogictest.records import Place, Query, Record, Statement
+from tests.sqllogictest.time_limit import SECONDS
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_replica.render.step_worker.pool import StepWorkers
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.sqllogictest.dialect_statements import spoken
 from tests.sqllogictest.dialects import NotTranslated, dialect_of, translator
-from tests.sqllogictest.spoken import spoken
 from tests.sqllogictest.statements import CreateTable, Insert
 from tidemark_protocol.types import Column, SqlType
 

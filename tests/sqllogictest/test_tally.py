@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.sqllogictest.bounded import StatementTimedOut, bounded
 from tests.sqllogictest.records import Place
 from tests.sqllogictest.runner import Outcome
 from tests.sqllogictest.tally import Tally
+from tests.sqllogictest.time_limit import StatementTimedOut, bounded
 from tests.waiting import BOUND
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.oracle.faults import Fault
-from tests.step_worker.faulty import command
+from tests.step_worker.faulty_worker import command
 from tests.step_worker.rows import Rows
 from tidemark_replica.render.step_worker.pool import StepWorkers
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.faults import Fault
-from tests.step_worker.faulty import command
+from tests.step_worker.faulty_worker import command
 from tests.step_worker.rows import ROWS, TREE, Rows, all_of, children, lives, report, written
 from tests.waiting import BOUND, until
 from tidemark_replica.render.plan.pipeline import nodes_of
@@ -247,7 +247,7 @@ def test_crash_a_process_that_died_idle_costs_no_ticket_more_than_its_place(rows
 
 def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Rows) -> None:
     """The member is settled, whatever the process had said of it before."""
-    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.forgetful"), member_seconds=BOUND)
+    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.dying_worker"), member_seconds=BOUND)
     try:
         assert all_of(workers, [rows.ticket()]) == [WorkerLost]
         assert all_of(workers, [rows.ticket()]) == [WorkerLost]
@@ -262,7 +262,9 @@ def test_crash_a_process_that_is_not_understood_is_replaced(
     what: str, error: type[StepWorkerError], rows: Rows
 ) -> None:
     """Nobody waits for ever for a thread that has ended of it."""
-    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.strange", what), member_seconds=BOUND)
+    workers = StepWorkers(
+        command=(sys.executable, "-m", "tests.step_worker.malformed_worker", what), member_seconds=BOUND
+    )
     try:
         assert all_of(workers, [rows.ticket()]) == [error]
         assert all_of(workers, [rows.ticket()]) == [error]

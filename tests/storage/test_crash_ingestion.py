@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.storage.ingesting import contents, description, tpch_tables
+from tests.storage.ingestion_samples import contents, description, tpch_tables
 from tidemark_persist import DIFF, TIME, Fenced, PersistClientCache, consolidate, open_shard, read_part
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import TpchSource

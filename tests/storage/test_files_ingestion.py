@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.storage.ingesting import contents, description, errors, oks
+from tests.storage.ingestion_samples import contents, description, errors, oks
 from tidemark_persist import PersistClientCache
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option

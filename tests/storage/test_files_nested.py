@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.storage.ingesting import contents
+from tests.storage.ingestion_samples import contents
 from tests.storage.test_files_ingestion import Directory, parquet
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_protocol.types import Column, SqlType

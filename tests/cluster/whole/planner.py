@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.cluster import pods
 from tests.cluster.whole.gateway import reader
-from tests.cluster.whole.harm import processes
+from tests.cluster.whole.pod_faults import processes
 from tests.cluster.whole.system import System
 
 SELECTOR = "--selector=app.kubernetes.io/name=tidemark,app.kubernetes.io/component=planner"

@@ -7,10 +7,10 @@ import base64
 from tests.cluster import pods
 from tests.cluster.waiting import wait_for
 from tests.cluster.whole.gateway import leader, reader
-from tests.cluster.whole.harm import OPERATOR, Incarnations, kill_in
 from tests.cluster.whole.planner import asked_anew, planners
+from tests.cluster.whole.pod_faults import OPERATOR, Incarnations, kill_in
 from tests.cluster.whole.system import System
-from tests.cluster.whole.test_operators_die import hydrations, term
+from tests.cluster.whole.test_operator_deaths import hydrations, term
 from tidemark_operator.certificates.names import AUTHORITY, PLANNER, replica_secret
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cluster.whole.harm import with_class_data
 from tests.cluster.whole.planner import planner_pods
+from tests.cluster.whole.pod_faults import with_class_data
 from tests.cluster.whole.system import EXECUTORS, System
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.cluster.whole.harm import Incarnations
+from tests.cluster.whole.pod_faults import Incarnations
 from tests.cluster.whole.system import CREDENTIALS, System
 
 
