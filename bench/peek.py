@@ -3,6 +3,7 @@
     p50_ms, p99_ms   a client that asks for one key after the other
     peeks_per_s      several clients that do
     spark_sql_ratio  the same lookup by Spark SQL on the materialized view's table, over ours, medians
+    busy_...         lookups and aggregates at the same time, beside 18 Dataflows (harness/busy.py)
 
 The whole system: an API server, an operator, a replica; TPC-H that ingests every second, lineitem as an index by order
 and as a materialized view, and aggregations over it that step with it. Answers of the first keys are compared with the
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.harness.answers import WrongAnswer
+from bench.harness.busy import BUSY_SECONDS, DATAFLOWS, busy
 from bench.harness.clock import p50
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.ratios import Figures, rounded
@@ -59,9 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of asking, by one and by many (%(default)s)")
     parser.add_argument("--clients", type=int, default=8, help="that ask at the same time (%(default)s)")
     parser.add_argument("--spark-lookups", type=int, default=20, help="by Spark SQL (%(default)s)")
+    parser.add_argument("--busy-seconds", type=float, default=BUSY_SECONDS, help="of the busy system (%(default)s)")
     given = parser.parse_args(arguments)
     if given.quick:
-        vars(given).update(lines=6000, seconds=2.0, clients=2, spark_lookups=3)
+        vars(given).update(lines=6000, seconds=2.0, clients=2, spark_lookups=3, busy_seconds=5.0)
     circumstances = context() | {"load_before": load(), **vars(given)}
     binaries = ensure_binaries(os.environ, Progress(sys.stderr))
     with (
@@ -73,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with running(plane, NAMESPACE, home) as system:
             _install(system, given.lines)
             figures = _measured(system, given.seconds, given.clients, given.spark_lookups)
+            figures |= _measured_busy(system, given.busy_seconds)
     report("peek", rounded(figures), circumstances | {"load_after": load()}, given.json)
 
 
@@ -112,11 +117,28 @@ def _measured(system: System, seconds: float, clients: int, spark_lookups: int) 
     }
 
 
+def _measured_busy(system: System, seconds: float) -> Figures:
+    for name, sql in DATAFLOWS.items():
+        system.dataflow(name, sql, index={})
+    system.wait_hydrated(*DATAFLOWS)
+    progress(f"{len(DATAFLOWS)} Dataflows more are hydrated")
+    with querying(system) as query:
+        keys = query("SELECT l_orderkey FROM lines LIMIT 10000").column(0).to_numpy()
+    return busy(partial(querying, system), LOOKUP, np.unique(keys), seconds)
+
+
 Ask = Callable[..., pa.Table]
 
 
 @contextmanager
 def client(system: System) -> Iterator[Ask]:
+    """A client of the gateway that looks keys up."""
+    with querying(system) as query:
+        yield lambda key, as_of=None: query(LOOKUP.format(key=key), as_of)
+
+
+@contextmanager
+def querying(system: System) -> Iterator[Ask]:
     """A client of the gateway, with a connection of its own."""
     found = json.loads((system.home / "gateway.json").read_text())
     token = Path(found["tokenFile"]).read_text().strip()
@@ -124,9 +146,9 @@ def client(system: System) -> Iterator[Ask]:
     with grpc.insecure_channel(found["address"], options=options) as channel:
         stub = GatewayStub(channel)  # type: ignore[no-untyped-call]
 
-        def ask(key: int, as_of: int | None = None) -> pa.Table:
-            request = QueryRequest(namespace=NAMESPACE, sql=LOOKUP.format(key=key), as_of=as_of)
-            replies: Any = stub.Query(request, metadata=(("authorization", f"Bearer {token}"),), timeout=60)
+        def ask(sql: str, as_of: int | None = None) -> pa.Table:
+            request = QueryRequest(namespace=NAMESPACE, sql=sql, as_of=as_of)
+            replies: Any = stub.Query(request, metadata=(("authorization", f"Bearer {token}"),), timeout=120)
             return pa.ipc.open_stream(b"".join(reply.arrow for reply in replies)).read_all()
 
         yield ask

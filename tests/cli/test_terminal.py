@@ -7,6 +7,7 @@ import pty
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from time import sleep
 from typing import TextIO
 
 import pytest
@@ -82,16 +83,18 @@ def test_rows_are_aligned_by_what_they_take_on_a_terminal() -> None:
 
 
 def test_waiting_shows_a_clock_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is gone when the wait is over."""
+    """And the place in the queue while that is told; it is gone when the wait is over."""
 
     def wait(out: TextIO) -> None:
         monkeypatch.setattr(sys, "stderr", out)
-        with waiting("copying to [x]"):
-            pass
+        with waiting("copying to [x]") as describe:
+            sleep(0.2)
+            describe("waiting at place 3 of [8]")
         print("done", file=out)
 
     assert in_pipe(wait) == "done\n"
     written = on_terminal(wait)
     assert "copying to [x]" in written
+    assert "waiting at place 3 of [8]" in written
     assert "0:00:00" in written
     assert written.endswith("\x1b[2Kdone\n")

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark_cli.commands.query import _print_json, _print_table
+from tidemark_cli.commands.query import _answer, _print_json, _print_table
 from tidemark_cli.errors import GatewayFailed
 from tidemark_cli.output.values import cell, plain, values
-from tidemark_protocol.pb.gateway_pb2 import QueryHeader
+from tidemark_protocol.pb.gateway_pb2 import QueryHeader, QueryReply
 
 AFTER_9999 = 253_402_300_800_000_000
 UTC = pa.timestamp("us", "UTC")
@@ -28,6 +28,17 @@ def rows_as_json(names: list[str], *columns: pa.Array) -> Any:
         raise AssertionError(f"{constant} is no JSON")
 
     return json.loads(out.getvalue(), parse_constant=no_json)["rows"]
+
+
+def test_places_in_the_queue_come_before_the_header() -> None:
+    """Each replaces the one before."""
+    places = [f"waiting at place {at} of 8" for at in (8, 5, 1)]
+    replies = (*(QueryReply(waiting=place) for place in places), QueryReply(header=QueryHeader(as_of=7)))
+    shown: list[str] = []
+    header, _ = _answer(iter(replies), shown.append)
+    assert (header.as_of, shown) == (7, places)
+    with pytest.raises(GatewayFailed, match="no header"):
+        _answer(iter(replies[:2]), shown.append)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 
+from tests.waiting import BOUND
 from tidemark_operator.errors import TooMany
-from tidemark_operator.gateway.admission.fair_queue import FairQueue
+from tidemark_operator.gateway.admission import fair_queue
+from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER, FairQueue
 
 
 def room_of(size: int) -> FairQueue:
@@ -194,7 +197,10 @@ def test_a_request_that_waits_has_a_deadline() -> None:
     async def play() -> None:
         room = FairQueue("bytes", 2, "ask for less", share=2, waiting=9, deadline_seconds=0.01)
         async with room.hold("anne", 2):
-            with pytest.raises(TooMany, match=r"no room among bytes for 0\.01 s, others hold it: ask for less"):
+            with pytest.raises(
+                TooMany,
+                match=r"no room among bytes for 0\.01 s, others hold it, and this one is at place 1 of 1: ask for less",
+            ):
                 await room.acquire("bob")
             assert not room._waiting
         async with room.hold("bob", 2):
@@ -202,3 +208,65 @@ def test_a_request_that_waits_has_a_deadline() -> None:
         assert room.free == 2
 
     asyncio.run(play())
+
+
+def test_a_request_that_waits_tells_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers are in turn, so the place is not the number of requests that came before; it is told when it changes."""
+    monkeypatch.setattr(fair_queue, "PLACE_SECONDS", 0.01)
+    told: dict[str, list[str]] = {}
+
+    async def waits(queue: FairQueue, caller: str, name: str, news: asyncio.Event) -> None:
+        async def listen(place: str) -> None:
+            told.setdefault(name, []).append(place)
+            news.set()
+
+        PLACE_LISTENER.set(listen)
+        await queue.acquire(caller)
+
+    async def until_told(places: dict[str, str], news: asyncio.Event) -> None:
+        wanted = {name: f"waiting at {place} among queries" for name, place in places.items()}
+        while {name: sentences[-1] for name, sentences in told.items() if name in wanted} != wanted:
+            await news.wait()
+            news.clear()
+
+    async def play() -> None:
+        queue, news = FairQueue("queries", 1, "wait", share=1, waiting=9, waiting_share=9), asyncio.Event()
+        first = await queue.acquire("zoe")
+        requests = (("anne", "a1"), ("anne", "a2"), ("bob", "b1"), ("anne", "a3"))
+        async with asyncio.TaskGroup() as waiting:
+            tasks = [waiting.create_task(waits(queue, *request, news)) for request in requests]
+            places = {name: f"place {at} of 4" for at, name in enumerate(("a1", "b1", "a2", "a3"), 1)}
+            await until_told(places, news)
+            first.shrink(0)
+            await until_told({"b1": "place 1 of 3"}, news)
+            for task in tasks:
+                task.cancel()
+        assert all(len(set(sentences)) == len(sentences) for sentences in told.values())
+
+    asyncio.run(asyncio.wait_for(play(), BOUND))
+
+
+def test_the_place_is_the_order_in_which_requests_are_granted() -> None:
+    """Of random requests of several callers."""
+    random = Random(1)
+
+    async def play() -> None:
+        queue = FairQueue("queries", 1, "wait", share=1, waiting=99, waiting_share=99)
+        hold = await queue.acquire("zoe")
+
+        async def waits() -> None:
+            (await queue.acquire(random.choice("abcd"))).shrink(0)
+
+        waiting = [asyncio.create_task(waits()) for _ in range(40)]
+        await asyncio.sleep(0)
+        requests = [(caller, request) for caller, line in queue._waiting.items() for request in line]
+        by_place = sorted(requests, key=lambda each: int(queue._place(*each).split()[1]))
+        futures = [request[1] for _, request in by_place]
+        ended = list[int]()
+        for at, future in enumerate(futures):
+            future.add_done_callback(lambda _, at=at: ended.append(at))
+        hold.shrink(0)
+        await asyncio.gather(*waiting)
+        assert ended == list(range(40))
+
+    asyncio.run(asyncio.wait_for(play(), BOUND))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
 
 import click
@@ -65,20 +65,34 @@ def query(
     Rows of one export are read at once. Joins, aggregates and the like are computed for the query. Ctrl-C and the end
     of --timeout cancel it.
     """
-    request = QueryRequest(namespace=namespace, sql=sql, as_of=as_of, instance=instance, strict=strict, replica=replica)
+    request = QueryRequest(
+        namespace=namespace,
+        sql=sql,
+        as_of=as_of,
+        instance=instance,
+        strict=strict,
+        replica=replica,
+        places=sys.stderr.isatty(),
+    )
     with connected(gateway) as stub:
         call = stub.Query(request, metadata=gateway.metadata, timeout=timeout)
         try:
-            with waiting("waiting for the answer"):
-                header, batches = _answer(call)
+            with waiting("waiting for the answer") as describe:
+                header, batches = _answer(call, describe)
             (_print_json if output == "json" else _print_table)(header, batches, sys.stdout)
         except KeyboardInterrupt:
             call.cancel()
             raise
 
 
-def _answer(replies: Iterator[QueryReply]) -> tuple[QueryHeader, Iterator[pa.RecordBatch]]:
+def _answer(
+    replies: Iterator[QueryReply], describe: Callable[[str], None]
+) -> tuple[QueryHeader, Iterator[pa.RecordBatch]]:
+    """The header and the rows. `describe` receives the query's place in the gateway's queue while it waits."""
     first = next(replies, None)
+    while first is not None and first.WhichOneof("part") == "waiting":
+        describe(printable(first.waiting))
+        first = next(replies, None)
     if first is None or first.WhichOneof("part") != "header":
         raise GatewayFailed("the gateway's answer has no header: operator and command line are of different versions")
     return first.header, _batches(replies)

@@ -7,7 +7,7 @@ rich is imported where it is used, so that other output does not wait for it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
@@ -50,18 +50,18 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[str]], colours: di
 
 
 @contextmanager
-def waiting(description: str) -> Iterator[None]:
+def waiting(description: str) -> Iterator[Callable[[str], None]]:
     """Shows the description and the time that passes, on standard error, until the block ends.
 
-    It shows nothing where standard error is not a terminal.
+    The block gets a function that replaces the description. It shows nothing where standard error is not a terminal.
     """
     if not sys.stderr.isatty():
-        yield
+        yield lambda changed: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        progress.add_task(description, total=None)
-        yield
+        task = progress.add_task(description, total=None)
+        yield lambda changed: progress.update(task, description=changed)

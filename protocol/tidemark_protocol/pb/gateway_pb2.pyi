@@ -7,20 +7,22 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class QueryRequest(_message.Message):
-    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica")
+    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     STRICT_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     sql: str
     as_of: int
     instance: str
     strict: bool
     replica: str
-    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ...) -> None: ...
+    places: bool
+    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ...) -> None: ...
 
 class QueryHeader(_message.Message):
     __slots__ = ("as_of", "export", "column_names", "column_types")
@@ -35,12 +37,14 @@ class QueryHeader(_message.Message):
     def __init__(self, as_of: _Optional[int] = ..., export: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class QueryReply(_message.Message):
-    __slots__ = ("header", "arrow")
+    __slots__ = ("header", "arrow", "waiting")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     ARROW_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
     header: QueryHeader
     arrow: bytes
-    def __init__(self, header: _Optional[_Union[QueryHeader, _Mapping]] = ..., arrow: _Optional[bytes] = ...) -> None: ...
+    waiting: str
+    def __init__(self, header: _Optional[_Union[QueryHeader, _Mapping]] = ..., arrow: _Optional[bytes] = ..., waiting: _Optional[str] = ...) -> None: ...
 
 class FrontiersRequest(_message.Message):
     __slots__ = ("namespace", "all_namespaces")

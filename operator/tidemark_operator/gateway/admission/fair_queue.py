@@ -7,18 +7,25 @@
 Units are calls, statements at the planner, or bytes of answers. Each caller holds at most `share` units. A caller whose
 share is used up waits and delays nobody else. Among the others the first in line waits for enough free units, and no
 later request overtakes it, so a large request is not starved by small ones.
+
+A call that waits can tell its client its place in the queue: it sets PLACE_LISTENER.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 from tidemark_operator.errors import TooMany
 
 DEADLINE_SECONDS = 300.0
+PLACE_SECONDS = 1.0
+"""How often a request that waits tells its place."""
+PLACE_LISTENER: ContextVar[Callable[[str], Awaitable[None]] | None] = ContextVar("PLACE_LISTENER", default=None)
+"""Receives a sentence with the place of a request of this call in a queue, each time that it has changed."""
 _Request = tuple[int, asyncio.Future[None]]
 
 
@@ -81,8 +88,9 @@ class FairQueue:
             if not granted.done():
                 self._check_waiting(caller, units)
             async with asyncio.timeout(self._deadline_seconds):
-                await granted
+                await self._await_grant(caller, request)
         except BaseException as error:
+            place = self._place(caller, request)
             if granted.done() and not granted.cancelled():  # granted in the moment in which the request was given up
                 self.release(caller, units)
             else:
@@ -90,7 +98,8 @@ class FairQueue:
                 self._grant()
             if isinstance(error, TimeoutError):
                 raise TooMany(
-                    f"no room among {self._name} for {self._deadline_seconds:g} s, others hold it: {self._advice}"
+                    f"no room among {self._name} for {self._deadline_seconds:g} s, others hold it, and this one is at "
+                    f"{place}: {self._advice}"
                 ) from None
             raise
         return Hold(self, caller, units)
@@ -103,6 +112,27 @@ class FairQueue:
     def is_wanted(self, holder: str) -> bool:
         """Whether a request waits for units that `holder` has: its own, or one of a caller with share left."""
         return holder in self._waiting or any(map(self._has_share, self._waiting))
+
+    async def _await_grant(self, caller: str, request: _Request) -> None:
+        """Wait for the grant, and tell the call's listener, if there is one, the place until then."""
+        _, granted = request
+        listener, told = PLACE_LISTENER.get(), ""
+        while listener is not None and not (await asyncio.wait({granted}, timeout=PLACE_SECONDS))[0]:
+            if (place := self._place(caller, request)) != told:
+                told = place
+                await listener(f"waiting at {place} among {self._name}")
+        await granted
+
+    def _place(self, caller: str, request: _Request) -> str:
+        """The place of a request that waits: how many are granted up to it, if each caller has share left."""
+        callers = list(self._waiting)
+        if caller not in self._waiting or request not in self._waiting[caller]:
+            return "the head of the queue"
+        before, turn = self._waiting[caller].index(request), callers.index(caller)
+        others = sum(
+            min(len(self._waiting[other]), before + (at < turn)) for at, other in enumerate(callers) if at != turn
+        )
+        return f"place {before + others + 1} of {sum(map(len, self._waiting.values()))}"
 
     def _check_waiting(self, caller: str, units: int) -> None:
         """Raise TooMany where the request, which is in line already, is one too many to wait."""

@@ -3,7 +3,7 @@
     queue        units                             all       per caller   when full
     calls        gRPC calls                        256       half         refused
     waits        statements without a replica      64        half         refused
-    planner      statements at the planner         2         1            64 wait, 8 per caller
+    planner      statements at the planner         2         1            64 wait, half per caller
     peeks        bytes of answers of peeks         128 MiB   half         calls wait
     one_shots    bytes of answers of operators     16 MiB    half         calls wait
     subscribes   subscribes that run               16        half         refused
@@ -20,7 +20,7 @@ from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
 
 CALLS, WAITS, SUBSCRIBES, COPIES = 256, 64, 16, 4
-PLANNING, PLANNER_WAITING, PLANNER_WAITING_SHARE = 2, 64, 8
+PLANNING, PLANNER_WAITING = 2, 64
 PEEKS_BYTES = 128 * 1024 * 1024
 ONE_SHOTS_BYTES = 16 * 1024 * 1024
 _READ_ANSWERS = "read or cancel other queries first, or ask for less (LIMIT)"
@@ -34,7 +34,6 @@ def planner_queue() -> FairQueue:
         "wait until one of them is planned",
         share=1,
         waiting=PLANNER_WAITING,
-        waiting_share=PLANNER_WAITING_SHARE,
     )
 
 
@@ -45,9 +44,7 @@ class Limits:
         self.planner = PlannerAdmission(planner_queue())
         self.calls = FairQueue("calls", CALLS, "wait until one of them ends")
         self.waits = FairQueue("statements that wait for a replica", WAITS, "try again once the replica answers")
-        self.peeks = FairQueue("answers' bytes", PEEKS_BYTES, _READ_ANSWERS, waiting=CALLS)
-        self.one_shots = FairQueue(
-            "answers' bytes of queries with operators", ONE_SHOTS_BYTES, _READ_ANSWERS, waiting=CALLS
-        )
+        self.peeks = FairQueue("queries", PEEKS_BYTES, _READ_ANSWERS, waiting=CALLS)
+        self.one_shots = FairQueue("queries with operators", ONE_SHOTS_BYTES, _READ_ANSWERS, waiting=CALLS)
         self.subscribes = FairQueue("subscribes", SUBSCRIBES, "end one first")
         self.copies = FairQueue("copies", COPIES, "try again when one has ended")

@@ -137,12 +137,19 @@ class StatementCache:
             return found
         if (plain := recognise(sql, known.names)) is not None:
             return plain  # not kept: lookups differ in their literals, and would evict plans that took long
+        return await self._admission.plan(caller, namespace, sql, partial(self._ask, known, sql, shape))
+
+    async def _ask(self, known: _Known, sql: str, shape: StatementShape) -> PlannedStatement | Refused:
+        """The planner's plan, unless one was kept while the statement waited for its turn."""
+        if (found := known.find(shape)) is not None:
+            return found
         named = named_in(shape.text, known.catalogue)
-        ask = partial(self._planner.plan_query, PlanQueryRequest(sql, named, ID_PREFIX))
-        planned: PlannedStatement | Refused = await self._admission.plan(caller, namespace, sql, ask)
-        if not isinstance(planned, Refused):
-            known.keep(_Kept(shape, _without_explanation(planned), named, known.state))
-        return planned
+        planned = await self._planner.plan_query(PlanQueryRequest(sql, named, ID_PREFIX))
+        if isinstance(planned, Refused):
+            return planned
+        kept = _without_explanation(planned)
+        known.keep(_Kept(shape, kept, named, known.state))
+        return kept
 
     def owners(self, namespace: str, place: str | None) -> Mapping[GlobalId, Parent]:
         """The object of each relation; kept while nothing changes, because every lookup needs it."""

@@ -26,6 +26,7 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
 from tidemark_operator.gateway.admission import wait_policy
+from tidemark_operator.gateway.admission.fair_queue import PLACE_LISTENER
 from tidemark_operator.gateway.admission.limits import CALLS, Limits
 from tidemark_operator.gateway.admission.wait_policy import WaitSlot, hold_when_possible, time_limit
 from tidemark_operator.gateway.auth.access import Access, Authenticator
@@ -104,8 +105,10 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         await self._server.stop(STOP_SECONDS)
 
     async def Query(self, request: Any, rpc: Any) -> None:
-        """Send the header, then the Arrow stream in chunks."""
+        """Send the header, then the Arrow stream in chunks; while the query waits in a queue, its place before."""
         async with self._admitted(rpc) as access:
+            if request.places:
+                PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica)
             asked = QueryRequest(request.namespace, request.sql, *isolation)
