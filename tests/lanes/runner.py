@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ POLL_SECONDS = 0.5
 PROGRESS_SECONDS = 30.0
 LOG_END = 12_000
 """Characters of a lane's log that are shown where the lane broke off."""
+SLOWEST_FILES = 12
 NO_TESTS = 5
 """pytest's exit code where nothing was left to run."""
 
@@ -65,6 +67,7 @@ class Running:
     process: subprocess.Popen[bytes]
     log: Path
     outcomes: Counter[str] = field(default_factory=Counter)
+    seconds_of_files: Counter[str] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
 
@@ -167,6 +170,7 @@ class Round:
             lane = running.get(entry.lane)
             if lane is not None and (entry.commit, entry.round) == (self.commit, self.number):
                 lane.outcomes[entry.outcome] += 1
+                lane.seconds_of_files[entry.test.partition("::")[0]] += entry.seconds
                 if entry.outcome in ("failed", "error"):
                     say(f"{entry.outcome.upper()} {entry.test} ({entry.lane}: {lane.log})")
                     say(textwrap.indent(entry.reason, "  | "))
@@ -182,15 +186,25 @@ def summary(running: Sequence[Running], before: int, seconds: float) -> bool:
             say(each.log.read_text(errors="replace")[-LOG_END:])
             total["error"] += 1
             say(f"lane {each.lane.name} ended with exit code {each.process.returncode}: {each.log}")
-    say(f"{'lane':12}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}")
-    for each in running:
-        numbers = "".join(f"{each.outcomes[what]:8}" for what in ("passed", "failed", "skipped"))
-        say(f"{each.lane.name:12}{numbers}{each.seconds:9.0f}")
+    print_table(running)
     if before:
         say(f"{before} passed before at this commit, and were left out")
     say(f"all lanes ended after {seconds:.0f} s")
     say(counted(total))
     return not (total["failed"] or total["error"])
+
+
+def print_table(running: Sequence[Running]) -> None:
+    """Print outcomes, seconds and the slowest files of each lane, and the CPU time of all."""
+    say(f"{'lane':12}{'passed':>8}{'failed':>8}{'skipped':>8}{'seconds':>9}")
+    for each in running:
+        numbers = "".join(f"{each.outcomes[what]:8}" for what in ("passed", "failed", "skipped"))
+        say(f"{each.lane.name:12}{numbers}{each.seconds:9.0f}")
+    for each in running:
+        slowest = each.seconds_of_files.most_common(SLOWEST_FILES)
+        say(f"{each.lane.name}, slowest files: " + ", ".join(f"{file} {spent:.0f} s" for file, spent in slowest))
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    say(f"CPU time of all lanes: {usage.ru_utime + usage.ru_stime:.0f} s")
 
 
 def counted(outcomes: Counter[str]) -> str:
