@@ -12,6 +12,7 @@ from threading import RLock
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidemark_persist.errors import Fenced, NotReadable, ShardDeleted
 from tidemark_persist.files.batch import check_rows, conform
@@ -27,7 +28,7 @@ from tidemark_persist.log.entry import DataFile
 from tidemark_persist.log.state import ShardState
 from tidemark_persist.maintenance.lease import LEASE_SECONDS, Lease
 from tidemark_persist.maintenance.maintenance import Maintenance, MaintenancePolicy, Work
-from tidemark_persist.schema import TIME, physical_schema, user_schema
+from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema, user_schema
 from tidemark_persist.storage.storage import Storage
 from tidemark_persist.times import ShardId, Time, checked_frontier, show
 
@@ -71,6 +72,18 @@ class ShardReader:
             batches = (batch for part in parts for batch in read_part(part, options, columns=wanted))
             tables = (pa.Table.from_batches([batch]) for batch in batches)
             return consolidate_stream(tables, pa.schema([self._table_schema.field(name) for name in wanted]))
+
+    def errors(self, as_of: int) -> pa.Table:
+        """The consolidated error rows at `as_of`: `__error` and `__diff`. Row groups without errors are not read.
+        Raises NotReadable."""
+        wanted = [ERROR, DIFF]
+        with self.lease():
+            parts = self.snapshot_parts(as_of)
+            options = self._log.storage.options
+            batches = (b for part in parts for b in read_part(part, options, columns=wanted, errors_only=True))
+            errors = (pa.Table.from_batches([batch.filter(pc.is_valid(batch.column(ERROR)))]) for batch in batches)
+            schema = pa.schema([self._table_schema.field(name) for name in wanted])
+            return consolidate_stream((table for table in errors if table.num_rows), schema)
 
     def snapshot_parts(self, as_of: int) -> list[Part]:
         """The parts with all updates up to and including `as_of`, to be consolidated by the reader. Raises

@@ -95,6 +95,11 @@ class Scripted(GatewayServicer):
         cause.because.extend([table, replica])
         return pb.WhyReply(causes=[cause, pb.Cause(subject="new", kind="dataflow", says="Planning")], now=10_000)
 
+    def Files(self, request: pb.FilesRequest, context: grpc.ServicerContext) -> pb.FilesReply:
+        refused = pb.ListedFile(table="t", file="2\x1b.csv", size=8, rows=0, errors=1, state="refused")
+        refused.reason, refused.time = "SCHEMA_MISMATCH", 1000
+        return pb.FilesReply(files=[refused, pb.ListedFile(table="t", file="1.csv", size=9, state="read")], bound=1002)
+
 
 @pytest.fixture
 def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
@@ -198,6 +203,20 @@ def test_why_prints_a_tree_in_which_the_way_to_the_reason_is_marked(
     ]
     assert main(["why", "delays", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["causes"][0]["because"][0]["holds"] is True
+
+
+def test_files_are_printed_with_what_became_of_them(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a table, with the number of files that are not shown, and as JSON."""
+    assert main(["files", "drop"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()] == [
+        ["TABLE", "FILE", "SIZE", "ROWS", "ERRORS", "STATE", "REASON", "TIME"],
+        ["t", r"2\x1b.csv", "8", "0", "1", "refused", "SCHEMA_MISMATCH", "1970-01-01T00:00:01.000Z"],
+        ["t", "1.csv", "9", "<unknown>", "0", "read", "<none>", "<unknown>"],
+    ]
+    assert err == "1000 more files were read.\n"
+    assert main(["files", "drop", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["files"][0]["reason"] == "SCHEMA_MISMATCH"
 
 
 def test_a_token_of_ones_own_is_shown_instead_of_the_operators(gateway: Scripted, tmp_path: Path) -> None:

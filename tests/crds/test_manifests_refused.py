@@ -93,7 +93,6 @@ SOURCES = [
     (files(options={"header": False}), r"spec.files.tables\[0\]: .* columns must be given"),
     (files(format="json", options={"quote": "'"}), r"spec.files.tables\[0\]: .* are for csv alone"),
     (files(format="parquet", options={"dateFormat": "y"}), r"spec.files.tables\[0\]: .* options are for csv and json"),
-    (files(format="parquet", onBadRecord="deadLetter"), r"spec.files.tables\[0\]: .* deadLetter is for csv and json"),
     (files(columns=[]), r"spec.files.tables\[0\].columns: "),
     (files(columns=[COLUMN, COLUMN]), r"spec.files.tables\[0\].columns\[1\]: Duplicate value"),
     (files(columns=[{"name": "__time", "type": "INT"}]), r"columns\[0\].name: .* must not begin with __"),

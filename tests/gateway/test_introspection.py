@@ -11,7 +11,7 @@ import pytest
 from tests.controller.harness import EMPTY, R1, at
 from tests.gateway.test_metrics import fleet
 from tests.protocol.samples import dataflow
-from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.lag_histogram import BUCKETS, LagHistogram, bucket_of
@@ -19,15 +19,18 @@ from tidemark_operator.gateway.query.one_shot import check_plan_size, new_name, 
 from tidemark_operator.gateway.query.read_time import TimeRequest
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection import relations as relations_module
+from tidemark_operator.introspection.files import files
 from tidemark_operator.introspection.inline_rows import RESULT, inline_rows
 from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations
 from tidemark_operator.introspection.relations import rows as relation_rows
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.check.plan import check_dataflow
 from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import CreateDataflow
 from tidemark_protocol.messages.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlannedPeek
-from tidemark_protocol.messages.responses import Frontiers, Status
+from tidemark_protocol.messages.responses import Frontiers, IngestionStatus, SourceFile, Status
 from tidemark_protocol.plan.codec import MAX_PLAN_BYTES, decode, encode
 from tidemark_protocol.plan.dataflow import BuildDesc, DataflowDescription, IndexExport, SourceImport
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
@@ -240,3 +243,25 @@ def test_what_no_replica_takes_in_is_not_sent() -> None:
     assert decode(encode(deep), PlannedPeek) == deep
     with pytest.raises(QueryRefused, match="cannot be computed: plan is nested deeper than"):
         made(deep, ROWS)
+
+
+def test_files_are_listed_as_their_ingester_reported_them() -> None:
+    """Of each source of the namespace; NULL where nothing is known."""
+    registered, key = Registry(), Key(DATA_SOURCES, "ns", "drop")
+    listed = (
+        SourceFile("t", "2.csv", 8, "refused", "SCHEMA_MISMATCH", 1, 0, Time(5)),
+        SourceFile("t", "1.csv", 9, "read"),
+    )
+    report = IngestionStatus(GlobalId("uid"), "running", files=listed)
+    registered.put_source(SourceState(key, "uid", "default", report=report))
+    context = cast(ReconcileContext, SimpleNamespace(registry=registered))
+    of = relation_rows(context, "ns", GlobalId("tidemark_introspection.files"))
+
+    assert of is not None
+    assert [[v.value for v in row.values] for row in of.rows] == [
+        ["drop", "t", "2.csv", "8", "0", "1", "refused", "SCHEMA_MISMATCH", "5"],
+        ["drop", "t", "1.csv", "9", None, "0", "read", None, None],
+    ]
+    with pytest.raises(QueryRefused, match="there is no DataSource other"):
+        files(context, "ns", "other")
+    assert [f.file for f in files(context, "ns", "drop").files] == ["2.csv", "1.csv"]

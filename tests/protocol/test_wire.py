@@ -65,6 +65,14 @@ RESPONSES: list[r.Response] = [
     r.Status(ID, "hydration", {"percent": "40"}),
     r.ShardFrontiers(ShardId("s1"), Frontier.at(8), Frontier.at(2)),
     r.IngestionStatus(ID, "running", "", {"files": 3}),
+    r.IngestionStatus(
+        ID,
+        "running",
+        files=(
+            r.SourceFile("t", "1.csv", 7, "refused", "SCHEMA_MISMATCH", 1, 0, Time(5)),
+            r.SourceFile("t", "2.csv", 7, "read"),
+        ),
+    ),
     r.ShardDeleted(ShardId("s1")),
     r.ShardDeleted(ShardId("s1"), "permission denied"),
 ]

@@ -264,7 +264,7 @@ DATA_SOURCES: list[tuple[str, DataSourceFacts, str]] = [
     ),
     (
         "files refused: what was read well stays right",
-        replace(READING, refused_files=2),
+        replace(READING, files_in_error=2),
         "Erroring=True/BadInput Ready=True/Ingesting",
     ),
     (
@@ -347,3 +347,14 @@ def test_every_condition_and_reason_is_in_the_reference() -> None:
     said_by_us = {word for row in rows for word in (row.split("=")[0], row.split("/")[1])}
 
     assert {word for word in said_by_us if f"`{word}`" not in reference and f"| {word} |" not in reference} == set()
+
+
+def test_files_in_error_are_named_with_what_to_do() -> None:
+    """Ten of them, and how many more there are."""
+    named = tuple(f"t/{i}.csv (SCHEMA_MISMATCH)" for i in range(12))
+    facts = replace(READING, name="drop", files_in_error=1200, named_in_error=named)
+    (message,) = (v.message for v in data_source.data_source_conditions(facts) if v.type == "Erroring")
+
+    assert message.startswith("1200 files have error rows in their tables: t/0.csv (SCHEMA_MISMATCH), t/1.csv")
+    assert "t/9.csv (SCHEMA_MISMATCH), 1190 more. To delete a file changes nothing" in message
+    assert "kubectl tidemark files drop" in message

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.storage.directory import Directory
 from tests.storage.ingestion_samples import contents
-from tests.storage.test_files_ingestion import Directory, parquet
+from tests.storage.test_files_ingestion import parquet
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.files.inspect import tables_of

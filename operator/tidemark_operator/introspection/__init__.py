@@ -1,6 +1,7 @@
 """Introspection: what the operator knows at this moment, as SQL relations and as a reply to clients.
 
 frontiers      the frontiers of every table and export, for `kubectl tidemark frontiers`
+files          the files of a DataSource, for `kubectl tidemark files`
 relations      the relations of `tidemark_introspection`: columns and rows
 inline_rows    rows of these relations, put into a planned query
 """

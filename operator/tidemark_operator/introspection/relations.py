@@ -10,6 +10,7 @@
     steps               per dataflow and replica: steps and their durations since it was rendered
     operators           per operator: records, bytes and time, and its progress while the dataflow hydrates
     imports             per dataflow: its inputs, their write frontiers, and how far the dataflow has read
+    files               the files of sources: their rows and errors, and what became of them
     wallclock_lag       a histogram per export: seconds at each lag behind the clock
 
 Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
@@ -90,6 +91,12 @@ def _peeks(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     for running in context.fleet.of(namespace):
         for peek in running.pending_peeks():
             yield peek.uuid, running.name, str(peek.target.id), peek.timestamp
+
+
+def _files(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    for source in context.registry.sources(namespace):
+        for f in source.report.files if source.report else ():
+            yield source.key.name, f.table, f.file, f.size, f.rows, f.errors, f.state, f.reason or None, f.time
 
 
 def _errors(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -230,6 +237,7 @@ _RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[ReconcileContext, str]
         _columns("dataflow:s instance:s name:s kind:s write_time:n finished:b lag_ms:n input_time:n"),
         _imports,
     ),
+    "files": (_columns("source:s table:s file:s size:n rows:n errors:n state:s reason:s time:n"), _files),
     "wallclock_lag": (_columns("name:s instance:s up_to_s:n seconds:n"), _wallclock_lag),
 }
 

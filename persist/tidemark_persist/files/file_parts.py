@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidemark_persist.errors import PartGone
-from tidemark_persist.files.pruning import Condition, may_meet
+from tidemark_persist.files.pruning import Condition, may_have_errors, may_meet
 from tidemark_persist.log.entry import DataFile
 from tidemark_persist.schema import TIME
 from tidemark_persist.storage.storage import Storage
@@ -71,16 +71,18 @@ def read_part(
     batch_rows: int = BATCH_ROWS,
     turn: tuple[int, int] = (0, 1),
     conditions: Sequence[Condition] = (),
+    errors_only: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The part's updates, neither consolidated nor moved in time, one batch after the other.
 
     Raises PartGone where its file is not there any more. Row groups outside the times are not read. `columns` selects
     among the table's; all of them by default. With `turn` (i, n) only every n-th row group is read, from the i-th on:
     so n readers share a part. Rows that do not meet all of the `conditions` may be left out, error rows excepted.
+    `errors_only`: all rows but error rows may be left out.
     """
     try:
         storage = Storage(part.location, storage_options)
-        yield from _batches(part, storage, columns, batch_rows, turn, conditions)
+        yield from _batches(part, storage, columns, batch_rows, turn, conditions, errors_only)
     except FileNotFoundError as error:  # an object store may raise it later: each row group is a request
         raise PartGone(
             f"file {part.path} of shard {part.location} is gone: take a new listing (and a lease, if reading "
@@ -95,6 +97,7 @@ def _batches(
     batch_rows: int,
     turn: tuple[int, int],
     conditions: Sequence[Condition],
+    errors_only: bool,
 ) -> Iterator[pa.RecordBatch]:
     with storage.errors(f"opening {part.path}"):
         source = storage.open_input(part.path, part.size)
@@ -106,6 +109,7 @@ def _batches(
         if not few:
             groups = [g for g in groups if _may_hold(file.metadata.row_group(g), part)]
             groups = [g for g in groups if not conditions or may_meet(file, g, conditions)]
+            groups = [g for g in groups if not errors_only or may_have_errors(file, g)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
         runs = [groups] if few else _row_group_runs(file, groups)
         asked = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)

@@ -45,6 +45,16 @@ def condition(column: str, type: pa.DataType, operator: str, value: Any) -> Cond
     return Condition(column, type, operator, scalar.as_py() if pa.types.is_integer(type) else scalar.value)
 
 
+def may_have_errors(file: Any, group: int) -> bool:
+    """Whether a row group of a ParquetFile may have an error row."""
+    metadata = file.metadata.row_group(group)
+    for column in map(metadata.column, range(metadata.num_columns)):
+        if column.path_in_schema == ERROR:
+            stats = column.statistics
+            return bool(stats is None or not stats.has_null_count or stats.null_count != metadata.num_rows)
+    return True
+
+
 def may_meet(file: Any, group: int, conditions: Sequence[Condition]) -> bool:
     """Whether a row group of a ParquetFile may have a row that meets all conditions, or an error row."""
     metadata = file.metadata.row_group(group)
@@ -52,12 +62,7 @@ def may_meet(file: Any, group: int, conditions: Sequence[Condition]) -> bool:
     for column in map(metadata.column, range(metadata.num_columns)):
         # a column `a.b` and the field b of a struct a have one path
         columns[column.path_in_schema] = None if column.path_in_schema in columns else column
-    error = columns.get(ERROR)
-    if error is None or error.statistics is None or not error.statistics.has_null_count:
-        return True
-    if error.statistics.null_count != metadata.num_rows:
-        return True
-    return all(_may_meet(file.schema_arrow, columns, each) for each in conditions)
+    return may_have_errors(file, group) or all(_may_meet(file.schema_arrow, columns, each) for each in conditions)
 
 
 def _may_meet(schema: pa.Schema, columns: dict[str, Any], of: Condition) -> bool:

@@ -150,16 +150,37 @@ class ShardFrontiers:
 
 
 @dataclass(frozen=True)
+class SourceFile:
+    """A file of a table of a source. `size`: in bytes. `errors`: its error rows in the table.
+
+    `state`: pending (listed, not bound yet), read, refused (as a whole, for `reason`), released (its rows were taken
+    back). `time`: when it came into this state, in milliseconds since 1970. `rows`, `time` None: before the ingester
+    began.
+    """
+
+    table: str
+    file: str
+    size: int
+    state: str
+    reason: str = ""
+    errors: int = 0
+    rows: int | None = None
+    time: Time | None = None
+
+
+@dataclass(frozen=True)
 class IngestionStatus:
     """`state`: running, waiting, fenced, failed. `message`: the reason, or a remark of a running ingestion.
 
-    Counters of files: `files`, `waiting_files`, `changed_files`, and, since the ingester started, `bad_files`.
+    Counters of files: `files`, `waiting_files`, `changed_files`, `bad_files` (with error rows in their table now).
+    `files`: at most LISTED_FILES of them, those that need attention first, then the newest.
     """
 
     id: GlobalId
     state: str
     message: str = ""
     counters: dict[str, int] = field(default_factory=dict)
+    files: tuple[SourceFile, ...] = ()
 
 
 @dataclass(frozen=True)

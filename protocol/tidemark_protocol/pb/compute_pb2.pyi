@@ -301,7 +301,7 @@ class ShardFrontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., upper: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class IngestionStatus(_message.Message):
-    __slots__ = ("id", "state", "message", "counters")
+    __slots__ = ("id", "state", "message", "counters", "files")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -313,11 +313,33 @@ class IngestionStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: str
     message: str
     counters: _containers.ScalarMap[str, int]
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    files: _containers.RepeatedCompositeFieldContainer[SourceFile]
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ...) -> None: ...
+
+class SourceFile(_message.Message):
+    __slots__ = ("table", "file", "size", "rows", "errors", "state", "reason", "time")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    file: str
+    size: int
+    rows: int
+    errors: int
+    state: str
+    reason: str
+    time: int
+    def __init__(self, table: _Optional[str] = ..., file: _Optional[str] = ..., size: _Optional[int] = ..., rows: _Optional[int] = ..., errors: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[int] = ...) -> None: ...
 
 class ShardDeleted(_message.Message):
     __slots__ = ("id", "error")

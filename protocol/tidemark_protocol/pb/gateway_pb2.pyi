@@ -235,3 +235,39 @@ class WhyReply(_message.Message):
     causes: _containers.RepeatedCompositeFieldContainer[Cause]
     now: int
     def __init__(self, causes: _Optional[_Iterable[_Union[Cause, _Mapping]]] = ..., now: _Optional[int] = ...) -> None: ...
+
+class FilesRequest(_message.Message):
+    __slots__ = ("namespace", "source")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    source: str
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+
+class ListedFile(_message.Message):
+    __slots__ = ("table", "file", "size", "rows", "errors", "state", "reason", "time")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    file: str
+    size: int
+    rows: int
+    errors: int
+    state: str
+    reason: str
+    time: int
+    def __init__(self, table: _Optional[str] = ..., file: _Optional[str] = ..., size: _Optional[int] = ..., rows: _Optional[int] = ..., errors: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[int] = ...) -> None: ...
+
+class FilesReply(_message.Message):
+    __slots__ = ("files", "bound")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedCompositeFieldContainer[ListedFile]
+    bound: int
+    def __init__(self, files: _Optional[_Iterable[_Union[ListedFile, _Mapping]]] = ..., bound: _Optional[int] = ...) -> None: ...

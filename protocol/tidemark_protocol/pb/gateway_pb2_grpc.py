@@ -64,6 +64,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyReply.FromString,
                 _registered_method=True)
+        self.Files = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/Files',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -109,6 +114,13 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Files(self, request, context):
+        """The files of a DataSource, and what became of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -141,6 +153,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Why,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.WhyReply.SerializeToString,
+            ),
+            'Files': grpc.unary_unary_rpc_method_handler(
+                    servicer.Files,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -305,6 +322,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Why',
             tidemark__protocol_dot_pb_dot_gateway__pb2.WhyRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.WhyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Files(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/Files',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.FilesRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.FilesReply.FromString,
             options,
             channel_credentials,
             insecure,

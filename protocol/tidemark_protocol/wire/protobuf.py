@@ -100,6 +100,40 @@ def _run_ingestion_from_proto(m: pb.RunIngestion) -> commands.RunIngestion:
     return commands.RunIngestion(ingestion, WriterTerm(m.term), Time(m.controller_now), m.max_ahead_ms)
 
 
+def _ingestion_status_to_proto(r: responses.IngestionStatus) -> pb.IngestionStatus:
+    files = [
+        pb.SourceFile(
+            table=f.table,
+            file=f.file,
+            size=f.size,
+            state=f.state,
+            reason=f.reason,
+            errors=f.errors,
+            rows=f.rows,
+            time=f.time,
+        )
+        for f in r.files
+    ]
+    return pb.IngestionStatus(id=r.id, state=r.state, message=r.message, counters=r.counters, files=files)
+
+
+def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionStatus:
+    files = tuple(
+        responses.SourceFile(
+            f.table,
+            f.file,
+            f.size,
+            f.state,
+            f.reason,
+            f.errors,
+            f.rows if f.HasField("rows") else None,
+            Time(f.time) if f.HasField("time") else None,
+        )
+        for f in m.files
+    )
+    return responses.IngestionStatus(global_id(m.id), m.state, m.message, dict(m.counters), files)
+
+
 def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:
     kinds = {"write": r.write, "input": r.input, "output": r.output}
     return pb.Frontiers(id=r.id, **{k: f.encode() for k, f in kinds.items() if f is not None})
@@ -279,8 +313,8 @@ _RESPONSES: dict[type, _MessageCodec] = {
     ),
     responses.IngestionStatus: (
         "ingestion_status",
-        lambda r: pb.IngestionStatus(id=r.id, state=r.state, message=r.message, counters=r.counters),
-        lambda m: responses.IngestionStatus(global_id(m.id), m.state, m.message, dict(m.counters)),
+        _ingestion_status_to_proto,
+        _ingestion_status_from_proto,
     ),
     responses.ShardDeleted: (
         "shard_deleted",

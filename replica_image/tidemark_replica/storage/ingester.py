@@ -21,7 +21,7 @@ from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
 from tidemark_replica.storage.errors import IngestionError
-from tidemark_replica.storage.source import Source
+from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.values.arrow_types import arrow_schema
 
 AHEAD_MS = 10_000
@@ -52,7 +52,7 @@ class Ingester:
             shard.fence(self._term)
         upper = Time(self._remap.state().upper)
         bound = self._remap.snapshot(upper - 1) if upper > 0 else self._source.remap_schema.empty_table()
-        self._source.resume(bound, upper)
+        self._source.resume(bound, upper, SourceShards(self._remap, self._tables))
         if upper > 0:
             self._apply_bound(upper)
 

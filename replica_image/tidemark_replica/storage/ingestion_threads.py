@@ -18,7 +18,7 @@ from tidemark_persist import Fenced, PersistClientCache
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
-from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse
+from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, SourceFile, StorageResponse
 from tidemark_protocol.plan.ingestion import FilesSource, IngestionDescription, SourceSpec, SourceTable
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.files.inspect import tables_of
@@ -178,7 +178,7 @@ class _Ingestion(threading.Thread):
                 self._ticked = True
                 ingester.run_ahead(bound)
                 self._observe(ingester)
-                self._set_status("running", source.warning(), dict(source.counters()))
+                self._set_status("running", source.warning(), dict(source.counters()), source.files())
                 self._maintain(ingester)
             self._halt.wait(self._until_next(description.tick_ms))
 
@@ -200,7 +200,15 @@ class _Ingestion(threading.Thread):
         with self._lock:
             self._uppers = uppers
 
-    def _set_status(self, state: str, message: str = "", counters: dict[str, int] | None = None) -> None:
+    def _set_status(
+        self,
+        state: str,
+        message: str = "",
+        counters: dict[str, int] | None = None,
+        files: tuple[SourceFile, ...] | None = None,
+    ) -> None:
+        """Counters and files stay as they were where None is given."""
         with self._lock:
             known = self._status.counters if counters is None else counters
-            self._status = IngestionStatus(self._command.ingestion.id, state, message, known)
+            listed = self._status.files if files is None else files
+            self._status = IngestionStatus(self._command.ingestion.id, state, message, known, listed)

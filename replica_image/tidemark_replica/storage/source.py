@@ -7,14 +7,24 @@ give the same rows, or error rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
-from tidemark_persist import StagedFile
+from tidemark_persist import Shard, StagedFile
 from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.responses import SourceFile
 from tidemark_protocol.plan.ingestion import IngestedTable
+
+
+@dataclass(frozen=True)
+class SourceShards:
+    """The shards of a source, for reading: the bindings, and the tables."""
+
+    remap: Shard
+    tables: Sequence[tuple[IngestedTable, Shard]]
 
 
 class Source(Protocol):
@@ -22,8 +32,9 @@ class Source(Protocol):
 
     remap_schema: pa.Schema
 
-    def resume(self, bound: pa.Table, upper: Time) -> None:
-        """Continues after the bindings so far: `bound` has the remap's consolidated rows as of `upper` - 1."""
+    def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
+        """Continues after the bindings so far: `bound` has the remap's consolidated rows as of `upper` - 1. The tables
+        have the data of all bindings when `discover` is called first."""
 
     def discover(self, time: Time) -> pa.Table:
         """The rows (with `__diff`) that bind new data to the tick `time`; none where there are no new data."""
@@ -38,6 +49,10 @@ class Source(Protocol):
 
     def is_static(self, table: IngestedTable) -> bool:
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
+
+    def files(self) -> tuple[SourceFile, ...]:
+        """The files that people should know of, the same tuple as before where nothing changed; none where the source
+        has no files."""
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""

@@ -41,6 +41,7 @@ from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.introspection.files import files
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
@@ -159,6 +160,11 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             await access.check_objects(request.namespace)
             causes = why(request.name, snapshot(self._context, request.namespace))
             return gateway_pb2.WhyReply(causes=map(_cause, causes), now=now_ms())
+
+    async def Files(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
+            await access.check_objects(request.namespace)
+            return files(self._context, request.namespace, request.source)
 
     @asynccontextmanager
     async def _admitted(self, rpc: Any) -> AsyncIterator[Access]:

@@ -90,6 +90,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
     reported = bool(tables) and all(table.write_frontier is not None for table in tables)
     report = state.report
     files = _files(report.counters) if report else None
+    in_error = [f for f in report.files if f.errors][: data_source.MAX_NAMED] if report else []
     facts = DataSourceFacts(
         instance=context.instance_facts(state.key.namespace, state.instance),
         suspended=bool(body["spec"].get("suspend", False)),
@@ -97,7 +98,9 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
         schema_unknown_of=state.schema_unknown_of,
         ingester=state.ingester.replica if state.ingester and reported else None,
         failure=state.refused or state.failure,
-        refused_files=files.refused if files else 0,
+        name=state.key.name,
+        files_in_error=files.refused if files else 0,
+        named_in_error=tuple(f"{f.table}/{f.file} ({f.reason})" for f in in_error),
         warning=report.message if report and report.state == "running" else "",
     )
     ingester = state.ingester

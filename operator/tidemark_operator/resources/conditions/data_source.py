@@ -12,6 +12,8 @@ from tidemark_operator.resources.conditions.condition import Verdict, because, n
 from tidemark_operator.resources.conditions.instance import READY, InstanceFacts, instance_found, runs_nothing
 
 SCHEMA_KNOWN, INGESTING, ERRORING = "SchemaKnown", "Ingesting", "Erroring"
+MAX_NAMED = 10
+"""Files in a message."""
 TYPES = ("InstanceFound", SCHEMA_KNOWN, INGESTING, ERRORING, READY)
 
 
@@ -29,6 +31,7 @@ class DataSourceFacts:
 
     instance: InstanceFacts
     suspended: bool
+    name: str = ""
     deleting_used_by: tuple[str, ...] = ()
     """Dataflows that still read the tables, if the DataSource is being deleted."""
     schema_unknown_of: tuple[str, ...] = ()
@@ -36,7 +39,10 @@ class DataSourceFacts:
     ingester: str | None = None
     """The replica that ingests, once the frontiers of its tables are known."""
     failure: IngestionFailure | None = None
-    refused_files: int = 0
+    files_in_error: int = 0
+    """How many files have error rows in their table."""
+    named_in_error: tuple[str, ...] = ()
+    """Some of these files, with their reasons, as text."""
     warning: str = ""
     """Problems that do not stop ingestion: half-written files, files that changed after they were read."""
 
@@ -79,16 +85,23 @@ def _where(facts: DataSourceFacts) -> str:
 
 
 def _erroring(facts: DataSourceFacts) -> Verdict:
-    if facts.refused_files:
-        return yes(
-            ERRORING,
-            "BadInput",
-            f"{facts.refused_files} files refused; each is an error row in its table. Correct the files, or set "
-            "onBadRecord: deadLetter",
-        )
+    if facts.files_in_error:
+        return yes(ERRORING, "BadInput", _files_in_error(facts))
     if facts.ingester is None:
         return unknown(ERRORING, "NotIngesting")
     return no(ERRORING, "NoErrors")
+
+
+def _files_in_error(facts: DataSourceFacts) -> str:
+    """How many files are in error, the first MAX_NAMED of them, and what to do."""
+    named = list(facts.named_in_error[:MAX_NAMED])
+    if facts.files_in_error > len(named):
+        named.append(f"{facts.files_in_error - len(named)} more")
+    return (
+        f"{facts.files_in_error} files have error rows in their tables: {', '.join(named)}. To delete a file changes "
+        f"nothing, since it is bound. kubectl tidemark files {facts.name or 'SOURCE'} lists them. onBadRecord: "
+        "deadLetter keeps such files out of the tables of a new DataSource"
+    )
 
 
 def _ready(facts: DataSourceFacts, *needed: Verdict) -> Verdict:

@@ -5,7 +5,7 @@
     FILE_UNREADABLE    the file cannot be opened, or does not have its format
     SCHEMA_MISMATCH    its header or its Parquet schema lacks a column or has another type
 
-Such a file gives one error row, whatever `onBadRecord` says, since the number of its records is unknown.
+Such a file gives one error row; with `onBadRecord: deadLetter` one row of the dead-letter table.
 """
 
 from __future__ import annotations

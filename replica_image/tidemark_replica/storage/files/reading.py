@@ -2,16 +2,19 @@
 
     files ──Spark's reader, schema given, PERMISSIVE──► rows + the text of malformed records
           ──mapInArrow(StageRows)──► good rows   ──► staged file of the table
-                                 └─► bad records ──► error rows of the table, or rows of its dead-letter table
+                                 ├─► bad records ──► error rows of the table, or rows of its dead-letter table
+                                 └─► how many of each there are, by file
 
 A record is good or bad as a whole. Spark raises for no record; problems of whole files are found before (`checks.py`).
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +32,7 @@ CORRUPT = "__corrupt"
 FILE = "__file"
 DEAD_LETTER_COLUMNS = (Column("file", STRING, nullable=False), Column("record", STRING))
 _DEAD_LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
-_TABLE, _DEAD = "table", "dead_letter"
+_TABLE, _DEAD, _COUNTS = "table", "dead_letter", "counts"
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 _STAGED_SCHEMA = pa.schema([("kind", pa.string()), ("file", pa.string())])
 _OPTIONS = {
@@ -84,9 +87,15 @@ class StageRows:
     dead_letter: str | None
     set_aside: bool
 
+    @property
+    def writes_letters(self) -> bool:
+        """Whether bad records, and files that cannot be read, become rows of the dead-letter table."""
+        return self.set_aside and self.dead_letter is not None
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bad: list[pa.RecordBatch] = []
-        rows = self._rows(batches, bad)
+        counts: dict[str, list[int]] = {}
+        rows = self._rows(batches, bad, counts)
         found = []
         if self.location is None:
             for _ in rows:
@@ -97,16 +106,23 @@ class StageRows:
             dead := write_staged(self.dead_letter, map(self._letters, bad), schema=_DEAD_LETTER_SCHEMA)
         ):
             found.append((_DEAD, dead.to_json()))
+        found.append((_COUNTS, json.dumps(counts)))
         yield pa.RecordBatch.from_pydict(
             {"kind": [kind for kind, _ in found], "file": [file for _, file in found]}, _STAGED_SCHEMA
         )
 
-    def _rows(self, batches: Iterable[pa.RecordBatch], bad: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The table's rows. Bad records are error rows among them, or are added to `bad` for the dead-letter table."""
-        for batch in batches:
+    def _rows(
+        self, batches: Iterable[pa.RecordBatch], bad: list[pa.RecordBatch], counts: dict[str, list[int]]
+    ) -> Iterator[pa.RecordBatch]:
+        """The table's rows. Bad records are error rows among them, or are added to `bad` for the dead-letter table.
+        `counts` gets the number of good and bad records of each file."""
+        for batch in map(_with_plain_names, batches):
             is_bad = pc.is_valid(batch.column(CORRUPT))
-            yield self._stamped(batch.filter(pc.invert(is_bad)).select([c.name for c in self.columns]), None)
+            good = batch.filter(pc.invert(is_bad))
+            _count(good, counts, 0)
+            yield self.stamped(good.select([c.name for c in self.columns]))
             broken = batch.filter(is_bad).select([FILE, CORRUPT])
+            _count(broken, counts, 1)
             if broken.num_rows and self.set_aside:
                 bad.append(broken)
             elif broken.num_rows:
@@ -116,7 +132,7 @@ class StageRows:
         """Error rows: user columns NULL."""
         schema = arrow_schema(self.columns)
         rows = pa.RecordBatch.from_arrays([pa.nulls(len(texts), field.type) for field in schema], schema=schema)
-        return self._stamped(rows, texts, diffs)
+        return self.stamped(rows, texts, diffs)
 
     def _malformed(self, files: pa.Array) -> pa.RecordBatch:
         """One error row per file, with the number of its bad records as diff."""
@@ -125,31 +141,66 @@ class StageRows:
         return self.error_rows(pa.array(texts, pa.string()), counts.field("counts"))
 
     def _letters(self, broken: pa.RecordBatch) -> pa.RecordBatch:
-        return self._stamped(pa.RecordBatch.from_arrays(broken.columns, schema=_DEAD_LETTER_SCHEMA), None)
+        return self.stamped(pa.RecordBatch.from_arrays(broken.columns, schema=_DEAD_LETTER_SCHEMA))
 
-    def _stamped(self, rows: pa.RecordBatch, errors: pa.Array | None, diffs: pa.Array | None = None) -> pa.RecordBatch:
+    def stamped(
+        self, rows: pa.RecordBatch, errors: pa.Array | None = None, diffs: pa.Array | None = None
+    ) -> pa.RecordBatch:
+        """The rows with the time, with diffs (by default 1) and with errors (by default none)."""
         n = rows.num_rows
         rows = rows.append_column(TIME, pa.repeat(pa.scalar(int(self.time), pa.int64()), n))
         rows = rows.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), n) if diffs is None else diffs)
         return rows.append_column(ERROR, pa.nulls(n, pa.string()) if errors is None else errors)
 
 
-def stage(
-    session: SparkSession, table: FilesTable, function: StageRows, paths: Sequence[str]
-) -> tuple[list[StagedFile], list[StagedFile]]:
-    """Reads the files and stages their rows: (files of the table, files of its dead letters)."""
+def _with_plain_names(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the names of files as the directory has them: Spark escapes them as in a URL."""
+    names = batch.column(FILE).dictionary_encode()
+    plain = pa.array(map(unquote, names.dictionary.to_pylist()), pa.string()).take(names.indices)
+    return batch.set_column(batch.schema.get_field_index(FILE), FILE, plain)
+
+
+def _count(batch: pa.RecordBatch, counts: dict[str, list[int]], at: int) -> None:
+    for each in pc.value_counts(batch.column(FILE)).to_pylist():
+        counts.setdefault(each["values"], [0, 0])[at] += each["counts"]
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """What a job staged. `counts`: the numbers of good and bad records, by the name of the file."""
+
+    table: list[StagedFile] = field(default_factory=list)
+    dead_letters: list[StagedFile] = field(default_factory=list)
+    counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def stage(session: SparkSession, table: FilesTable, function: StageRows, paths: Sequence[str]) -> StagedRows:
+    """Reads the files and stages their rows."""
     rows = read_files(session, table, function.columns, paths)
-    by_kind: dict[str, list[StagedFile]] = {_TABLE: [], _DEAD: []}
+    done = StagedRows()
     for staged in rows.mapInArrow(function, "kind string, file string").collect():
-        by_kind[staged.kind].append(StagedFile.from_json(staged.file))
-    return by_kind[_TABLE], by_kind[_DEAD]
+        if staged.kind == _COUNTS:
+            for name, (good, bad) in json.loads(staged.file).items():
+                before = done.counts.get(name, (0, 0))
+                done.counts[name] = (before[0] + good, before[1] + bad)
+        else:
+            (done.table if staged.kind == _TABLE else done.dead_letters).append(StagedFile.from_json(staged.file))
+    return done
 
 
-def stage_errors(function: StageRows, errors: Sequence[str]) -> list[StagedFile]:
-    """Stages error rows of the table, one per text, for files that could not be read as a whole."""
-    if function.location is None or not errors:
-        return []
-    file = write_staged(
-        function.location, [function.error_rows(pa.array(errors))], schema=arrow_schema(function.columns)
-    )
-    return [] if file is None else [file]
+def stage_refused(function: StageRows, codes: Mapping[str, str]) -> StagedRows:
+    """Stages what stands for files that could not be read as a whole: an error row each, or a dead letter. `codes`: the
+    reasons, by the name of the file."""
+    if not codes:
+        return StagedRows()
+    texts = {name: error_text(code, name) for name, code in sorted(codes.items())}
+    if function.writes_letters and function.dead_letter is not None:
+        columns = [pa.array(list(column), pa.string()) for column in (texts.keys(), texts.values())]
+        letters = pa.RecordBatch.from_arrays(columns, schema=_DEAD_LETTER_SCHEMA)
+        dead = write_staged(function.dead_letter, [function.stamped(letters)], schema=_DEAD_LETTER_SCHEMA)
+        return StagedRows(dead_letters=[dead] if dead else [])
+    if function.location is None:
+        return StagedRows()
+    rows = function.error_rows(pa.array(list(texts.values()), pa.string()))
+    file = write_staged(function.location, [rows], schema=arrow_schema(function.columns))
+    return StagedRows([file] if file else [])

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, TIME, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.responses import SourceFile
 from tidemark_protocol.plan.ingestion import IngestedTable, TpchSource
 from tidemark_replica.storage.errors import NotDefinite
+from tidemark_replica.storage.source import SourceShards
 from tidemark_replica.storage.tpch.initial import InitialData, check_scale_factor, generator_version
 from tidemark_replica.storage.tpch.tables import CHANGING
 from tidemark_replica.storage.tpch.transactions import Changes, changes
@@ -47,7 +49,7 @@ class TpchIngestion:
         self._done: int | None = None
         self._last = Time(0)
 
-    def resume(self, bound: pa.Table, upper: Time) -> None:
+    def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._last = Time(max(0, upper - 1))
         if bound.num_rows == 0:
             self._done = None
@@ -87,6 +89,9 @@ class TpchIngestion:
 
     def is_static(self, table: IngestedTable) -> bool:
         return table.table.name not in CHANGING
+
+    def files(self) -> tuple[SourceFile, ...]:
+        return ()
 
     def counters(self) -> Mapping[str, int]:
         return {_COUNT: self._done or 0}

@@ -1,0 +1,63 @@
+"""A `files` source of one table over a folder, with the ingester that follows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.storage.ingestion_samples import description, errors, oks
+from tidemark_persist import PersistClientCache
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.responses import SourceFile
+from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option
+from tidemark_protocol.types import BIGINT, STRING, Column
+from tidemark_replica.storage.files.inspect import tables_of
+from tidemark_replica.storage.files.source import FilesIngestion
+from tidemark_replica.storage.ingester import Ingester
+
+COLUMNS = (Column("a", BIGINT), Column("b", STRING))
+HEADER = (Option("header", "true"),)
+
+
+class Directory:
+    """A source of one table over a folder of files, and the ingester that follows it."""
+
+    def __init__(self, session: SparkSession, root: Path, **table: object) -> None:
+        self.session, self.root, self.folder = session, root, root / "in"
+        self.folder.mkdir(exist_ok=True)
+        fields = {"format": "csv", "columns": COLUMNS, "options": HEADER, "pattern": "*", **table}
+        self.spec = FilesSource((FilesTable("t", path=str(self.folder), **fields),))  # type: ignore[arg-type]
+        self.ingester = self.restart()
+        self.now = self.ingester.shards()[0].state().upper
+
+    def restart(self) -> Ingester:
+        """A new ingester over the same shards, as after a crash."""
+        self.source = FilesIngestion(self.spec, self.session)
+        tables = tables_of(self.session, self.spec)
+        self.ingester = Ingester(
+            description(self.root, self.spec, tables), WriterTerm(1), self.source, PersistClientCache()
+        )
+        self.ingester.recover()
+        return self.ingester
+
+    def put(self, name: str, text: str) -> Path:
+        (self.folder / name).write_text(text)
+        return self.folder / name
+
+    def ticks(self, count: int = 2) -> None:
+        """A file is bound by the second tick that sees it unchanged."""
+        for _ in range(count):
+            self.now += 100
+            assert self.ingester.tick(Time(self.now))
+
+    def rows(self) -> list[tuple[object, ...]]:
+        return oks(self.root, "t")
+
+    def errors(self) -> dict[str, int]:
+        return errors(self.root, "t")
+
+    def file(self, name: str) -> SourceFile:
+        """The file as the list shows it."""
+        (found,) = (file for file in self.source.files() if file.file == name)
+        return found
