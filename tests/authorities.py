@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs.
+"""Certificates for tests: an authority and the certificates that it signs.
 
 authority = Authority.named("cluster")
 anne = authority.client("anne", "readers")        anne.key, anne.certificate: PEM, as TLS takes them

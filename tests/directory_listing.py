@@ -1,4 +1,4 @@
-"""Folders in which others are at work: what is there now, whatever comes and goes while we look."""
+"""Listings of folders in which other processes create and delete files meanwhile."""
 
 from __future__ import annotations
 

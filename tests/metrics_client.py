@@ -1,4 +1,4 @@
-"""What Prometheus would store of a page of metrics."""
+"""A page of metrics as Prometheus would store it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that removes files and hangs at folders, until it is told to go on: what may wait for it, and what may not."""
+"""A disk that removes files and hangs at folders until it is released."""
 
 from __future__ import annotations
 

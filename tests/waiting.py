@@ -1,4 +1,4 @@
-"""How long a test waits for what must happen: so long that only a test that hangs gets there, however busy the machine.
+"""The time limit of waits in tests: only a test that hangs reaches it, on any machine.
 
 Light to import, for tests that have nothing else to do with Spark.
 """

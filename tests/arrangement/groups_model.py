@@ -1,4 +1,4 @@
-"""What re-evaluated groups must put out, by definition: plain Python over every group at every time."""
+"""The definition of re-evaluated groups, in plain Python over every group at every time."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Run by test_memory.py, in a process of its own: an operator hydrates more state than the process may hold in memory.
+"""Run by test_memory.py in its own process: an operator hydrates more state than the process's memory limit.
 
     python -m tests.arrangement.hydrates KERNEL FOLDER ROWS MEGABYTES
 

@@ -1,4 +1,4 @@
-"""What a reduce must put out, by its definition: exact arithmetic in Python, group by group and time by time."""
+"""The definition of a reduce: exact arithmetic in Python, for every group at every time."""
 
 import json
 import math

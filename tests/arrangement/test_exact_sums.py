@@ -1,8 +1,7 @@
-"""Sums of any floats that there are: exact whatever came and went before, in any order, also where they overflow on
-the way.
+"""Sums of floats are exact, in any order and under retraction, even where partial sums overflow.
 
-    +1e308 +1e308 -1e308     1e308: a double added to a double would be infinite for ever
-    +5e-324 +1e300 -1e300    5e-324
++1e308 +1e308 -1e308     1e308: a double added to a double would be infinite for ever
++5e-324 +1e300 -1e300    5e-324
 """
 
 from __future__ import annotations

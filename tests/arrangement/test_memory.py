@@ -1,4 +1,4 @@
-"""Hydrating takes memory by what is worked on at a time, not by the state: disk is the limit."""
+"""Hydration needs memory for a piece of the work at a time, not for the state: disk is the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which merges steps do: counted, not timed."""
+"""The merges that steps do: counted, not timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small neighbours of a spine are searched as one: whatever is looked up, the same rows are found."""
+"""Small neighbouring batches of a spine are searched as one, and give the same rows."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Spines against a dictionary: whatever is appended, merged and compacted, every readable time reads the same."""
+"""Spines against a dictionary: appends, merges and compaction change no contents at a readable time."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The store: files live exactly as long as a manifest or a pin names them, whatever dies in between."""
+"""The store keeps a file exactly as long as a manifest or a pin names it, also across deaths of the process."""
 
 import subprocess
 import sys

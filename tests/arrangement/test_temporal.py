@@ -1,4 +1,4 @@
-"""Temporal filters: rows come into sight and go when their bounds say, whatever the steps are."""
+"""Temporal filters: rows appear and disappear at their bounds, in steps of any size."""
 
 from __future__ import annotations
 

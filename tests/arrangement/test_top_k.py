@@ -1,4 +1,4 @@
-"""Top-k kernels against sorting in Python, at every time, however a history is cut; and what they read."""
+"""Top-k kernels against sorting in Python at every time, in steps of any size; and the rows that they read."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Sorting by value, and merging what is sorted by value in pieces that fit."""
+"""Sorting by value, and merging value-ordered runs in pieces that fit memory."""
 
 from functools import cmp_to_key
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The order of values and the first rows of groups, in plain Python: what value-ordered kernels are compared with."""
+"""The order of values and the first rows of groups in plain Python, as a model for value-ordered kernels."""
 
 from collections import Counter
 from collections.abc import Sequence

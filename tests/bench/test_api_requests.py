@@ -1,4 +1,4 @@
-"""What an API server counts, as the benchmark of the operator takes it."""
+"""The API server's request counters, as the operator's benchmark reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `bench.cluster` reads of a replica is what a replica tells."""
+"""`bench.cluster` reads the statuses that a replica sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What benchmarks rest on: data, deltas, comparisons and clocks."""
+"""The benchmark harness: data, deltas, comparisons and clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other engines give back: times count only where the rows are right."""
+"""Answers of other engines: times count only where the rows are right."""
 
 from __future__ import annotations
 

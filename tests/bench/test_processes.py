@@ -1,4 +1,4 @@
-"""CPU time of processes that come and go is counted once, whoever waits for them."""
+"""CPU time of short-lived processes is counted once, whichever process waits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The profile of a step: what its instruments count."""
+"""The profile of a step: the counts of its instruments."""
 
 from __future__ import annotations
 

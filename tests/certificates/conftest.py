@@ -1,4 +1,4 @@
-"""What is wrong with a connection is looked for as long as it takes: a busy machine is no answer."""
+"""Diagnosing a connection has no time limit in tests: a busy machine is no answer."""
 
 from __future__ import annotations
 

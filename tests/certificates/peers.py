@@ -1,4 +1,5 @@
-"""Servers and callers on loopback: an echo behind what replicas and the planner use, and the replica's own server."""
+"""Servers and callers on loopback: an echo behind the TLS of replicas and of the planner, and the replica's own
+server."""
 
 from __future__ import annotations
 

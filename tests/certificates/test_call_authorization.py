@@ -1,4 +1,4 @@
-"""Who may call a replica, and whose answer the operator takes: the replica's own server, real handshakes."""
+"""A replica accepts calls of the operator alone, and the operator answers of that replica alone: real handshakes."""
 
 from __future__ import annotations
 

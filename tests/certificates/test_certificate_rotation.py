@@ -1,4 +1,4 @@
-"""Everybody has a certificate in time: made once, renewed when due, whoever else writes, and whoever deletes."""
+"""Every holder has a certificate in time: issued once, renewed when due, despite other writers and deletions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's own connections by certificate: to replicas, kept up and made anew, and to the planner."""
+"""The operator's connections by certificate: to replicas, kept and renewed, and to the planner."""
 
 from __future__ import annotations
 

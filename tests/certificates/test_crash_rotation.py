@@ -1,4 +1,4 @@
-"""The authority hands over while operators die: whenever anybody meets anybody, each trusts the other.
+"""The authority is replaced while operators die: at every moment all pairs of holders trust each other.
 
 A mount has what its Secret had a moment ago, at any moment within the time that Kubernetes may take. So at every write
 of a whole rotation the operator dies, just before it or just after, the next one goes on, and after each look all

@@ -1,4 +1,4 @@
-"""How replicas, the planner and their orchestrator are told of certificates, and what they say of wrong ones."""
+"""The certificate flags of replicas, planner and orchestrator, and the errors for wrong ones."""
 
 from __future__ import annotations
 

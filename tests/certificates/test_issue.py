@@ -1,4 +1,4 @@
-"""What a certificate says, for how long it is good, and what nobody gets to see of it."""
+"""Issued certificates: contents, lifetime, and keys that stay secret."""
 
 from __future__ import annotations
 

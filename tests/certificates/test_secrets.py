@@ -1,4 +1,5 @@
-"""Certificates as Secrets of a real API server: made once, gone with their owner, and nobody else's overwritten."""
+"""Certificates as Secrets of a real API server: made once, deleted with their owner, never in place of a foreign
+Secret."""
 
 from __future__ import annotations
 

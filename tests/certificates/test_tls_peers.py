@@ -1,4 +1,4 @@
-"""What the operator's handlers are told of certificates: who is prepared, who cannot be, and what nobody needs."""
+"""TlsPeers: the ComputeReplicas with a certificate, those without one and why, and Secrets that no object needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What helm makes of the chart, kept beside the tests: `python -m tests.chart.render` makes it anew.
+"""Rendered manifests of the chart, kept beside the tests: `python -m tests.chart.render` writes them.
 
 The rendered files are for reviewers, who see what a change of a template does, and for the tests that have no time to
 compile helm. Their first line names the chart that they were made of, so that a stale one is found without helm; the

@@ -1,4 +1,4 @@
-"""The chart, without helm: its files are well-formed, its CRDs are the repository's, what was rendered is current."""
+"""The chart without helm: files are well-formed, its CRDs are the repository's, rendered manifests are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway's Service leads to who leads, and the command line finds its way there by it.
+"""The gateway's Service leads to the leading operator, and the command line finds it there.
 
 Pods do not run here: what stands for `kubectl port-forward` names the port of the operator's process.
 """

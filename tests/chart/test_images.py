@@ -1,4 +1,4 @@
-"""The Dockerfile, as far as it can be read without building: targets, packages, versions; nobody is root."""
+"""The Dockerfile, read without building: targets, packages, versions; no process runs as root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts and dashboards speak of what is there: each metric is one that the code tells, with labels that it has."""
+"""Alerts and dashboards name existing metrics with existing labels."""
 
 from __future__ import annotations
 

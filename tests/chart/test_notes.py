@@ -1,4 +1,4 @@
-"""NOTES: what helm says at the end can be pasted, line by line as it stands, and names what is there."""
+"""NOTES: each command that helm prints can be pasted, and names existing objects."""
 
 from __future__ import annotations
 

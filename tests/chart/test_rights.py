@@ -1,4 +1,4 @@
-"""Who may do what by the chart's roles, asked of a real API server: all that each needs, and nothing besides."""
+"""The rights of the chart's roles at a real API server: all that each account needs, and no more."""
 
 from __future__ import annotations
 

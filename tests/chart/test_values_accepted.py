@@ -1,4 +1,4 @@
-"""The API server takes what the chart renders, and what helm makes of many values; misspelt ones are refused."""
+"""The API server accepts the rendered chart for many values; helm refuses misspelt values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine lacks is said in one line, with the command that remedies it."""
+"""A missing tool is reported in one line, with the command that installs it."""
 
 import os
 import subprocess

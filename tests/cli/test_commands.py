@@ -1,4 +1,4 @@
-"""The command line against a gateway that answers as told: what users see, on which stream, with which status."""
+"""The command line against a scripted gateway: output, stream and exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`subscribe` and `copy` against a gateway that answers as told."""
+"""`subscribe` and `copy` against a scripted gateway."""
 
 from __future__ import annotations
 

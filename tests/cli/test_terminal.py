@@ -1,4 +1,4 @@
-"""What a terminal gets, which a file or a pipe does not: a real pseudo-terminal, and a real pipe."""
+"""Output that only a terminal gets: a real pseudo-terminal against a real pipe."""
 
 from __future__ import annotations
 

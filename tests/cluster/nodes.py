@@ -1,4 +1,4 @@
-"""A node with both images on it, for who needs one: one that runs already, where TIDEMARK_TEST_NODE says which."""
+"""A node with both images on it: a new one, or the running one that TIDEMARK_TEST_NODE names."""
 
 from __future__ import annotations
 

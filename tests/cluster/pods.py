@@ -1,4 +1,4 @@
-"""Pods as the chart makes them: no privilege, no writable root, a user whom the image does not know."""
+"""Pods as the chart makes them: no privilege, read-only root, a user that the image does not know."""
 
 from __future__ import annotations
 

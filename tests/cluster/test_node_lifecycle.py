@@ -1,4 +1,4 @@
-"""What a node leaves behind: nothing, however it ends."""
+"""A node leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 

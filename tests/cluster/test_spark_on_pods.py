@@ -1,4 +1,4 @@
-"""Spark in the replica's image: alone in a pod, and as a driver with executors in pods of their own.
+"""Spark in the replica's image: alone in a pod, and as a driver with executors in pods.
 
 What Spark is told, the template of executors and their volumes are those of the orchestrator; the driver's pod and its
 program are of the test.

@@ -1,4 +1,4 @@
-"""What a continual task should have written: a fold over the times at which the watched table changes, by DuckDB.
+"""The expected table of a continual task: a fold by DuckDB over the times at which the watched table changes.
 
     out(t) = out(t-1) + from(t) - (delete(t), as far as out(t-1) holds it)       at each change, nothing in between
 

@@ -1,4 +1,4 @@
-"""Whom an instance tells what happens on it, where there is no operator: all may hydrate, and all is written down."""
+"""A listener without an operator: it lets every dataflow hydrate and records all events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted replica on a real unix socket, an instance that is attached to it, and what the instance tells."""
+"""A scripted replica on a real unix socket, an attached instance, and the instance's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscribes and copies in an instance: holds, compaction, replicas that come late, and what is left at the end."""
+"""Subscribes and copies in an instance: holds, compaction, late replicas, and cleanup."""
 
 from __future__ import annotations
 

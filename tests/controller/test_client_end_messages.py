@@ -1,4 +1,4 @@
-"""What clients are told whose subscribe or copy ends with what it read: what became of it, and where to go on."""
+"""The end message of a subscribe or copy whose input ended: the cause, and where to go on."""
 
 from __future__ import annotations
 

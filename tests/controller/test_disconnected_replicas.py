@@ -1,4 +1,4 @@
-"""A replica that was away: what it is told when it is there again, and what was kept for it meanwhile."""
+"""A replica that was away: the commands that it gets when it returns, and the holds that were kept for it."""
 
 from __future__ import annotations
 

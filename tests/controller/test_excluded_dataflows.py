@@ -1,4 +1,4 @@
-"""What is finished is not computed again: a replica that says so of the table is not told of the Dataflow."""
+"""Finished tables are not computed again: a replica that reports a table finished is not sent the Dataflow."""
 
 from __future__ import annotations
 

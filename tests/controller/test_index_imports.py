@@ -1,4 +1,4 @@
-"""Dataflows that import an index of another one: who hears of what in which order, and what stays readable for whom."""
+"""Dataflows that import an index of another one: the order of commands, and the times that stay readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who ingests: one at a time, the same as long as it may come back, and never under an old term."""
+"""The choice of an ingester: one at a time, the same while it may return, never under an old term."""
 
 from __future__ import annotations
 

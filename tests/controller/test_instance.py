@@ -1,4 +1,4 @@
-"""One instance and its replicas: what is told to whom, in which order, and what is believed."""
+"""One instance and its replicas: commands, their order, and accepted reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller must and must not say, and what it must take: see the table of docs/protocol.md."""
+"""Commands that a controller must send and must not send, and responses that it must accept: docs/protocol.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose answer to a peek counts, where several replicas are asked."""
+"""The answer that counts where several replicas answer a peek."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends a replica's connection: a stream with a gap, a term that cannot be."""
+"""Reports that end a replica's connection: a stream with a gap, an impossible term."""
 
 from __future__ import annotations
 

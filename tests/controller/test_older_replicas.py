@@ -1,4 +1,5 @@
-"""Subscribes, copies, lookups and queries of an index that some replicas are too old for: nobody waits for those."""
+"""Subscribes, copies, lookups and queries of an index that some replicas are too old for: none waits for those
+replicas."""
 
 from __future__ import annotations
 

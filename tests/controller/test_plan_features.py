@@ -1,4 +1,4 @@
-"""A replica that does not understand a plan is not told of it, and all else of it goes on."""
+"""A replica that does not know a feature is not sent the plan; its other dataflows go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blame: a table of deaths and what they make of a dataflow."""
+"""Quarantine: a table of deaths and the standing of a dataflow after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for an index of a Dataflow that is quarantined is told, and which Dataflow it is."""
+"""Importers of an index of a quarantined Dataflow learn that, and the Dataflow's name."""
 
 from __future__ import annotations
 

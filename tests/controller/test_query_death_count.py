@@ -1,5 +1,5 @@
-"""What clients ask and replicas die of: it is failed after the second death, and told to no process after that. And
-what is asked when replicas are lost and do not come back."""
+"""A query that replicas die of fails after the second death and is sent to no further process; and queries of lost
+replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection against a scripted replica on a real unix socket: what is said, in which order, and what is survived."""
+"""A connection to a scripted replica on a real unix socket: its messages, their order, and survived faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica is asked of itself, by whom."""
+"""Describe: the request to a replica, and its callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replicas say of their object store and their executors: kept while they are connected, where it makes sense."""
+"""Problems that replicas report of their object store and executors: kept while the replica is connected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that a replica keeps: read a piece at a time as they are taken, then let go, and never kept for nobody."""
+"""Stashed answers: read in pieces as the client takes them, then deleted, and never kept without a reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of the connections of an instance's replicas."""
+"""Counters of the connections to an instance's replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An instance without replicas: what it holds, and that it holds no more than that."""
+"""An instance without replicas: the holds that it keeps, and no others."""
 
 from __future__ import annotations
 

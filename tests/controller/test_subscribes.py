@@ -1,4 +1,4 @@
-"""Streams of several replicas as one: without gap or overlap, whoever leads, lags, dies or lies."""
+"""Streams of several replicas as one: no gap or overlap, with replicas that lead, lag, die or send wrong batches."""
 
 from __future__ import annotations
 

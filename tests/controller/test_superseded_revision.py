@@ -1,4 +1,4 @@
-"""A table that the revision before has finished: its end is not that of the one which was to go on with it.
+"""A table that the previous revision finished: the new revision does not take its end for its own.
 
 r1   as of 300, until 400, term 6    ──────────────► finished     just before r2 was told that it may write
 r2   as of 300, until later, term 7  ────────────────────────     sees a table that is finished

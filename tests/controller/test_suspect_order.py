@@ -1,4 +1,4 @@
-"""Suspects at the gate: after all others, one at a time, and each at its turn.
+"""Suspects at the hydration gate: after all others, one at a time, in turn.
 
 Blame and the gate together, over days: whoever kills its replica is found, and all others hydrate, however long each
 says nothing.

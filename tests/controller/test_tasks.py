@@ -1,4 +1,4 @@
-"""Continual tasks in the controller: what must stay readable so that they go on exactly where they were."""
+"""Continual tasks in the controller: the holds that let them go on exactly where they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be edited, and what cannot: not by changing it, nor by removing it and adding it again."""
+"""Editable and immutable fields, also by removing a field and adding it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server takes, the defaults it fills in, and that they are those of the operator's views."""
+"""Manifests that the API server accepts; its defaults are those of the operator's views."""
 
 from __future__ import annotations
 

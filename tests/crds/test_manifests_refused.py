@@ -1,4 +1,4 @@
-"""What the API server refuses: one table of a manifest and what it must say, the field first."""
+"""Manifests that the API server refuses: a table of a manifest and its message, which names the field first."""
 
 from __future__ import annotations
 

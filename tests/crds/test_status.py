@@ -1,4 +1,4 @@
-"""Status: what the builders make, the schema takes whole; what people see of it in `kubectl get`."""
+"""The schema accepts every status that the builders make; and the columns of `kubectl get`."""
 
 from __future__ import annotations
 

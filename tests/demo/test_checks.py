@@ -1,4 +1,4 @@
-"""What is missing is said in one line, before anything is started."""
+"""A missing requirement is reported in one line, before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling once: what names a set of binaries, and what builds that fail, die or meet leave behind.
+"""Compiling once: the key of a set of binaries, and builds that fail, die or run at once.
 
 The compiler here is a script that writes its target as Go would; that the real one compiles the real programs
 is shown by every test that starts a control plane.

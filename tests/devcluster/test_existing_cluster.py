@@ -1,4 +1,4 @@
-"""Which cluster of the user's the demo takes, and which it leaves alone."""
+"""The clusters of the user that the demo takes, and those that it leaves alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Building images, as far as it is text and files: what of this machine a build sees, and what an image leaves out."""
+"""Building images, as text and files: the build's view of this machine, and the files that an image leaves out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node, as far as it is text and decisions: what tests/cluster runs, without running it."""
+"""A node as text and decisions, without running it; tests/cluster runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while something takes minutes."""
+"""Progress lines of steps that take minutes."""
 
 import io
 

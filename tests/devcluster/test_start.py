@@ -1,4 +1,4 @@
-"""Starting: ports, servers that die at once, and what a failed start leaves behind. No real server needed."""
+"""Starting servers: ports, servers that die at once, and cleanup after a failed start. No real server needed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which Go compiles the control plane: the one on PATH, one from the cache, or a clear refusal."""
+"""The Go toolchain of the control plane: the one on PATH, one from the cache, or a clear refusal."""
 
 import io
 from pathlib import Path

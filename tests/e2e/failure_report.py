@@ -1,4 +1,4 @@
-"""What replicas were at when a test failed: where each of their threads was, and the end of their logs."""
+"""A report on the replicas of a failed test: the stacks of their threads, and the end of their logs."""
 
 from __future__ import annotations
 

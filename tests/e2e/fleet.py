@@ -1,4 +1,4 @@
-"""A controller with all of its input and output, on a thread of its own, for tests that do harm to its replicas.
+"""A controller with its real connections, on its own thread, for tests that harm its replicas.
 
 It is the operator's own, without an API server: what would be stored as resources is given to it by the test.
 """

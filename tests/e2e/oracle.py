@@ -1,4 +1,4 @@
-"""What SQL gives on the source shards at a time, by two other engines: DuckDB, and Spark in batch."""
+"""The result of SQL over the source shards at a time, by DuckDB and by Spark in batch."""
 
 from __future__ import annotations
 

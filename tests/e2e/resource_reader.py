@@ -1,5 +1,5 @@
-"""Resources as the API server has them, for tests that look again and again: a look by kubectl takes a process, and as
-much of a core as what is waited for."""
+"""Resources as the API server has them, for tests that poll: one kubectl process per look would take the CPU that the
+system needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The whole system with certificates on every connection: nobody else gets in, and another authority stops nothing."""
+"""The whole system with certificates on every connection: other callers are refused, and a new authority stops
+nothing."""
 
 from __future__ import annotations
 

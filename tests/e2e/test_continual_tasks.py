@@ -1,5 +1,5 @@
-"""Continual tasks from kubectl apply to their tables: each change of a source is done once, at its time, whoever is
-killed, and also after the SQL was edited."""
+"""Continual tasks from kubectl apply to their tables: each change is done once, at its time, despite kills and edits
+of the SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deletionPolicy: Delete. Tables go with the object that made them, and what comes after finds a clean place."""
+"""deletionPolicy: Delete. Tables are deleted with their object, and the next object begins with an empty location."""
 
 from __future__ import annotations
 

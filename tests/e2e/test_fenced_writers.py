@@ -1,5 +1,5 @@
-"""A replica that nobody speaks to goes on with what it was told last. Once another revision of a view has taken over,
-the table takes nothing more of the old one, however long that tries.
+"""A replica without a connection goes on with its last commands. Once another revision of the view has taken over,
+the table accepts no append of the old one.
 
     r1   old ──► new, takes over under term 2 ──────────────────►
     r2   old, nobody speaks to it ─────────────► fenced ──────── spoken to again: new

@@ -1,4 +1,4 @@
-"""A replica that is behind the other one when the operator is replaced goes on from where it is: neither hydrates anew.
+"""A replica that lags when the operator is replaced goes on from its own as_of: no replica hydrates again.
 
 r1 ─────────────────────────────► since of the view
 r2 ── JVM stopped ─┤              it answers, and does no step; it reads from before that since

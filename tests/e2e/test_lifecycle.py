@@ -1,4 +1,4 @@
-"""What users do right and wrong: names that are not there yet, SQL that cannot be, edits, deletions in any order."""
+"""A user's path: missing names, wrong SQL, edits, deletions in any order."""
 
 from __future__ import annotations
 

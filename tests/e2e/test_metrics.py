@@ -1,5 +1,4 @@
-"""What Prometheus is told by the operator while replicas come, are stopped, answer, and go: a real replica behind
-toxiproxy."""
+"""The operator's metrics while replicas connect, stop, answer and end: a real replica behind toxiproxy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replica whose image is older than what a Dataflow uses computes all others, and one that is newer does that."""
+"""A replica of an older image computes all Dataflows but those with a newer field, which a newer replica computes."""
 
 from __future__ import annotations
 

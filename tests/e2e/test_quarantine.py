@@ -1,4 +1,4 @@
-"""A Dataflow that kills whichever replica hydrates it: with two replicas, the system goes on without it.
+"""A Dataflow that kills each replica that hydrates it: with two replicas, the system goes on without it.
 
 The poison is an ordinary view; what makes it one is this test, which sends SIGKILL to a replica whenever the replica's
 status says that it is hydrating that view. It would hydrate for longer than anybody waits, so it is always caught.

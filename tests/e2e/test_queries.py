@@ -1,4 +1,4 @@
-"""Queries that nobody keeps up to date: any SELECT, over tables and exports, as of one time, and nothing left of it."""
+"""One-shot queries: any SELECT over tables and exports, as of one time, without leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views that are refreshed now and then: at every time they hold what their query gave at the last refresh."""
+"""Views with a refresh schedule: at every time they hold their query's result at the last refresh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of an instance join and leave at any time: what is read is right, and goes on while one is there."""
+"""Replicas of an instance join and leave at any time: reads are right, and go on while one replica runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two operators: one leads, the other stands by and takes over, whatever becomes of the first; replicas run on, and
-compute nothing anew."""
+"""Two operators: one leads, the other takes over whatever happens to the first; replicas run on and compute nothing
+again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The object store is away, and the operator is begun anew meanwhile: indexes answer, nothing is computed anew, and
-all goes on when the store is back."""
+"""The object store is away while the operator restarts: indexes answer, nothing is computed again, and tables go on
+when the store is back."""
 
 from __future__ import annotations
 

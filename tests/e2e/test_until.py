@@ -1,4 +1,4 @@
-"""Dataflows that end: complete up to `until`, and then finished, whoever restarts; edits of the end."""
+"""Dataflows that end: complete up to `until`, then finished, across restarts; edits of the end."""
 
 from __future__ import annotations
 

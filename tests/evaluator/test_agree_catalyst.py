@@ -1,4 +1,4 @@
-"""The Arrow evaluator cannot be told from Catalyst: values, failures and errors, over edge values of every type."""
+"""The Arrow evaluator agrees with Catalyst: values, failures and errors, over edge values of every type."""
 
 from __future__ import annotations
 

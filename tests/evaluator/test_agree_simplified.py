@@ -1,4 +1,4 @@
-"""Failures that Catalyst's optimiser takes away: where Spark's batch answers, so does what is computed in parts.
+"""Failures that Catalyst's optimiser removes: where Spark's batch answers, evaluation in parts answers too.
 
 F is  b AND 1 div n > 0            if(F, c, c) is c     if(F, 1, 2) IS NULL is false     f AND (f OR F) is f
 """

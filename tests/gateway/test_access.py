@@ -1,4 +1,4 @@
-"""Who may ask what: by the operator's own token everything, by a user's what the API server allows."""
+"""Rights at the gateway: everything with the operator's own token, and what the API server allows with a user's."""
 
 from __future__ import annotations
 

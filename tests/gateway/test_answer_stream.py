@@ -1,4 +1,4 @@
-"""Clients that do not read: they keep what they have, until others want it."""
+"""Clients that do not read: their answer is kept until another query needs the memory."""
 
 from __future__ import annotations
 

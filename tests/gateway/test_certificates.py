@@ -1,4 +1,4 @@
-"""Whose a client certificate is: user and groups as the API server reads them, or nobody."""
+"""The user of a client certificate: name and groups as the API server reads them, or none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The Service that leads to who leads: what keeps it from that is said once, and does not make the log, or the API
-server, busy."""
+"""The Service leads to the leading operator: a failure to publish it is logged once, and loads neither log nor API
+server."""
 
 from __future__ import annotations
 

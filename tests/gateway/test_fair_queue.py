@@ -1,4 +1,4 @@
-"""The fair queue: what is held is bounded, for each caller too, and those that wait are granted in turn."""
+"""The fair queue: units are bounded, per caller too, and waiting requests are granted in turn."""
 
 from __future__ import annotations
 

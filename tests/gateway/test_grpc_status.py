@@ -1,4 +1,4 @@
-"""What goes wrong reaches callers as a gRPC status of its own, with its reason."""
+"""Each error reaches callers as its own gRPC status, with its reason."""
 
 from __future__ import annotations
 

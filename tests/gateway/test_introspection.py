@@ -1,4 +1,4 @@
-"""Relations of what the operator knows: their rows go into plans, and lags into buckets."""
+"""Introspection relations: their rows go into plans, and lags into buckets."""
 
 from __future__ import annotations
 

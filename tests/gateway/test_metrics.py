@@ -1,4 +1,4 @@
-"""What Prometheus is told: read on the event loop, from a fleet as it is."""
+"""The operator's metrics: read on the event loop, from the fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planner fails at is asked for ever more rarely, whichever way it is asked for."""
+"""A statement that fails in the planner is planned ever more rarely, through every command."""
 
 from __future__ import annotations
 

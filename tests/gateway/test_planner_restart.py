@@ -1,5 +1,4 @@
-"""A planner that is started again, since somebody's statement cost it its life: what others ask meanwhile is waited
-for."""
+"""A statement kills the planner: other statements wait for the next planner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement takes to be answered, and what is told to those who may not."""
+"""The rights that a statement needs, and the refusal without them."""
 
 from __future__ import annotations
 

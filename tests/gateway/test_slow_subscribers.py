@@ -1,4 +1,4 @@
-"""Subscribers that are too slow: they end with what they need to go on, also those that take nothing at all."""
+"""Subscribers that read too slowly or not at all end with the time from which to go on."""
 
 from __future__ import annotations
 

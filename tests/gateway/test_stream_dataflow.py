@@ -1,4 +1,4 @@
-"""What subscribes and copies are asked for, and in which messages a batch goes to its client."""
+"""The dataflows of subscribes and copies, and the messages of a batch."""
 
 from __future__ import annotations
 

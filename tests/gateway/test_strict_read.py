@@ -1,4 +1,4 @@
-"""Strict queries: the source tables behind what is read, and the time that the answer must not be before."""
+"""Strict queries: the source tables of a statement, and the earliest time of its answer."""
 
 from __future__ import annotations
 

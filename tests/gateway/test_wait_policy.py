@@ -1,4 +1,4 @@
-"""A query while no replica answers: it waits for one that is to run, and for nobody else."""
+"""A query while no replica answers: it waits for a replica that should run, and for no other."""
 
 from __future__ import annotations
 

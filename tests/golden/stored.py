@@ -1,4 +1,4 @@
-"""What is stored or hashed under names of its own, beside what the codec writes: `stored.json` holds each."""
+"""Values that are stored or hashed beside the codec, under their own names: `stored.json` holds each."""
 
 from __future__ import annotations
 

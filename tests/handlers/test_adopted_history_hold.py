@@ -1,4 +1,5 @@
-"""History that what is restored together needs: kept until all of it has begun; and who hears of adopted tables."""
+"""The history of tables that are restored together is held until all Dataflows have begun; and notices about adopted
+tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache: the newest body of each object, and what of a change matters to a reconcile."""
+"""The cache: the newest body of each object, and the changes that start a reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who follows a table of a Dataflow from another instance is told when it ends: nothing will ever change there."""
+"""Readers of a Dataflow's table in another instance learn that the table has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to become of a Dataflow, and what its conditions say of the obstacles: pure functions of what is known."""
+"""Decisions about a Dataflow and conditions from its obstacles, as pure functions."""
 
 from __future__ import annotations
 

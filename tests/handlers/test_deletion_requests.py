@@ -1,4 +1,4 @@
-"""Who is asked to delete a table, and from when on it counts as gone: its location may be used again then."""
+"""Requests to delete a table: the replica that is asked, and the moment from which the location is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one thread sees, and another acts on."""
+"""Events handed from one thread's loop to another's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What keeps executors from running is shown: of the process that serves, and of the one that is to take its place.
-And how a process ended, with who was hydrating there."""
+"""Conditions of executors, of the serving process and of its successor; and the end of a process with its hydrating
+dataflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Dataflow whose end has passed, with its tables finished, needs nothing of what it read: that may go."""
+"""A Dataflow past its end, with finished tables, holds none of its inputs."""
 
 from __future__ import annotations
 

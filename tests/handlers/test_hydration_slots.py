@@ -1,4 +1,4 @@
-"""Who hydrates where is written down in time, whatever happens while something is just being written."""
+"""Hydration slots are recorded before a dataflow hydrates, also while another write is under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who ingests a DataSource, whose word counts of how that goes, and who is told when it ends."""
+"""The ingester of a DataSource: the choice, the statuses that count, and the notice of its end."""
 
 from __future__ import annotations
 

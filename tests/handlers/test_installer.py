@@ -1,4 +1,4 @@
-"""What is to be installed and waits: its inputs stay as they are meanwhile."""
+"""A Dataflow that waits for its installation: its inputs keep their since."""
 
 from __future__ import annotations
 

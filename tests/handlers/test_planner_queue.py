@@ -1,4 +1,4 @@
-"""One Dataflow at a time is at the planner; who would wait for long gives way, and comes again."""
+"""One Dataflow at a time is at the planner; another one gives way and returns later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the planner, how often, and what its refusals mean."""
+"""Requests to the planner: their contents, their number, and its refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Dataflow says while it waits to be planned, and for how long it says so."""
+"""Conditions of a Dataflow that waits to be planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Dataflow says of itself that cannot hydrate for another, which is quarantined, or hydrates alone."""
+"""Conditions of a Dataflow that waits for a quarantined one, or hydrates alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes are kept, and what holds of an instance, whatever stands in their resources."""
+"""Replica processes are kept, and the instance's settings hold, whatever the resources say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator looks at again by itself, and what it shows of a reconcile that failed."""
+"""Reconciles that the operator starts itself, and the report of a failed reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has run out of memory, and has a slot again before anybody has written down that it had left its own."""
+"""A dataflow ran out of memory and has a slot again before the loss of its slot was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replicas report is what statuses show: both sides name counters and errors alike."""
+"""Replicas and statuses use the same names of counters and errors."""
 
 from __future__ import annotations
 

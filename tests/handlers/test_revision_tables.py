@@ -1,4 +1,4 @@
-"""Which version of a table a revision is given, by what serves, what is pending, and what stands in storage."""
+"""The version of a table that a revision gets, by the active and pending revisions and the stored tables."""
 
 from __future__ import annotations
 

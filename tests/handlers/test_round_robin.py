@@ -1,4 +1,4 @@
-"""Turns: all of few, a share of many, and nobody is left out."""
+"""Round robin: all of a few keys, a share of many, each key once per round."""
 
 from __future__ import annotations
 

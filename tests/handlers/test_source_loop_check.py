@@ -1,4 +1,4 @@
-"""Which directories a source may read beside the tables that Tidemark writes."""
+"""Directories that a source may read beside Tidemark's own tables."""
 
 from __future__ import annotations
 

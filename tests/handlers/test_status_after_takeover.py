@@ -1,4 +1,4 @@
-"""The status of a Dataflow that took over with the edit of another says so later, whatever else is there."""
+"""A Dataflow that took over with the edit of another one says so in its status later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows at once is written with it, under a clock of our own."""
+"""Status changes that follow at once are written together, under the test's clock."""
 
 from __future__ import annotations
 

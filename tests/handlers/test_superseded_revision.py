@@ -1,4 +1,4 @@
-"""A revision whose table another one has finished: by whose end it is, and what becomes of it."""
+"""A revision whose table another revision finished: whose end it is, and what happens to the revision."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A revision whose table another one has finished is planned once more, with the next version of the table: by the real
-reviser and marks, over a planner, an API server and a replica that answer as they are told."""
+"""A revision whose table another one finished is planned once more, with the next version of the table: the real
+planner of revisions and marks, over a scripted planner, API server and replica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches that end again and again: what is told of it, and watches that cannot even be begun."""
+"""Watches that end repeatedly or cannot begin: pauses and log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Something between a client and the real API server that does what networks and busy servers do.
+"""A proxy between a client and the real API server that injects faults of networks and busy servers.
 
     client ──http──► FaultProxy ──https──► kube-apiserver
                        which requests (a predicate) ─► meet which fault, and how often

@@ -1,4 +1,4 @@
-"""Whether one who stands by may take the Lease, from what it sees of it: by its own clock, never by the holder's."""
+"""A standby takes the Lease only if it has not changed for its duration, by the standby's own clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A merge patch that replaces: what is not there any more is named."""
+"""A merge patch that replaces an object sets removed fields to null."""
 
 from __future__ import annotations
 

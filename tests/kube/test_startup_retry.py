@@ -1,4 +1,4 @@
-"""A start while the API server is overloaded: what runs is asked for again, and adopted; what must be there is made."""
+"""A start while the API server is overloaded: reads are retried, replicas adopted, missing objects created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shares of a suite that take about as long as each other: the same files every time, by recorded seconds.
+"""Shares of a suite of about the same length: the same files every time, by recorded seconds.
 
 `seconds.json` maps a test file to the seconds that its tests took; `python -m tests.lanes.shares LEDGER` writes what a
 ledger recorded. A file that it does not know counts UNKNOWN_SECONDS for each test.

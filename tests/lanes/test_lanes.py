@@ -1,4 +1,4 @@
-"""The runner of `make test` itself: what it counts, what it resumes, and that its lanes leave no test out."""
+"""The runner of `make test`: its counts, its resumption, and that its lanes leave no test out."""
 
 from __future__ import annotations
 

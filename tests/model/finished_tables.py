@@ -1,4 +1,4 @@
-"""Tables that are finished, in the model: what the operator makes of them, and when a driver has nothing more to do."""
+"""Finished tables in the model: the operator's decisions, and the end of a driver's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's part in the model: what the API server has, and what an operator makes of it.
+"""The operator's part in the model: the API server's objects, and the operator's decisions about them.
 
     durable    the marks in the statuses, and the specs: all that a new operator knows
     registry   the operator's memory; deciding, installing and judging are the real functions on it

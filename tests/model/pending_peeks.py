@@ -1,4 +1,4 @@
-"""Peeks in the model: each is answered once, with what is there at its time, unless nobody is left to say it.
+"""Peeks in the model: each is answered once with the contents at its time, unless no replica is left.
 
 asked ──► every replica that is connected, or the target ──► rows │ an error of one alone: another may answer
 """

@@ -1,4 +1,4 @@
-"""Subscribes and copies in the model: what a replica sends of one, and what its client makes of what it is told.
+"""Subscribes and copies in the model: a replica's batches, and the client's view of them.
 
 A collection has the same three rows at every third time, and at the as_of; batches may end between them. So which
 updates lie between two positions is known, and a client that is told too much or too little is found out at once.

@@ -1,4 +1,4 @@
-"""What a replica has is not thrown away with a connection or an operator: it goes on, however far behind it is."""
+"""A replica's state survives the loss of a connection or of the operator, however far it lags."""
 
 from __future__ import annotations
 

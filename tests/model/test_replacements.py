@@ -1,4 +1,4 @@
-"""What may happen to a replacement, one thing at a time; `test_edits.py` has them in any order."""
+"""Events of a replacement, one at a time; `test_edits.py` has them in any order."""
 
 from __future__ import annotations
 

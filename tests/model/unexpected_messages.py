@@ -1,4 +1,4 @@
-"""What neither side's peer would say: garbage, and what a client of an epoch long gone says."""
+"""Messages that no correct peer sends: garbage, and messages of an old epoch."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Each of the operator's writes, meeting each fault that an API server or the way to it can have: done or not done, it
-is told as something to try again, and trying again leaves what one try without a fault would have left."""
+"""Each write of the operator under each fault of the API server or the network: it reports a failure to be retried,
+and the retry leaves the state of one write without a fault."""
 
 from __future__ import annotations
 

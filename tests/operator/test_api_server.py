@@ -1,4 +1,4 @@
-"""What the operator relies on of the API server: the real one must do it so."""
+"""Behaviour of a real API server that the operator relies on."""
 
 from __future__ import annotations
 

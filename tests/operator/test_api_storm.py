@@ -1,5 +1,5 @@
-"""An operator whose API server misbehaves all the time: it ends only when it is told to, and when all is well again
-every object is as if nothing had been.
+"""An operator whose API server fails all the time: it ends only on request, and afterwards every object is as if no
+fault had happened.
 
     kubectl ──────────────────────────► kube-apiserver
     operator ──► fault proxy (every third request; each watch, once) ──► kube-apiserver

@@ -1,5 +1,5 @@
-"""The CustomResourceDefinitions are deleted under a running operator: it says so and ends, as often as it is started,
-and when they are there again it looks after what is made of them.
+"""The CustomResourceDefinitions are deleted under a running operator: it ends with a message at each start, and looks
+after new objects once they are back.
 
     operator ──► kube-apiserver ◄── kubectl delete -f crds/ ... kubectl apply -f crds/
        └─ ends ─► is started again, as a Deployment does

@@ -1,4 +1,4 @@
-"""Who leads, at a real API server: one at a time, and whoever has lost it, or may have, writes nothing.
+"""Leadership at a real API server: one operator at a time, and one that may have lost the Lease writes nothing.
 
 Time is a clock that the test puts forward, so nothing here waits for a Lease to run out.
 """

@@ -1,4 +1,4 @@
-"""A kind that is not there any more, and what only looks so."""
+"""A kind that was deleted, and one that only seems so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace is deleted, and in it what has `deletionPolicy: Delete` and no replica any more."""
+"""A namespace is deleted with objects of `deletionPolicy: Delete` and without a replica."""
 
 from __future__ import annotations
 

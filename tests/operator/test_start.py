@@ -1,4 +1,4 @@
-"""Starting the operator: what is missing is said in one line with the remedy."""
+"""Starting the operator: a missing requirement is reported in one line with the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's watches, beside an API server that does what kopf does not expect: they begin anew, and tell of it."""
+"""The operator's watches under answers that end kopf: they begin again, and log it."""
 
 from __future__ import annotations
 

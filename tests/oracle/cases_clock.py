@@ -1,4 +1,4 @@
-"""Cases that read the clock: at each time, what a batch answers whose now() is that time."""
+"""Cases that read the clock: at each time, the answer of a batch whose now() is that time."""
 
 from __future__ import annotations
 

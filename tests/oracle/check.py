@@ -1,4 +1,4 @@
-"""The check itself: at every frontier, what the view shows is what a batch answers.
+"""The check: at every frontier the view equals the answer of a batch.
 
 Spark answers        equal rows, values and types; no error shown
 Spark raises         an error is shown, or the rows are those of the lenient text that the case gives

@@ -1,4 +1,4 @@
-"""What must hold of any script of a case, in this process: no batch engine is asked but DuckDB.
+"""Properties of any script of a case, in this process: DuckDB is the only batch engine.
 
 incremental   at every frontier, contents = those of a dataflow that begins there
 pieces        other steps, rows in another order, few at a time: the same updates

@@ -1,4 +1,4 @@
-"""Cases of what needs a group's whole contents, as plans: basic aggregates, their order, filters and distinct ones."""
+"""Plans over a group's whole contents: basic aggregates, their order, filters and distinct ones."""
 
 from __future__ import annotations
 

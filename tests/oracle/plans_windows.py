@@ -1,4 +1,4 @@
-"""Cases of windows, as plans: places, other rows' values, and what frames show."""
+"""Plans of windows: positions, values of other rows, and frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recursions as plans written by hand, and what they should give: each fixpoint computed from nothing in Python.
+"""Recursions as plans written by hand, and their fixpoints computed in Python.
 
 edges e(a, b, w)     few nodes, so that paths close to cycles, meet, and go away again
 """

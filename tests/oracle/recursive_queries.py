@@ -1,4 +1,4 @@
-"""Recursions in SQL, and what they should give: each fixpoint computed from nothing in Python."""
+"""Recursions in SQL, and their fixpoints computed in Python."""
 
 from __future__ import annotations
 

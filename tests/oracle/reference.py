@@ -1,4 +1,4 @@
-"""What the answers should be: the same SQL as a batch, by Spark and by DuckDB, on the tables as they were at each time.
+"""The expected answers: the same SQL as a batch, by Spark and by DuckDB, on the tables at each time.
 
 One Spark job answers all frontiers of a history. If it raises, each frontier is asked on its own, to learn at which of
 them Spark has an answer.

@@ -1,4 +1,4 @@
-"""Sums of floats are exact: at every time what `math.fsum` makes of the rows that are there, whatever was there before.
+"""Sums of floats are exact: at every time `math.fsum` of the present rows.
 
 A batch adds up in some order and rounds at every addition, so it cannot say this.
 """

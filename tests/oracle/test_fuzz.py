@@ -1,4 +1,4 @@
-"""Every family of operators under histories that hypothesis draws: what must hold, whatever happens to the rows.
+"""Every family of operators under histories that hypothesis draws.
 
 A few in `make test`; TIDEMARK_FUZZ_EXAMPLES of each family, others every time, to look for mistakes. What is found is
 printed as the smallest script that shows it, and becomes a case.

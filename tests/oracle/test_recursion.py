@@ -1,4 +1,4 @@
-"""Recursions over random histories: at every time what a fixpoint computed from nothing gives."""
+"""Recursions over random histories: at every time the fixpoint of the tables at that time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL over the indexes of other dataflows gives what it gives over the collections themselves."""
+"""SQL over indexes of other dataflows gives the same rows as over the collections themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of operator in other circumstances: the same updates, whatever is done to its state in between."""
+"""Every kind of operator in other circumstances gives the same updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A namespace of a real API server for replicas, what an operator keeps in it, and what a kubelet would report."""
+"""A namespace of a real API server for replicas, the operator's objects in it, and a kubelet's reports."""
 
 from __future__ import annotations
 

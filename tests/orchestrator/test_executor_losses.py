@@ -1,4 +1,4 @@
-"""Executors that failed are told of, though Spark has removed their pods before anybody looks."""
+"""Failed executors are reported, even if Spark removed their pods before the operator looked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an operator is told what runs its replicas."""
+"""The operator's flags that choose an orchestrator."""
 
 from __future__ import annotations
 

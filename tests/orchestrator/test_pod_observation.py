@@ -1,4 +1,4 @@
-"""What pods say of replicas, in the words of `kubectl get pods`."""
+"""Observations of replicas from their pods, in the words of `kubectl get pods`."""
 
 from __future__ import annotations
 

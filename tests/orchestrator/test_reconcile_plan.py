@@ -1,4 +1,4 @@
-"""What is applied and what is deleted, whatever an operator finds."""
+"""The objects that the operator applies and deletes, for every state that it may find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of a replica: what is another process, and what is not."""
+"""The shape of a replica: the changes that need another process, and those that do not."""
 
 from __future__ import annotations
 

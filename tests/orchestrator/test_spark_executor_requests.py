@@ -1,4 +1,4 @@
-"""Spark's own scheduler at a real API server: it makes what was tried, and asks for no more than it is told.
+"""Spark's own scheduler at a real API server: it requests executors as told, and no more.
 
 There is no kubelet: executors wait for a node.
 """

@@ -1,4 +1,4 @@
-"""Faults at the one call that commits: what an unreliable network does to a real commit.
+"""Faults at the call that commits, as an unreliable network causes them.
 
 The commits are real; the wrapper only decides when they happen and what their caller hears.
 """

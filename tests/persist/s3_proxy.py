@@ -1,4 +1,4 @@
-"""Stands between S3's clients and its server, and does to chosen requests what a network does to some.
+"""A proxy between S3's clients and its server that injects faults of a network into chosen requests.
 
     client ──request──► middleman ──request──► server
            ◄──reply────           ◄──reply────

@@ -1,4 +1,4 @@
-"""Who wins an append, who learns the upper, who is shut out; and what is refused before anything is
+"""Compare-and-append: the winner, the present upper for the others, fenced writers, and refusals before anything is
 written."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One winner among several attempts, on disk and in an object store, whatever is lost on the way."""
+"""One of several conditional PUTs wins, on disk and in an object store, also with lost replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits whose outcome is unknown: whatever really happened, a retry with the same id ends in exactly one."""
+"""Commits of unknown outcome: a retry with the same id ends in exactly one commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits to a real S3 server over a network that loses, repeats and delays what is said: exactly one of each lands.
+"""Commits to a real S3 server over a network that loses, repeats and delays messages: each commit lands exactly once.
 
 Unlike test_crash_lost_reply.py, nothing of ours is wrapped: the faults are in the connection (s3_proxy.py, toxiproxy).
 """

@@ -1,4 +1,4 @@
-"""A real S3 server that hangs (SIGSTOP): who asks it waits, and other threads of the process run.
+"""A real S3 server that hangs (SIGSTOP): the calling thread waits, and other threads of the process run.
 
     this thread      asks ............................ has its answer
     another thread           lets the server go on

@@ -1,4 +1,4 @@
-"""Settings of the object store in files: what they may say, and that other credentials count at once."""
+"""Settings of the object store in files: allowed entries, and new credentials that count at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said of an object store, what it is opened with, and what is never told."""
+"""Settings of an object store: allowed ones, the effective ones, and secrets that no message has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does not meet a condition may be left out; what meets it, and every error row, is read, whatever the data."""
+"""Pruning skips only rows that do not meet a condition; all other rows and every error row are read."""
 
 from __future__ import annotations
 

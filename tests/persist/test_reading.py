@@ -1,4 +1,4 @@
-"""Snapshots, listings and parts: what can be read, what is refused, and what travels to other processes."""
+"""Snapshots, listings and parts: readable times, refusals, and the size of parts on their way to other processes."""
 
 from __future__ import annotations
 

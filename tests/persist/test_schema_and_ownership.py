@@ -1,4 +1,4 @@
-"""What a shard may look like, whose it is, and what it is not."""
+"""Schemas that a shard accepts, its owner, and locations that hold no shard."""
 
 from __future__ import annotations
 

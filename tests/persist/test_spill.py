@@ -1,4 +1,4 @@
-"""What does not fit in memory waits where the process says, not where temporary files go: there may be little room."""
+"""Data beyond the memory limit are spilled to the process's own folder, not to the system's temporary folder."""
 
 from __future__ import annotations
 

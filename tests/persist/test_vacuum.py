@@ -1,4 +1,4 @@
-"""Vacuum: what nobody refers to any more goes, and nothing else, whoever reads and writes meanwhile."""
+"""Vacuum deletes unreferenced files and no others, beside readers and writers."""
 
 from __future__ import annotations
 

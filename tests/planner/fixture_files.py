@@ -1,4 +1,4 @@
-"""Fixture files: cases of SQL and what comes of it.
+"""Fixture files: cases of SQL and their results.
 
     -- a title
     SELECT ...

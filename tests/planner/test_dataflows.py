@@ -1,4 +1,4 @@
-"""Dataflows of several views and exports: sharing, keys, references, and what is refused about them."""
+"""Dataflows of several views and exports: sharing, keys, references, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The allow-list: what types, what can fail, with which code."""
+"""The allow-list: types, functions that can fail, and their codes."""
 
 from __future__ import annotations
 

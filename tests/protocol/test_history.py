@@ -1,4 +1,4 @@
-"""The command history replays what is alive, in order."""
+"""The command history replays the commands of live dataflows, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floats are canonical in every stream of a dataflow, so what is subtracted cancels whichever way it came."""
+"""Floats are canonical in every stream of a dataflow, so subtraction cancels exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commit happens whole or not at all, and what attempts leave behind goes soon, without Spark."""
+"""A commit happens whole or not at all, and files of attempts are removed soon, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delta joins: the same updates as the linear join of the same inputs, whatever is kept or imported."""
+"""Delta joins give the same updates as the linear join, with kept and imported inputs."""
 
 from __future__ import annotations
 

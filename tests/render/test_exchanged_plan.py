@@ -1,4 +1,4 @@
-"""The exchanged shape: what moves and what does not, how it travels, and whose word counts."""
+"""The exchanged shape: the rows that move, their files, and the attempt that counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which executor is a dataflow's home."""
+"""The choice of a dataflow's home executor."""
 
 from __future__ import annotations
 

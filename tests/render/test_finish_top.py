@@ -1,4 +1,4 @@
-"""The first rows of an answer in order, whatever multiplicities its rows have: memory follows the answer."""
+"""The first rows of an answer in order: memory follows the answer, not the multiplicities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text says is what it says: nothing in it is put in by Spark, which knows the environment of the process."""
+"""Texts are literal: Spark substitutes nothing in them, though it knows the environment of the process."""
 
 from __future__ import annotations
 

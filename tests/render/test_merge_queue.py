@@ -1,4 +1,4 @@
-"""Merges that are due wait in one queue: few threads, first come first served, and what is withdrawn never begins."""
+"""The merge queue: few threads, first come first served, and a withdrawn merge never begins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataflow through Spark keeps several times what a worker of Spark's may hold in memory: disk is the limit."""
+"""A dataflow through Spark keeps several times the memory limit of a Python worker: disk is the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators of a dataflow as people see them: what each keeps, and whose the time is."""
+"""Operators of a dataflow in introspection: their arrangements, and their time."""
 
 from __future__ import annotations
 

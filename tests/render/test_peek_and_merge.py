@@ -1,4 +1,4 @@
-"""A peek in the middle of merges, compaction and the end of its index: it reads what it began with, each row once."""
+"""A peek during merges, compaction and the end of its index reads its first version, each row once."""
 
 from __future__ import annotations
 

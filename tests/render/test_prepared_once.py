@@ -1,4 +1,4 @@
-"""A plan is built once: steps run it again and again, in whatever shape, and nothing is planned for them."""
+"""A plan is built once: steps of every shape run it without planning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a hydration is: what tasks count, and what is made of it operator by operator."""
+"""The progress of a hydration: counts of tasks, and percentages by operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source that leaves out what the filter behind it drops: the same rows and errors, and less is read."""
+"""A source skips rows that the filter behind it drops: the same rows and errors from fewer reads."""
 
 from __future__ import annotations
 

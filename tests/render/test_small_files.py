@@ -1,4 +1,4 @@
-"""Small files of shards: read once by a process, whoever steps over them."""
+"""Small files of shards: a process reads each once for all dataflows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a dataflow is driven: empty steps, `until`, what is refused, what a step costs in jobs."""
+"""Steps of a dataflow: empty steps, `until`, refusals, and the number of Spark jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a Python worker of Spark ended, read off what Spark says of the job: by real workers that end so."""
+"""The cause of a Python worker's end, from Spark's error text of the job: real workers that end so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands to a replica over its socket, and a thread that takes what comes back."""
+"""Commands to a replica over its socket, and a thread that collects its responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scripted clients say, and what they wait for."""
+"""Messages of scripted clients, and the responses that they wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step hands to a sink, made by hand."""
+"""Outputs of a step for a sink, made by hand."""
 
 from __future__ import annotations
 

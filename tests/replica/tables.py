@@ -1,4 +1,4 @@
-"""A source shard written by the test, and the model of what it holds."""
+"""A source shard written by the test, and a model of its contents."""
 
 from __future__ import annotations
 

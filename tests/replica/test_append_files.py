@@ -1,4 +1,4 @@
-"""What an append has written and the table does not hold goes again: it may be tried, or lost, at every tick."""
+"""Files of an append that the table does not hold are removed: an append may be retried or lost at every tick."""
 
 from __future__ import annotations
 

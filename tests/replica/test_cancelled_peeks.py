@@ -1,4 +1,4 @@
-"""A peek that is not wanted any more lets go of what it reads there and then.
+"""A cancelled peek releases its files at once.
 
 Were that left to Python's collector, it would happen on any thread, in the middle of whatever that thread is at: one
 that changes the store already would wait for itself, for ever.

@@ -1,4 +1,4 @@
-"""A commit that fails, for whatever reason, is the failure of one dataflow's step: the command loop goes on."""
+"""A failed commit is the failure of one dataflow's step: the command loop goes on."""
 
 from __future__ import annotations
 

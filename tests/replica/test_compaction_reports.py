@@ -1,4 +1,4 @@
-"""What became of a shard's compaction is told, whether anybody here follows the shard or not."""
+"""The result of a shard's compaction is reported, whether this replica follows the shard or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies as CSV: what Spark itself writes of the same rows."""
+"""Copies as CSV equal the files that Spark writes of the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A copy is complete or absent after a power failure, too: told by the order in which the disk is asked."""
+"""A copy is complete or absent after a power failure: the order of writes and fsyncs shows it."""
 
 from __future__ import annotations
 

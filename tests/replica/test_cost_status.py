@@ -1,4 +1,4 @@
-"""What a dataflow has cost and keeps is told now and then, and only what is new."""
+"""Costs and state of a dataflow are reported from time to time, and only changes."""
 
 from __future__ import annotations
 

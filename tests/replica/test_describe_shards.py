@@ -1,5 +1,4 @@
-"""What a replica tells of itself arrives as it was sent; of a table, to whoever may take it over: whose it is, and its
-columns."""
+"""A replica's description arrives as it was sent; of a table it has the owner and the columns."""
 
 from __future__ import annotations
 

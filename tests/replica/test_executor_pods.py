@@ -1,4 +1,4 @@
-"""What the driver asks the API server, and what it makes of the answers: a real HTTPS server in its place.
+"""The driver's requests to the API server, and its reactions to the answers: a real HTTPS server in its place.
 
 What a real API server deletes is in `tests/orchestrator/test_orphaned_executors.py`.
 """

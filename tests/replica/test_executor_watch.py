@@ -1,4 +1,4 @@
-"""Whether an executor ever came, which is asked when the JVM has died, where the API server says nothing.
+"""The question whether an executor ever came: asked when the JVM has died, while the API server does not answer.
 
 What it says, and what is made of that, is in `tests/orchestrator/test_refused_executors.py`.
 """

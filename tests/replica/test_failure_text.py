@@ -1,4 +1,4 @@
-"""What is told of a failure that nobody foresaw: conditions and Events name its type and its place, and no value."""
+"""Texts of unforeseen failures: conditions and Events have their type and place, and no value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client hears of a hydration: how far it is, when that has changed, and that it is done."""
+"""Statuses of a hydration: its progress when it changes, and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs end, whatever they raise: somebody waits for it."""
+"""A job reports its end, whatever it raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the command loop maintains: soon after what may have made something possible, and not after lookups."""
+"""The command loop maintains soon after events that may need it, and not after lookups."""
 
 from __future__ import annotations
 

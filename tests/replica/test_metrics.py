@@ -1,4 +1,4 @@
-"""What a replica tells Prometheus, while dataflows come and go and peeks are answered: a real process, on Spark.
+"""A replica's metrics while dataflows are created and dropped and peeks are answered: a real process, on Spark.
 
 The process is shared with other tests: what is counted since it began is compared with what was counted before.
 """

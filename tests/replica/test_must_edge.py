@@ -1,4 +1,4 @@
-"""The replica's edge without a socket: frames in, what is refused, what is done, what is logged."""
+"""The replica's edge without a socket: accepted frames, refusals, and log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is reported of a collection's frontiers: the rules of `Frontiers`, as tables of observed and reported."""
+"""Reports of a collection's frontiers: the rules of `Frontiers`, as tables of observed and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peeks as a plain object: one answer each, at the right moment, whatever comes in between."""
+"""Peeks as a plain object: one answer each, at the right moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica must and must not say, asked of its own state machine with shards that are numbers."""
+"""Responses that a replica must send and must not send: its own state machine, with shards that are numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The subscribe sink against steps made by hand: what it must tell its client, and what it must not."""
+"""The subscribe sink against steps made by hand: batches that it must send, and those that it must not."""
 
 from __future__ import annotations
 

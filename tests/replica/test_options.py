@@ -1,4 +1,4 @@
-"""What a replica is told on its command line."""
+"""A replica's command-line options."""
 
 from __future__ import annotations
 

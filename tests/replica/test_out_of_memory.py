@@ -1,4 +1,5 @@
-"""A step whose process was killed for its memory: said so, with what to do, and what hydrates gives way to others."""
+"""A step whose process was killed for its memory: the message has the remedy, and a hydration gives its slot to
+others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a refreshed view's sink keeps of what it has staged, until the next refresh: as little as can be."""
+"""The sink of a refreshed view compacts its staged updates until the next refresh."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Views with a refresh schedule, in all orders of what can happen: at every time of the table the query at the last
-refresh, whoever wrote it, whichever replies were lost, and whoever died when."""
+"""Views with a refresh schedule, under all orders of events: at every time the table holds the query's result at the
+last refresh, despite competing writers, lost replies and deaths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole dataflows of refreshed views, and of views that end: what they step, hold, report and leave."""
+"""Whole dataflows of refreshed views, and of views that end: their steps, holds, reports and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large answers on disk: in memory up to a bound, then in a file that nobody else can see, with a bound for all."""
+"""Large answers: in memory up to a bound, then in an unnamed file, with a bound on all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left on a volume by a process that was killed, and who removes it."""
+"""Files that a killed process left on a volume, and their removal."""
 
 from __future__ import annotations
 

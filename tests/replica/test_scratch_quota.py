@@ -1,4 +1,4 @@
-"""How full scratch is, by what lies there."""
+"""The use of scratch, from the files in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shard is deleted by another replica, and its location used again: nobody here goes on with the old handle.
+"""Another replica deletes a shard and uses its location again: this replica does not go on with its old handle.
 
 The other replica is the test, by `delete_shard` and `create_or_open`; this one has handles of before.
 """

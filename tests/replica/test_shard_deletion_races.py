@@ -1,4 +1,4 @@
-"""Shards are deleted while somebody in this process is still at them: what is deleted stays away."""
+"""Shards are deleted while this process writes them: deleted files stay away."""
 
 from __future__ import annotations
 

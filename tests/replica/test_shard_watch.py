@@ -1,4 +1,4 @@
-"""The watch on shards: what others do is looked for, what this process does itself is told at once."""
+"""The watch on shards polls for commits of other processes, and is notified of this process's own."""
 
 from __future__ import annotations
 

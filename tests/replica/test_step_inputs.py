@@ -1,4 +1,4 @@
-"""What a step reads stays readable while it is being read, however long that takes."""
+"""The inputs of a step stay readable for as long as the step reads them."""
 
 from __future__ import annotations
 

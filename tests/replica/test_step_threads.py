@@ -1,4 +1,4 @@
-"""What takes long takes no thread from the steps of what serves: hydrations, and what sinks do with large tables."""
+"""Long jobs (hydrations, large tables of sinks) take no thread from the steps of other dataflows."""
 
 from __future__ import annotations
 

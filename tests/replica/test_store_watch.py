@@ -1,4 +1,4 @@
-"""What a replica says of its object store: a real one, that is reached, refuses, or is not there."""
+"""A replica's reports on its object store: a real one that answers, refuses, or is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's loop without a server: runs what jobs post until a condition holds."""
+"""A command loop without a server: it runs posted jobs until a condition holds."""
 
 from __future__ import annotations
 

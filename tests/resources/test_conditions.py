@@ -1,4 +1,4 @@
-"""The truth table, row by row: what is known, and what the conditions then say.
+"""The truth table, row by row: facts, and the conditions that follow from them.
 
 A row of expectations is written as `Type=status/Reason`, only for the conditions that the situation is about.
 """

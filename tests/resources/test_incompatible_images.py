@@ -1,4 +1,4 @@
-"""What no replica's image knows: conditions of the Dataflow, and of a ComputeReplica beside one that serves."""
+"""Features that no replica's image knows: conditions of the Dataflow and of a ComputeReplica."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ComputeReplica says of its pods, and what it must not."""
+"""Pod settings in a ComputeReplica: allowed and refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status documents: shapes of frontiers, conditions with their history, and what may wait for the next write."""
+"""Status documents: shapes of frontiers, conditions with their history, and changes that may wait."""
 
 from __future__ import annotations
 

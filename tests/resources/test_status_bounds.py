@@ -1,4 +1,4 @@
-"""Whatever is wide, or runs in many places, has a status that the schema takes."""
+"""The schema accepts statuses of wide tables and of many replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parsing: what the API server gives becomes a typed view, with defaults in place; what does not fit is named."""
+"""Parsing: an object of the API server becomes a typed view with defaults; errors name the wrong field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a system keeps on disk: shards, arrangements, steps under way, logs, the control plane's own state."""
+"""Disk use of a system: shards, arrangements, running steps, logs, the control plane's own state."""
 
 from __future__ import annotations
 

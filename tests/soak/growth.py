@@ -1,4 +1,4 @@
-"""`python -m tests.soak.growth --home .tidemark --minutes 15`: what grows in a system that is left running.
+"""`python -m tests.soak.growth --home .tidemark --minutes 15`: growth of a running system.
 
     every --every seconds:  processes, shards, arrangements, folders, API server ──► one sample
     at the end:             a table, one line per measure: first, ..., last, and how fast it grows

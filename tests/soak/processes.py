@@ -1,4 +1,4 @@
-"""The processes of a running system, found by the folder that it lives in, and what each costs.
+"""The processes of a running system, found by its folder, and their costs.
 
     command line names the folder ──► etcd, apiserver, operator, planner, replica, ... ──► with all their children
 

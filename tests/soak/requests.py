@@ -1,4 +1,4 @@
-"""What the system writes to the API server, from the API server's own counters."""
+"""The system's writes to the API server, from the API server's own counters."""
 
 from __future__ import annotations
 

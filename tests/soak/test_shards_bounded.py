@@ -1,4 +1,4 @@
-"""Shards that are ticked for a long time: files, log and what handles remember follow what is alive.
+"""Shards under many ticks: files, log and memory of handles follow the live data.
 
 One handle writes and tidies up, one only lowers the since (as a replica does for the controller), one only reads.
 """

@@ -1,4 +1,4 @@
-"""The whole system, left running under a fast tick: after warming up, nothing grows but what is kept for a while.
+"""The whole system under a fast tick: after warming up, nothing grows but files that are kept for a while.
 
 What is kept for a while (the shards' log, files that compaction replaced) stays for a quarter of an hour and goes by
 rounds that are tested with forced ticks (`test_shards_bounded.py`); here the files that are alive are counted. For

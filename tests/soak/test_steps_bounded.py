@@ -1,4 +1,4 @@
-"""Dataflows that are stepped for a long time: what they keep on disk follows what is alive, not how long they ran.
+"""Dataflows under many steps: their disk use follows the live data, not the number of steps.
 
 tick, tick, tick, ...  (forced, without waiting)  ──►  files, rows and folders of scratch, counted
 """

@@ -1,4 +1,4 @@
-"""Statements in the words of another engine: taken apart as they are, and only what Spark is asked about translated.
+"""Statements in another engine's dialect: parsed as they are; only parts that Spark evaluates are translated.
 
 CREATE TABLE and VALUES of plain literals say the same everywhere; queries, conditions and defaults do not.
 """

@@ -1,4 +1,4 @@
-"""What statements compute: literals here, everything else by Spark as a batch, over the tables as they are now.
+"""Values that statements compute: literals here, all else by Spark as a batch over the present tables.
 
 INSERT INTO t VALUES (1, 'a')      literals of simple types: no job
 INSERT INTO t SELECT ... FROM u    SELECT CAST(c0 AS int), CAST(c1 AS string) FROM (SELECT ... FROM u) AS s(c0, c1)

@@ -1,4 +1,4 @@
-"""What the expressions of another engine mean in Spark: the same, another expression, or nothing that is known.
+"""The meaning of another engine's expressions in Spark: the same, another expression, or a refusal.
 
     function        sqlite                       postgres               duckdb
     max(a, b)       NULL if one of them is       -                      -

@@ -1,4 +1,4 @@
-"""What an INSERT adds: rows with defaults written out, and what becomes of rows whose key is there already."""
+"""The rows of an INSERT: defaults written out, and conflicts with existing keys resolved."""
 
 from __future__ import annotations
 

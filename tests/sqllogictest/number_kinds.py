@@ -1,4 +1,4 @@
-"""What kind of number an expression is: engines divide integers as integers, where Spark's `/` gives a fraction.
+"""The kind of number of an expression: other engines divide integers as integers, Spark's `/` gives a fraction.
 
 A column is what all columns of its name are, in tables and among what the text itself names.
 """

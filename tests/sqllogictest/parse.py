@@ -1,4 +1,4 @@
-"""Files of sqllogictest as records: SQLite's format, and what other engines added to it.
+"""Files of sqllogictest as records: SQLite's format, and the additions of other engines.
 
 Blocks are divided by empty lines; `#` begins a comment. Directives of one line stand before the record that they
 speak of, or for themselves:

@@ -1,4 +1,4 @@
-"""Statements taken apart: what is no query is read here, token by token, and not by Spark.
+"""Statements that are not queries, parsed token by token, without Spark.
 
 What is inside of them (a query, a condition, values) stays text.
 """

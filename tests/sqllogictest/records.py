@@ -1,4 +1,4 @@
-"""What a file of sqllogictest says, record by record.
+"""The records of a sqllogictest file.
 
     statement ok                    Statement(expects=Ok())
     INSERT INTO t VALUES (1)

@@ -1,4 +1,4 @@
-"""What a run comes to: counts, and as much of what failed as a reader can use.
+"""The results of a run: counts, and a bounded list of failures.
 
 A file may have tens of thousands of records, each in three modes: those that passed are only counted.
 """

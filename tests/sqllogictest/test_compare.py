@@ -1,4 +1,4 @@
-"""Results against what files have for them: every engine's way of printing is right, another value is not."""
+"""Results against the expectations of files: every engine's print format is accepted, another value is not."""
 
 from __future__ import annotations
 

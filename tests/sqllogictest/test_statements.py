@@ -1,4 +1,4 @@
-"""Statements taken apart, and what literals give without Spark."""
+"""Parsed statements, and literals without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a run: what is counted, what is told, and what is cut short."""
+"""The end of a run: counts, messages, and truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bound on how long a dataflow may take: what goes on for longer is cancelled, and named."""
+"""A time limit for a dataflow: beyond it the dataflow is cancelled and named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step worker that says what nobody understands: `python -m tests.step_worker.malformed_worker WHAT FD`.
+"""A step worker that sends malformed messages: `python -m tests.step_worker.malformed_worker WHAT FD`.
 
 WHAT: `at once` (instead of that it is ready), `number` (an answer to what it was not asked), `kind` (no answer at all),
 `bytes` (a frame that cannot be read).

@@ -1,4 +1,4 @@
-"""Members of step workers: each ends on its own, whatever becomes of its neighbours or of the process."""
+"""Members of step workers: each ends on its own, whatever happens to its neighbours or to the process."""
 
 from __future__ import annotations
 

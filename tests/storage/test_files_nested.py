@@ -1,4 +1,4 @@
-"""Arrays and structs in files: inferred, read, and kept in the shard; what does not fit is an error as ever."""
+"""Arrays and structs in files: inferred, read, and kept in the shard; other values are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are there, new, settled and complete."""
+"""Listings of source files: new, settled and complete ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transaction stream is a function of its numbers, and what it retracts was there."""
+"""The transaction stream is a function of its numbers, and retracts only existing rows."""
 
 from __future__ import annotations
 

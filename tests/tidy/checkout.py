@@ -1,4 +1,4 @@
-"""What belongs to the project: the files that git tracks, and new ones that it does not ignore."""
+"""The files of the project: tracked by git, or new and not ignored."""
 
 from __future__ import annotations
 

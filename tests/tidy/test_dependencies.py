@@ -1,4 +1,4 @@
-"""Each package imports what its extra installs, and an extra installs what is imported: images hold nothing else."""
+"""Each package imports exactly what its extra installs."""
 
 from __future__ import annotations
 

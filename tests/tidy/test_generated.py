@@ -1,4 +1,4 @@
-"""Generated code and pages are what their sources generate."""
+"""Generated code and pages are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages point at what is there, and no file knows on whose machine it was written."""
+"""Links of pages lead to existing targets, and no file names the machine it was written on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver in a pod with executors in pods of their own: a job with an exchange, again and again, until it is ended.
+"""A driver in a pod with executors in pods: it repeats a job with an exchange until it is stopped.
 
     executors_job MASTER NAME=VALUE...     what Spark is told, as the arguments of a replica tell it
 

@@ -1,1 +1,1 @@
-"""The whole system as users have it: the chart, an object store, replicas with executors in pods, and what may die."""
+"""The whole system: the chart, an object store, replicas with executors in pods, and faults of each part."""

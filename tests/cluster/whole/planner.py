@@ -1,4 +1,4 @@
-"""The planner as users see it: by statements that nobody has asked before, which nothing remembers the plan of."""
+"""The planner through the command line, with statements that no cache holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to pods: processes in them killed, their memory used up; and who they are, to tell them apart."""
+"""Faults of pods: killed processes and exhausted memory; and the identity of pods before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The authority of all certificates is deleted: another one signs them anew, under pods that go on."""
+"""The authority's Secret is deleted: the operator signs all certificates again while pods go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes itself stumbles: views go on meanwhile, and afterwards nothing has been computed anew."""
+"""The API server and etcd fail: views go on, and nothing is computed again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Executors that start and end, each of them: they are not made without end, a condition says why, nobody who was
-hydrating is blamed for it, and once it is mended they come."""
+"""Executors that end at once: their number is bounded, a condition has the reason, no hydrating dataflow becomes a
+suspect, and they come back once the cause is gone."""
 
 from __future__ import annotations
 

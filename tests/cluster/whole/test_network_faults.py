@@ -1,5 +1,5 @@
-"""The network fails between pods and the API server, and between the operator and a driver: views go on meanwhile, and
-afterwards nothing has been computed anew."""
+"""The network fails between pods and the API server, and between the operator and a driver: views go on, and nothing
+is computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator goes, in each way that a cluster knows, and nothing is computed anew: the replica never ends."""
+"""The operator ends in each way that a cluster knows: the replica runs on and computes nothing again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner goes: what is planned goes on, and what is asked is planned by the next one."""
+"""The planner ends: planned Dataflows go on, and the next planner plans waiting statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ComputeReplica whose driver and executors are pods: what it computes, what may be read, and what nobody may."""
+"""A ComputeReplica with driver and executors in pods: its results, the readable objects, and the refused ones."""
 
 from __future__ import annotations
 

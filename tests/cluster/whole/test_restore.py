@@ -1,4 +1,4 @@
-"""A namespace is lost, and another one restored from what was saved of it: manifests and a copy of its tables.
+"""A namespace is lost and restored under another name, from its manifests and a copy of its tables.
 
 The commands are those of docs/guides/backup-and-restore.md; only the copy, which is the store's own matter, is not.
 

@@ -1,4 +1,4 @@
-"""What nobody may be told is in Secrets, and in nothing else that can be read: not in objects, and not in logs."""
+"""Secrets stay in Secrets: no other readable object and no log has their contents."""
 
 from __future__ import annotations
 
