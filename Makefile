@@ -77,6 +77,10 @@ oracle-answers: java venv ## write Spark's answers for the histories of make tes
 fuzz: venv ## TIDEMARK_FUZZ_FRAMES (1,000,000) garbled frames against both edges of the protocol (minutes)
 	TIDEMARK_FUZZ_FRAMES=$${TIDEMARK_FUZZ_FRAMES:-1000000} $(BIN)/python -m tests.fuzz
 
+.PHONY: fuzz-planning
+fuzz-planning: java venv ## TIDEMARK_FUZZ_STATEMENTS (100,000) mutated statements through the planner's workers (hours; goes on where it stopped)
+	$(IN_VENV) TIDEMARK_FUZZ_STATEMENTS=$${TIDEMARK_FUZZ_STATEMENTS:-100000} $(BIN)/python -m tests.fuzz_planning
+
 .PHONY: lint
 lint: venv ## style and the arrows between packages
 	$(BIN)/ruff check .

@@ -19,11 +19,12 @@ class PlannerError(Exception):
 
 
 class Refusal(PlannerError):
-    """The SQL is refused for the reasons in `diagnostics`."""
+    """The SQL is refused for the reasons in `diagnostics`. `object`: the id of the refused object of a plan."""
 
-    def __init__(self, *diagnostics: Diagnostic) -> None:
+    def __init__(self, *diagnostics: Diagnostic, object: str = "") -> None:
         super().__init__("; ".join(d.message for d in diagnostics))
         self.diagnostics = diagnostics
+        self.object = object
 
     def in_view(self, view: str) -> Refusal:
         """The same refusal, with each diagnostic naming the view."""

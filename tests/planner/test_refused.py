@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,10 @@ def outcome(catalyst: Catalyst, sql: str) -> str:
 def test_sql_is_refused_by_name_and_position(catalyst: Catalyst, file: Path) -> None:
     """The code, the position, the offending word and the message."""
     check(file, [(case, outcome(catalyst, case.sql)) for case in cases(file)])
+
+
+def test_refused_sql_is_not_logged(catalyst: Catalyst, caplog: pytest.LogCaptureFixture) -> None:
+    """A statement may hold data of its user, and anybody may send as many refused ones as they like."""
+    with caplog.at_level(logging.WARNING):
+        outcome(catalyst, "SELECT nothing FROM s.t WHERE s = 'a secret'")
+    assert "secret" not in caplog.text

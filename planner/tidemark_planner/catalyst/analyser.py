@@ -9,6 +9,7 @@ The session is small (one local thread, a bounded heap), in ANSI mode and UTC. R
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ class Catalyst:
         for key, value in _SESSION.items():
             spark.conf.set(key, value)
         spark.sparkContext.setLogLevel("OFF")
+        # pyspark logs the SQL, the columns and a stack trace of every statement that analysis refuses
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         started = Catalyst(spark)
         started.analyse("SELECT x, count(*) AS n FROM VALUES (1) AS v(x) WHERE x > 0 GROUP BY x")
         return started

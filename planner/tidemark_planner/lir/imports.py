@@ -35,9 +35,12 @@ class Imports:
             for scan in _scans(hir):
                 used.setdefault(scan.id, set()).update(scan.columns)
         self._columns = {id: tuple(sorted(columns)) for id, columns in used.items()}
-        for id in self._columns:
-            if id in self._relations:
-                _check_readable(self._relations[id])
+
+    def check_readable(self, hir: Hir) -> None:
+        """Raise Refusal where the object reads an index of another instance."""
+        for scan in _scans(hir):
+            if scan.id in self._relations:
+                _check_readable(self._relations[scan.id])
 
     def columns(self, scan: Scan) -> tuple[int, ...]:
         """The columns that a Get of the scan's collection has. Objects and indexes are read whole."""

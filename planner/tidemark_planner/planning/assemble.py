@@ -5,12 +5,13 @@ An import has the union of the columns that the objects read, so it is read once
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tidemark_planner.catalyst.analyser import Catalyst
-from tidemark_planner.errors import refuse
+from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lir.hir_to_lir import to_lir
@@ -70,16 +71,44 @@ def assemble(
     """The plan of these objects, checked as the replica will check it; raises Refusal."""
     extras = extras or DataflowExtras()
     imports = Imports(request.catalogue, (hir for _, hir in built), extras.whole)
-    objects = (*extras.before, *(BuildDesc(built_as, to_lir(hir, imports)) for built_as, hir in built))
+    objects = (*extras.before, *(_build(built_as, hir, imports) for built_as, hir in built))
     sources, indexes = imports.of([o.plan for o in objects])
     _check(sources, indexes, objects, extras)
     try:
-        check_round_trip(catalyst, [o.plan for o in objects])
+        _check_texts(catalyst, objects)
     finally:
         catalyst.drop_relations()
     drawn = "\n".join(f"{o.id} =\n{explain(o.plan)}" for o in objects)
     references = tuple(sorted([*(i.id for i in sources), *(i.id for i in indexes)]))
     return fits_wire(Planned(sources, objects, exports, references, drawn, request.settings, indexes))
+
+
+def _build(built_as: GlobalId, hir: Hir, imports: Imports) -> BuildDesc:
+    with _about(built_as):
+        imports.check_readable(hir)
+        return BuildDesc(built_as, to_lir(hir, imports))
+
+
+def _check_texts(catalyst: Catalyst, objects: Sequence[BuildDesc]) -> None:
+    """The proof that replicas will evaluate what is meant: for all objects at once, and one by one to name the first
+    that is refused.
+    """
+    try:
+        check_round_trip(catalyst, [o.plan for o in objects])
+    except Refusal:
+        for each in objects:
+            with _about(each.id):
+                check_round_trip(catalyst, [each.plan])
+        raise
+
+
+@contextmanager
+def _about(built_as: GlobalId) -> Iterator[None]:
+    """Refusals inside are about this object."""
+    try:
+        yield
+    except Refusal as refusal:
+        raise Refusal(*refusal.diagnostics, object=built_as) from None
 
 
 def _check(
@@ -97,7 +126,8 @@ def _check(
             check_plan(built.plan, scope)
             scope[built.id] = built.plan.schema
     except PlanNotAllowed as error:
-        refuse("TYPE", f"the plan is not allowed: {error}; write the query in another way")
+        with _about(built.id):
+            refuse("TYPE", f"the plan is not allowed: {error}; write the query in another way")
 
 
 def fits_wire(planned: P) -> P:

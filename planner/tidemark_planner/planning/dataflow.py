@@ -17,6 +17,7 @@ from tidemark_planner.lower.base import unnamed_columns
 from tidemark_planner.planning.assemble import assemble, check_settings
 from tidemark_planner.planning.continual_task import ContinualTask, continual_task_of
 from tidemark_planner.planning.exports import PlannedView, check_output_names, plan_export
+from tidemark_planner.planning.positions import with_positions
 from tidemark_planner.planning.query import lower_query
 from tidemark_planner.rules import optimise
 from tidemark_planner.sql.names import VIEW_LEAF, NamedRelation, scope_of
@@ -50,12 +51,29 @@ def _plan(catalyst: Catalyst, request: PlanRequest) -> Planned:
         try:
             add_view(catalyst, request, view, draft)
         except Refusal as refusal:
-            raise refusal.in_view(view.name) from None
+            raise with_positions(refusal, view.sql).in_view(view.name) from None
+    try:
+        return _assemble(catalyst, request, draft)
+    except Refusal as refusal:
+        raise _in_own_view(refusal, request) from None
+
+
+def _assemble(catalyst: Catalyst, request: PlanRequest, draft: DataflowDraft) -> Planned:
+    task = draft.task
     if task is not None:
         export, extras = task.finish(draft.views, draft.objects)
         return assemble(catalyst, task.request, draft.objects, (export,), extras)
     exports = tuple(plan_export(export, draft.views) for export in request.exports)
     return assemble(catalyst, request, draft.objects, exports)
+
+
+def _in_own_view(refusal: Refusal, request: PlanRequest) -> Refusal:
+    """The refusal with the view of the object that it is about, where it is about one."""
+    for view in request.views:
+        own = f"{request.id_prefix}{view.name}"
+        if refusal.object == own or refusal.object.startswith(f"{own}/"):
+            return with_positions(refusal, view.sql).in_view(view.name)
+    return refusal
 
 
 def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft: DataflowDraft) -> None:

@@ -18,6 +18,7 @@ from tidemark_planner.lower import Context, Lowered
 from tidemark_planner.lower.row_order import OrderAndLimit, split_order_and_limit
 from tidemark_planner.planning.assemble import assemble, check_settings, fits_wire
 from tidemark_planner.planning.peek import plan_peek
+from tidemark_planner.planning.positions import with_positions
 from tidemark_planner.planning.query import lower_query
 from tidemark_planner.planning.result_finishing import finish_query
 from tidemark_planner.rules import optimise
@@ -37,7 +38,7 @@ def plan_query(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek | P
         except NeedsOperators:
             return _plan(catalyst, request)
     except Refusal as refusal:
-        return Refused(refusal.diagnostics)
+        return Refused(with_positions(refusal, request.sql).diagnostics)
 
 
 def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot | Refused:
@@ -45,7 +46,7 @@ def plan_one_shot(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneSh
     try:
         return _plan(catalyst, request)
     except Refusal as refusal:
-        return Refused(refusal.diagnostics)
+        return Refused(with_positions(refusal, request.sql).diagnostics)
 
 
 def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:

@@ -17,6 +17,7 @@ from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
 from tidemark_planner.planning.allowed_sql import check_statement, current_word
+from tidemark_planner.planning.positions import with_positions
 from tidemark_planner.recursion import PartLowering, lower_block, split_recursive_query
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
@@ -139,21 +140,9 @@ def _at_original_positions(refusal: Refusal, rewritten: RewrittenText, tree: Par
     """The refusal with positions in the user's text, whose parse tree `tree` is."""
     moved = []
     for diagnostic in refusal.diagnostics:
-        if diagnostic.line:
-            line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
-        elif (current := current_word(tree, diagnostic.word)) is not None:
+        line, column = rewritten.original_position(diagnostic.line, diagnostic.column)
+        if not line and (current := current_word(tree, diagnostic.word)) is not None:
             line, column = current.span.line, current.span.column
             diagnostic = replace(diagnostic, word=current.text)
-        else:
-            line, column = _position_of(rewritten.original, diagnostic.word)
         moved.append(replace(diagnostic, line=line, column=column))
-    return Refusal(*moved)
-
-
-def _position_of(sql: str, word: str) -> tuple[int, int]:
-    """Line and column of a word that occurs once in the text; (0, 0) otherwise."""
-    folded = sql.lower()
-    if not word or folded.count(word.lower()) != 1:
-        return (0, 0)
-    before = sql[: folded.index(word.lower())]
-    return (before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+    return with_positions(Refusal(*moved), rewritten.original)
