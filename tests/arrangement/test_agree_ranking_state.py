@@ -78,7 +78,7 @@ def test_agree_extremes_of_all_ways_of_keeping(way: str, seed: int, tmp_path: Pa
         assert run(tmp_path, extremes, spec, list(types), layouts, rows, cuts, rng, chunk_rows) == expected
 
 
-def test_what_a_growing_input_keeps_is_its_first_rows(tmp_path: Path) -> None:
+def test_a_monotonic_input_keeps_its_first_rows(tmp_path: Path) -> None:
     """Thousands of rows come in fifty steps: three of them are kept, and nothing is left of what was on the way."""
     ranking = Ranking((pa.int64(), pa.int64()), (0,), (OrderKey(1),), 1, 3)
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0))

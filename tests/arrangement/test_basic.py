@@ -189,7 +189,7 @@ def test_another_operators_rows_are_refused(tmp_path: Path) -> None:
         list(reevaluate_groups(driver.context(0, 1), spec, []))
 
 
-def test_what_there_is_not_is_refused_by_name() -> None:
+def test_an_unknown_function_is_refused_by_name() -> None:
     """When the plan is rendered, not when the first row comes."""
     with pytest.raises(UnsupportedType, match="sum"):
         BasicFunction(tuple(TYPES), (0,), (aggregate("sum", 3),))

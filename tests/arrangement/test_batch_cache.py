@@ -27,9 +27,7 @@ def deleted(folder: Path) -> list[str]:
     return [line for line in maps if str(folder) in line and line.endswith("(deleted)")]
 
 
-def test_what_is_gone_is_let_go_of_by_a_process_that_does_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_process_closes_deleted_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks the cache for anything, and what is there is not opened again."""
     monkeypatch.setattr(batch_cache, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(batch_cache, "_WATCH", batch_cache._DeletedFileWatch())
@@ -46,7 +44,7 @@ def test_what_is_gone_is_let_go_of_by_a_process_that_does_nothing(
         cache.segments(batches[0], LAYOUT)
 
 
-def test_what_is_read_stays_readable(tmp_path: Path) -> None:
+def test_an_open_batch_stays_readable(tmp_path: Path) -> None:
     """Whoever reads a batch keeps its mapping, whatever becomes of the file and of the cache."""
     manifest = arranged(tmp_path, 1, LARGE)
     cache = BatchCache(tmp_path)
@@ -86,7 +84,7 @@ def test_it_is_bounded(tmp_path: Path) -> None:
     assert cache.opened == 20
 
 
-def test_who_looks_after_a_cache_does_not_keep_it(tmp_path: Path) -> None:
+def test_the_sweeper_thread_does_not_keep_a_cache_alive(tmp_path: Path) -> None:
     """Nor what it has mapped."""
     manifest = arranged(tmp_path, 1, LARGE)
     cache = BatchCache(tmp_path)

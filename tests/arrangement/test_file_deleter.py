@@ -111,7 +111,7 @@ def test_a_folder_that_somebody_else_has_removed_stops_nothing(
     until(lambda: not (store.directory / "b").exists())
 
 
-def test_what_is_pinned_is_read_to_the_end(store: ArrangementStore, disk: Disk) -> None:
+def test_a_pinned_file_is_read_to_the_end(store: ArrangementStore, disk: Disk) -> None:
     """However soon the disk deletes."""
     disk.works.set()
     old, other = store.current(A), ArrangementId("b")
@@ -128,7 +128,7 @@ def test_what_is_pinned_is_read_to_the_end(store: ArrangementStore, disk: Disk) 
     until(lambda: on_disk(store) == store.current(A).files)
 
 
-def test_what_waits_is_bounded(store: ArrangementStore, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_deletions_are_bounded(store: ArrangementStore, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that hangs for long: the rest is swept."""
     monkeypatch.setattr(file_deleter, "MAX_WAITING", 1)
     old = store.current(A)
@@ -210,7 +210,7 @@ threading.Event().wait()
 
 
 @pytest.mark.parametrize(("of", "left"), [("commit", 4), ("drop", 0)])
-def test_crash_what_was_to_be_deleted_is_swept_by_the_next_incarnation(tmp_path: Path, of: str, left: int) -> None:
+def test_crash_the_next_incarnation_sweeps_pending_deletions(tmp_path: Path, of: str, left: int) -> None:
     """The process is killed between a commit and the deletion of what it replaced; or when of what was dropped all is
     gone but the folder."""
     child = subprocess.Popen([sys.executable, "-c", DIES, str(tmp_path), of], stdout=subprocess.PIPE, text=True)

@@ -72,7 +72,7 @@ def test_pairs_come_and_go_and_every_time_the_result_is_the_exact_one_rounded(se
         assert row[2] == pytest.approx(answer[2], rel=1e-13)
 
 
-def test_what_does_not_vary_has_no_correlation_and_what_is_not_finite_none_but_nan(tmp_path: Path) -> None:
+def test_constant_values_have_no_correlation_and_infinite_ones_nan(tmp_path: Path) -> None:
     """As in Spark; NULL where a sample is of one pair."""
     pairs = [{"x": x, "y": y} for x, y in ((0.1, 1.0), (0.1, 2.0), (math.inf, 3.0))]
     one, two, three, again = run(tmp_path, [[(pairs[0], 1)], [(pairs[1], 1)], [(pairs[2], 1)], [(pairs[2], -1)]])
@@ -81,7 +81,7 @@ def test_what_does_not_vary_has_no_correlation_and_what_is_not_finite_none_but_n
     assert three == ("NaN", "NaN", "NaN")
 
 
-def test_what_does_not_vary_has_no_correlation_with_what_is_not_finite_either(tmp_path: Path) -> None:
+def test_constant_values_have_no_correlation_with_infinite_ones(tmp_path: Path) -> None:
     """As in Spark, on either side; once the other value varies as well, it is NaN."""
     for one, other in (("x", "y"), ("y", "x")):
         flat = [{one: value, other: 2.0} for value in (0.1, math.nan, -math.inf)]

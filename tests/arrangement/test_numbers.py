@@ -115,7 +115,7 @@ def test_sums_of_doubles_are_correctly_rounded(seed: int) -> None:
     assert math.copysign(1, result[0]) == (-1 if result[0] < 0 else 1)
 
 
-def test_what_goes_in_and_out_leaves_no_digit() -> None:
+def test_added_and_retracted_values_leave_no_digit() -> None:
     """Digits are linear: any order of additions and retractions leaves exact zeros, without carrying."""
     rng = np.random.default_rng(2)
     values = np.concatenate([doubles(rng, k, 50) for k in range(4)])

@@ -234,7 +234,7 @@ def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
     assert table["c1"].to_numpy().tolist() == ((np.arange(n) / 8).reshape(-1, 2).sum(axis=1)).tolist()
 
 
-def test_what_cannot_be_summed_is_refused_by_name() -> None:
+def test_an_unsummable_type_is_refused_by_name() -> None:
     """No accumulable max, no sum of strings."""
     for function, t in (("sum", pa.string()), ("max", pa.int64()), ("avg", pa.date32())):
         shape = AccumulatorLayout((t,), (), (Aggregate(function, 0, f"{function}(v)"),))

@@ -57,7 +57,7 @@ def test_agree_a_lookup_in_small_batches_with_one_in_each(before: int | None, tm
         assert known < 6 or expected
 
 
-def test_what_a_merge_has_replaced_is_not_found_any_more(tmp_path: Path) -> None:
+def test_a_merged_batch_is_not_searched_any_more(tmp_path: Path) -> None:
     """A manifest whose batches begin elsewhere is put together anew, from its own."""
     driver = stepped(tmp_path, np.random.default_rng(3), 6)
     batches, keys = driver.manifests[A].batches, Keys.of([pa.array(range(10), pa.int64())], 10)

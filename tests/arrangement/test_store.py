@@ -165,7 +165,7 @@ def test_scratch_that_is_taken_away_counts_no_more(tmp_path: Path) -> None:
         [writer.write_scratch(A, LAYOUT, 0, Span(0, 1, 0), [rows]) for _ in range(10)]
 
 
-def test_what_is_kept_is_counted_as_files_come_and_go(store: ArrangementStore) -> None:
+def test_stored_bytes_are_counted_as_files_come_and_go(store: ArrangementStore) -> None:
     """Each once, however many use it, until the last does not."""
 
     def kept() -> int:
@@ -183,7 +183,7 @@ def test_what_is_kept_is_counted_as_files_come_and_go(store: ArrangementStore) -
     assert store.bytes == kept() == 0
 
 
-def test_what_makes_less_of_it_is_committed_at_the_limit(tmp_path: Path) -> None:
+def test_a_commit_that_shrinks_the_store_is_allowed_at_the_limit(tmp_path: Path) -> None:
     """A merge: else a full store stayed full."""
     store = ArrangementStore(tmp_path, limit_bytes=3000)
     store.install(Manifest.empty(A, LAYOUT, 0))
@@ -220,7 +220,7 @@ def test_rows_that_do_not_fit_are_not_written(tmp_path: Path, known: bool, monke
     assert len(written) == 1
 
 
-def test_what_has_little_room_ends_by_how_much_it_takes(tmp_path: Path) -> None:
+def test_at_the_limit_the_largest_jobs_end_first(tmp_path: Path) -> None:
     """By the marks in the folder alone, as they come and go: first what takes much, then all but what makes room."""
     limit = 1 << 40
     endless = BatchWriter(tmp_path, StepId("s1"))

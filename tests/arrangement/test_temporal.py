@@ -78,7 +78,7 @@ def random_history(seed: int) -> list[tuple]:
 
 
 @pytest.mark.parametrize("seed", seeds(12, 100))
-def test_split_what_is_seen_is_what_the_bounds_say_in_steps_of_any_length(tmp_path: Path, seed: int) -> None:
+def test_split_rows_are_visible_within_their_bounds_in_steps_of_any_length(tmp_path: Path, seed: int) -> None:
     """Against the definition, at every millisecond; in one step, in random ones, and tick by tick."""
     history = random_history(seed)
     rng = random.Random(-seed)
@@ -121,7 +121,7 @@ def test_a_step_in_which_nothing_falls_due_needs_no_job(tmp_path: Path) -> None:
     assert due_rows(trace, 9, 21) > 0
 
 
-def test_what_has_passed_is_not_kept(tmp_path: Path) -> None:
+def test_passed_rows_are_not_kept(tmp_path: Path) -> None:
     """A row that came and went leaves nothing behind once the store has merged."""
     driver = Driver(tmp_path, Manifest.empty(A, SPEC.layout, 0))
     for tick in range(64):

@@ -158,7 +158,7 @@ def test_a_row_cut_off_between_its_times_is_not_taken_for_whole(tmp_path: Path) 
     }
 
 
-def test_what_was_first_before_the_step_is_read_as_far_as_it_takes(tmp_path: Path) -> None:
+def test_previous_first_rows_are_read_as_far_as_needed(tmp_path: Path) -> None:
     """A better row comes, and settles what is first now; what was first stands behind rows that had gone by then."""
     gone = [((v,), time, diff) for v in range(10, 20) for time, diff in ((0, 1), (1, -1))]
     steps = [[*gone, ((20,), 0, 1)], [((5,), 2, 1)]]

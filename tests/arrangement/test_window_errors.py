@@ -59,7 +59,7 @@ def test_a_row_there_a_billion_times_is_an_error_not_a_dead_worker(
 @pytest.mark.parametrize(
     ("function", "t"), [("sum", pa.string()), ("nothing", pa.int64()), ("row_number2", pa.int64())]
 )
-def test_what_there_is_not_is_refused_by_name(function: str, t: pa.DataType) -> None:
+def test_an_unknown_function_is_refused_by_name(function: str, t: pa.DataType) -> None:
     """When the plan is rendered, not when the first row comes."""
     with pytest.raises(UnsupportedType, match=function):
         WindowFunction((t,), (), (Call(function, (0,), t, f"{function}(c0) OVER", RUNNING),))

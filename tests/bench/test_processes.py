@@ -54,7 +54,7 @@ def test_a_number_that_is_used_again_is_another_process() -> None:
     assert processes.ticks == 110 + 40
 
 
-def test_what_a_child_took_stays_though_nobody_waits_for_it() -> None:
+def test_cpu_time_of_an_unreaped_child_counts() -> None:
     """A parent that ignores the ends of its children, as PySpark's daemon does."""
     burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
     daemon = (

@@ -83,7 +83,7 @@ def test_every_step_is_read_back_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["format", "step", "since", "signer.crt", "signer.key"])
-def test_what_is_kept_and_not_whole_is_refused(wrong: str) -> None:
+def test_an_incomplete_stored_authority_is_refused(wrong: str) -> None:
     """It is no reason to make another, which nobody would trust."""
     bag = dict(to_files(authority(START_MS)))
     del bag[wrong]

@@ -128,7 +128,7 @@ def test_the_operator_takes_the_replica_alone_and_says_who_answered(case: str, t
         assert (said == INCARNATION) == (not wrong)
 
 
-def test_nobody_at_the_address_is_no_fault_of_certificates(tmp_path: Path) -> None:
+def test_a_dead_address_is_no_certificate_error(tmp_path: Path) -> None:
     """A replica that starts is not there yet."""
     dialer = TlsChannels(R1, lambda: material(OURS, OPERATOR, NOW_MS))
     assert run(dialer.explain(f"unix://{tmp_path}/s")) == ""

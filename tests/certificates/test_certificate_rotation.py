@@ -197,7 +197,7 @@ def test_an_authority_that_cannot_be_read_stops_the_operator_and_is_not_replaced
     asyncio.run(scenario())
 
 
-def test_what_is_written_at_the_same_time_by_another_is_looked_at_and_taken() -> None:
+def test_a_certificate_that_another_operator_wrote_meanwhile_is_taken() -> None:
     """Two operators, the former and the next, for a moment."""
 
     async def scenario() -> None:
@@ -290,7 +290,7 @@ def test_the_authority_waits_for_one_whose_certificate_cannot_be_written() -> No
     asyncio.run(scenario())
 
 
-def test_who_is_not_retained_is_not_renewed() -> None:
+def test_a_released_certificate_is_not_renewed() -> None:
     """What it had goes with its owner."""
 
     async def scenario() -> None:

@@ -143,7 +143,7 @@ def test_the_planner_is_asked_with_the_certificate_of_now(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("shown", "wrong"), [(R1, "presented a certificate for replica"), (OPERATOR, "not trusted")])
-def test_what_answers_instead_of_the_planner_is_asked_nothing(shown: Identity, wrong: str, tmp_path: Path) -> None:
+def test_an_impostor_of_the_planner_gets_no_request(shown: Identity, wrong: str, tmp_path: Path) -> None:
     """And the error says what it was."""
     address = f"unix://{tmp_path}/s"
     server = planner(address, written(tmp_path / "tls", material(OURS, shown, NOW_MS)))

@@ -30,7 +30,7 @@ def create(store: FileStore, place: SecretLocation, bag: Files) -> None:
     asyncio.run(store.create(place, bag))
 
 
-def test_what_is_kept_is_read_back_and_replaced(tmp_path: Path) -> None:
+def test_stored_files_are_read_back_and_replaced(tmp_path: Path) -> None:
     """A process reads the same three files as the operator."""
     store, first, second = FileStore(tmp_path), some_bag(), some_bag()
     assert asyncio.run(store.load(R1_PLACE)) is None
@@ -45,7 +45,7 @@ def test_what_is_kept_is_read_back_and_replaced(tmp_path: Path) -> None:
             asyncio.run(store.replace(R1_PLACE, second, kept))
 
 
-def test_nobody_else_can_read_them(tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_files(tmp_path: Path) -> None:
     """Whatever the umask is."""
     store, before = FileStore(tmp_path / "state" / "certificates"), os.umask(0)
     try:
@@ -57,7 +57,7 @@ def test_nobody_else_can_read_them(tmp_path: Path) -> None:
     assert [path for path in below if path.stat().st_mode & 0o077] == []
 
 
-def test_what_was_replaced_leaves_no_key_behind(tmp_path: Path) -> None:
+def test_replaced_files_leave_no_key_behind(tmp_path: Path) -> None:
     """Nor does a writer that died with its folder half made."""
     store = FileStore(tmp_path)
     create(store, R1_PLACE, some_bag())
@@ -95,7 +95,7 @@ def test_of_many_writers_at_once_one_wins(tmp_path: Path) -> None:
     assert sorted(outcomes) == ["taken"] * 7 + ["won"]
 
 
-def test_who_replaces_what_is_not_there_any_more_is_told(tmp_path: Path) -> None:
+def test_replacing_a_removed_file_is_a_conflict(tmp_path: Path) -> None:
     """Somebody else replaced it first."""
     store = FileStore(tmp_path)
     create(store, R1_PLACE, some_bag())

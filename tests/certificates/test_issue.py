@@ -67,7 +67,7 @@ def test_it_is_signed_by_its_authority_and_by_no_other() -> None:
     assert not key_matches(type(pair)(pair.certificate, second.key))
 
 
-def test_what_is_no_certificate_is_refused_without_being_shown() -> None:
+def test_a_malformed_certificate_is_refused_without_showing_it() -> None:
     """Whatever was put in its place may be a secret."""
     with pytest.raises(CertificateRefused) as refused:
         validity(b"hunter2")
@@ -96,7 +96,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_not_right_is_issued_anew(case: str) -> None:
+def test_an_unsuitable_certificate_is_issued_again(case: str) -> None:
     """Whatever became of it, its holder gets a pair that is good."""
     ours, other = authority(START_MS), authority(START_MS)
     leaf = renewed(None, R1, ours, START_MS)
@@ -147,6 +147,6 @@ def test_an_identity_is_read_back_from_its_uri(identity: Identity) -> None:
 
 
 @pytest.mark.parametrize("uri", ["", "tidemark://", "tidemark://replica//x", "spiffe://operator", "operator"])
-def test_what_is_no_identity_of_ours_is_none(uri: str) -> None:
+def test_a_foreign_identity_is_none(uri: str) -> None:
     """Other systems have URIs in certificates too."""
     assert identity_of(uri) is None

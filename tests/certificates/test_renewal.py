@@ -78,7 +78,7 @@ def pem(found: Material) -> bytes:
     return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(found.certificate.decode())).encode()
 
 
-def test_what_is_half_written_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_half_written_files_are_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Files that are written one by one: the old certificate is shown until the new one is whole. Said once."""
     old, new = material(OURS, R1, NOW_MS), material(OURS, R1, NOW_MS)
     folder = written(tmp_path / "tls", old)

@@ -183,7 +183,7 @@ def test_a_secret_of_somebody_else_is_refused_and_left_as_it_is(
     assert secret(kinds_installed, namespace, name) == before
 
 
-def test_who_writes_what_it_has_not_read_last_is_told(run: Callable[[Scenario], None], namespace: str) -> None:
+def test_a_write_over_an_unread_version_is_a_conflict(run: Callable[[Scenario], None], namespace: str) -> None:
     """Somebody changed it, made it, or deleted it."""
 
     async def scenario(one: Kube, other: Kube) -> None:
@@ -203,9 +203,7 @@ def test_who_writes_what_it_has_not_read_last_is_told(run: Callable[[Scenario], 
     run(scenario)
 
 
-def test_what_the_api_server_refuses_is_told_without_what_was_in_it(
-    run: Callable[[Scenario], None], namespace: str
-) -> None:
+def test_a_refused_write_is_reported_without_its_contents(run: Callable[[Scenario], None], namespace: str) -> None:
     """Its answer repeats what it does not like."""
     hidden = base64.b64encode(b"hunter2").decode()
 

@@ -117,7 +117,7 @@ def test_a_replica_that_cannot_be_prepared_says_why_until_it_can() -> None:
     asyncio.run(scenario())
 
 
-def test_what_nobody_needs_is_let_go_of_once() -> None:
+def test_unneeded_certificates_are_released_once() -> None:
     """Not at every look; another resource version is the same replica."""
     told: list[set[str]] = []
 

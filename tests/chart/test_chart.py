@@ -96,7 +96,7 @@ def test_each_value_of_the_schema_has_a_default() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_was_rendered_is_of_this_chart(case: str) -> None:
+def test_rendered_manifests_are_of_this_chart(case: str) -> None:
     """After a change of the chart: python -m tests.chart.render"""
     first = (RENDERED / f"{case}.yaml").read_text().splitlines()[0]
 

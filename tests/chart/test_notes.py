@@ -26,7 +26,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said_to_be_next_can_be_done(case: str, cluster: ControlPlane, tmp_path: Any) -> None:
+def test_the_next_steps_in_notes_can_be_done(case: str, cluster: ControlPlane, tmp_path: Any) -> None:
     """In the namespace that is looked after, on the instance that is there."""
     values, namespace, instance = CASES[case]
     (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))

@@ -246,7 +246,7 @@ def test_a_service_account_asks_with_a_token_that_the_api_server_makes(
     assert capsys.readouterr().err.startswith("error: no token for ServiceAccount nobody: serviceaccounts")
 
 
-def test_what_the_gateway_refuses_is_one_line(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refusal_of_the_gateway_is_one_line(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
     """With exit status 1 and nothing on standard output."""
     gateway.failure = (grpc.StatusCode.INVALID_ARGUMENT, "line 1, column 8: column nope does not exist")
 
@@ -279,7 +279,7 @@ def test_a_wrong_token_is_refused(gateway: Scripted, tmp_path: Path, capsys: pyt
     assert "guess" not in capsys.readouterr().err
 
 
-def test_who_reads_no_further_is_no_error(gateway: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_output_pipe_is_no_error(gateway: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all of a small answer waits to be written at the end."""
     reads, writes = os.pipe()
     os.close(reads)
@@ -329,7 +329,7 @@ def test_timeouts_are_written_as_kubectl_writes_them(text: str, expected: float)
 
 
 @pytest.mark.parametrize("text", ["", "0s", "30", "s", "-1s", "1.5h", "30s5m", "soon", "³s"])
-def test_what_is_no_duration_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_duration_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A number without a unit, too, before the gateway is looked for."""
     assert main(["query", "SELECT 1", f"--timeout={text}"]) == 2
     assert re.match(r"error: .*'--timeout': .* is not a duration: write 30s", capsys.readouterr().err)
@@ -344,7 +344,7 @@ def test_as_of_takes_numbers_and_times(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1969-12-31", str(2**63 - 1), str(2**70), "yesterday", "³"])
-def test_what_is_no_time_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_time_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Before 1970, past what 63 bits hold, or no time at all, before the gateway is looked for."""
     assert main(["query", "SELECT 1", "--as-of", text]) == 2
     assert f"'--as-of': '{text}' is" in capsys.readouterr().err

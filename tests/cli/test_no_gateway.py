@@ -67,7 +67,7 @@ def test_a_gateway_at_an_address_is_named_by_that(nobody: str) -> None:
         ("of nobody", "whether there is an EndpointSlice elsewhere/tidemark-gateway cannot be found out: .*refused"),
     ],
 )
-def test_what_the_cluster_says_is_told_with_what_to_do_about_it(
+def test_an_error_of_the_cluster_has_its_remedy(
     who: str, says: str, control_plane: ControlPlane, nobody: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In one line, whatever kubectl has said before: there is none, one may not see it, or nobody answers."""

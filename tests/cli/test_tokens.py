@@ -13,7 +13,7 @@ CONTENTS = {"nothing": b"", "no text": b"\xff\xfe", "lines": b"two\nlines", "a f
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_what_is_no_token_is_named(
+def test_a_malformed_token_file_is_named(
     tmp_path: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In one line, before anybody is asked."""

@@ -56,7 +56,7 @@ def test_places_in_the_queue_come_before_the_header() -> None:
     ],
     ids=str,
 )
-def test_what_json_has_no_form_for_is_text(value: Any, shown: str, as_json: Any) -> None:
+def test_values_without_a_json_form_are_text(value: Any, shown: str, as_json: Any) -> None:
     """Also within arrays and structs."""
     assert (cell(value), plain(value)) == (shown, as_json)
     json.dumps(plain(value), allow_nan=False)

@@ -179,7 +179,7 @@ def test_quiet_times_cost_a_task_that_reads_itself_no_steps(oracle: Oracle, tmp_
     assert handles.appends <= 4
 
 
-def test_what_the_as_of_holds_is_no_change_and_nothing_is_written_before_it(oracle: Oracle, tmp_path: Path) -> None:
+def test_rows_at_the_as_of_are_no_change_and_nothing_is_written_before_it(oracle: Oracle, tmp_path: Path) -> None:
     """The table's past is read as it stands; the output begins empty, readable from the as_of on."""
     rows = (((1, 1, "x"), 3, 1), ((2, 1, "x"), 5, 1))
     tables = Tables(tmp_path, TU, History({"t": rows, "u": ()}, 4, 5))

@@ -88,7 +88,7 @@ def test_a_time_that_is_gone_is_refused() -> None:
         pytest.param(AsOfRequest((shard(60, 100),), requested=Time(70), until=Time(50)), id="asked for too late"),
     ],
 )
-def test_what_cannot_be_read_before_its_end_is_refused(request_: AsOfRequest) -> None:
+def test_an_end_before_all_readable_times_is_refused(request_: AsOfRequest) -> None:
     """With the end, and where it could be: what was never computed must not be said to be complete."""
     with pytest.raises(Rejected, match=r"until is 50, but the inputs can be read from [56]0 on") as refused:
         select_as_of(request_)

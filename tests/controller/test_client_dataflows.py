@@ -163,7 +163,7 @@ def test_must_not_believe_that_a_copy_was_dropped_which_nobody_dropped() -> None
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["dropped", "ended"])
-def test_what_was_dropped_is_gone_when_every_replica_is_done_with_it(ended: bool) -> None:
+def test_a_dropped_dataflow_is_gone_once_every_replica_is_done(ended: bool) -> None:
     """By DroppedAt, or because it had come to its end."""
     harness = InstanceHarness()
     harness.connect(R1, R2)

@@ -93,7 +93,7 @@ def holds(harness: InstanceHarness) -> set[Frontier]:
     return set(shard.holds.values())
 
 
-def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
+def test_a_lost_replica_is_waited_for_and_a_removed_one_is_not() -> None:
     harness = InstanceHarness(upper=900)
     harness.connect(R1)
     harness.install(as_of=300)
@@ -115,7 +115,7 @@ def test_what_was_lost_is_waited_for_for_a_while_and_what_left_is_not() -> None:
     assert holds(harness) == {at(700), at(799)}
 
 
-def test_what_imports_an_index_goes_on_where_it_is_on_a_slow_replica_that_was_lost() -> None:
+def test_an_importer_goes_on_on_a_slow_replica_that_was_lost() -> None:
     """The index is kept for it too, though all others have long let go of what it reads."""
     harness = InstanceHarness(upper=900)
     harness.connect(R1, R2)
@@ -135,7 +135,7 @@ def test_what_imports_an_index_goes_on_where_it_is_on_a_slow_replica_that_was_lo
     assert {(d.name, d.as_of) for d in created} == {("d", 399), ("b", 399)}
 
 
-def test_what_does_not_come_is_not_waited_for_anew_with_each_attempt() -> None:
+def test_attempts_to_connect_do_not_prolong_the_wait() -> None:
     """It was lost once; that it is not there when it is tried at another address is no news."""
     harness = InstanceHarness(upper=900)
     harness.connect(R1)
@@ -153,7 +153,7 @@ def test_what_does_not_come_is_not_waited_for_anew_with_each_attempt() -> None:
     assert holds(harness) == {at(700), at(799)}
 
 
-def test_must_what_one_replica_has_compacted_is_no_more_to_be_read_anywhere() -> None:
+def test_must_times_that_one_replica_compacted_are_readable_nowhere() -> None:
     """An earlier operator had told it, and not the one that connects first. So both go on."""
     harness = InstanceHarness(upper=900)
     harness.connect(R2)
@@ -207,7 +207,7 @@ def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known()
     [("", 300, at(359), 0), ("same", 360, at(359), 0), ("same", 300, None, 0), ("same", 300, at(359), 360)],
     ids=["another plan", "it began later", "it does not say", "it cannot be read"],
 )
-def test_what_cannot_go_on_begins_where_all_others_do(
+def test_a_dataflow_that_cannot_go_on_begins_at_the_common_as_of(
     digest: str, began: int, reads_from: Frontier | None, since: int
 ) -> None:
     harness = InstanceHarness(upper=900, since=since)

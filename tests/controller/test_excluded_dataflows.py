@@ -90,7 +90,7 @@ def test_must_not_tell_a_new_replica_of_a_table_that_is_finished() -> None:
     assert harness.instance.dataflows.get(OWNER) is None
 
 
-def test_what_exports_an_index_too_is_computed() -> None:
+def test_a_finished_dataflow_with_an_index_is_computed() -> None:
     """There is an index of it nowhere else."""
     with_index = replace(dataflow("d", 300), until=Time(UNTIL))
     harness = installed(with_index)
@@ -117,7 +117,7 @@ def test_a_replica_that_has_it_keeps_it_until_it_is_connected_anew() -> None:
     assert collection(harness).hydrated
 
 
-def test_what_was_finished_when_it_was_installed_waits_for_no_input() -> None:
+def test_a_dataflow_installed_as_finished_waits_for_no_input() -> None:
     """Its inputs may be unknown, or made anew."""
     harness = installed(view(), finished=True, upper=0)
     connect(harness, R1, EMPTY)
@@ -185,7 +185,7 @@ def test_a_revision_that_follows_a_finished_one_is_level_when_it_has_hydrated() 
 
 
 @pytest.mark.parametrize(("stays", "answered"), [(False, True), (True, False)], ids=["a query", "a Dataflow"])
-def test_who_waits_for_an_index_of_one_time_is_not_being_answered(stays: bool, answered: bool) -> None:
+def test_a_peek_that_waits_for_an_index_of_one_time_is_not_being_answered(stays: bool, answered: bool) -> None:
     """It hydrates like any other: what a replica dies of then is not who waits for it."""
     harness = InstanceHarness()
     of_one_time = replace(dataflow("d", 399), until=Time(400))
@@ -197,7 +197,7 @@ def test_who_waits_for_an_index_of_one_time_is_not_being_answered(stays: bool, a
     assert harness.instance.dataflows.is_answered(peek, R1) is answered
 
 
-def test_what_has_its_end_behind_its_table_can_be_begun_until_it_is_finished() -> None:
+def test_a_dataflow_past_its_end_can_begin_until_its_table_is_finished() -> None:
     """Its end was set to a time that has passed: the table is further, and the inputs are still needed before it."""
     begun = c.CreateDataflow(replace(view(), as_of=Time(399)))
     harness = installed(begun.dataflow, upper=900)
@@ -215,7 +215,7 @@ def test_what_has_its_end_behind_its_table_can_be_begun_until_it_is_finished() -
     assert held(harness) == at(399), "the other one has still to begin"
 
 
-def test_what_a_replica_still_says_of_what_it_is_not_told_of_is_no_lie() -> None:
+def test_late_reports_of_an_excluded_dataflow_are_accepted() -> None:
     """It has it from before this connection, and drops it with its reconcile."""
     harness = installed(view(), finished=True)
     connect(harness, R1, EMPTY)

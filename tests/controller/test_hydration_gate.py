@@ -88,7 +88,7 @@ def test_dropping_what_waits_gives_no_slot_away() -> None:
 
 
 @pytest.mark.parametrize("kind", ["refused", "step_failed", "render_failed", "sink_failed", "fenced"])
-def test_what_fails_keeps_nobody_waiting(kind: str) -> None:
+def test_a_failed_hydration_frees_its_slot(kind: str) -> None:
     """A dataflow that a replica refuses never hydrates: its slot goes to the next."""
     g = gate("a", "b")
     g.absorb(index("a")), g.absorb(view("a"))
@@ -99,7 +99,7 @@ def test_what_fails_keeps_nobody_waiting(kind: str) -> None:
     assert g.observe(Status(view("a").id, kind, {})) == [index("b"), view("b")]
 
 
-def test_what_hydrates_unprompted_still_gets_its_schedule() -> None:
+def test_a_dataflow_that_hydrates_unscheduled_still_gets_its_schedule() -> None:
     """A replica that had it from before an operator's restart."""
     g = gate("a", "b")
     g.absorb(index("a")), g.absorb(view("a"))
@@ -173,7 +173,7 @@ def test_suspects_hydrate_last_and_alone() -> None:
     assert g.cleared() == ["y"]
 
 
-def test_what_shows_no_progress_keeps_nobody_waiting_for_longer_than_ten_minutes() -> None:
+def test_a_hydration_without_progress_blocks_others_for_ten_minutes_at_most() -> None:
     """It is in its slot still: what kills the replica now may be this. Where it moves again, it takes room again."""
     g = gate("a", "b", "x")
     schedule(g, "a", "b", "x")
@@ -230,7 +230,7 @@ def importer(name: str, of: str) -> c.CreateDataflow:
 
 
 @pytest.mark.parametrize("standing", [Standing.SUSPECT, Standing.QUARANTINED])
-def test_what_imports_an_index_takes_no_slot_before_the_index_is_hydrated_there(standing: Standing) -> None:
+def test_an_importer_takes_no_slot_before_its_index_is_hydrated_there(standing: Standing) -> None:
     """Another replica may have it, so both are scheduled. In its slot the importer would wait for the suspect, which
     hydrates alone, for ever, and so would everybody where importers of a quarantined one take all slots."""
     standings = Standings(concurrency=1, recorded=True, x=standing)
@@ -264,7 +264,7 @@ def test_importers_of_what_fails_keep_nobody_waiting() -> None:
     assert hydrate(g, "x") == ["b"]
 
 
-def test_what_is_quarantined_is_not_scheduled_until_it_stands_otherwise() -> None:
+def test_a_quarantined_dataflow_is_not_scheduled() -> None:
     """It takes nobody's place; released, it is admitted without being scheduled again."""
     standings = Standings(concurrency=1, x=Standing.QUARANTINED)
     g = standings.gate("x", "a")
@@ -287,7 +287,7 @@ def test_a_dataflow_that_its_replica_is_hydrating_keeps_its_slot_over_a_reconnec
     assert g.occupants == ("a",)
 
 
-def test_what_is_hydrated_on_its_replica_is_let_through_whatever_is_thought_of_it() -> None:
+def test_a_hydrated_dataflow_is_scheduled_whatever_its_standing() -> None:
     """A controller that reconnects holds nothing back that runs."""
     g = Standings(recorded=True, x=Standing.QUARANTINED).gate("x")
 
@@ -300,7 +300,7 @@ def ran_out(schedule: c.Schedule, failures: int) -> Status:
     return Status(schedule.id, "step_failed", fields)
 
 
-def test_who_runs_out_of_memory_waits_for_another_turn_and_is_scheduled_once_more() -> None:
+def test_a_hydration_out_of_memory_waits_for_another_slot() -> None:
     """Told once, of whichever export; who is let in first follows from what it makes of its standing."""
     standings = Standings(concurrency=2)
     g = standings.gate("x", "a", "b")
@@ -326,7 +326,7 @@ def test_who_runs_out_of_memory_waits_for_another_turn_and_is_scheduled_once_mor
     assert g.out_of_memory() == [], "what has hydrated is in nobody's way"
 
 
-def test_who_has_failed_before_it_ran_out_of_memory_waits_for_another_turn_too() -> None:
+def test_a_hydration_that_failed_before_running_out_of_memory_waits_for_another_slot() -> None:
     """Its slot was given away then: nobody but the gate would schedule it again."""
     g = Standings(concurrency=1).gate("x", "a")
     assert schedule(g, "x", "a") == ["x"]
@@ -340,7 +340,7 @@ def test_who_has_failed_before_it_ran_out_of_memory_waits_for_another_turn_too()
     assert hydrate(g, "x") == []
 
 
-def test_what_is_dropped_while_it_waits_for_another_turn_is_not_scheduled() -> None:
+def test_a_dataflow_dropped_while_it_waits_for_a_slot_is_not_scheduled() -> None:
     """It would name what is not there."""
     g = Standings(concurrency=1).gate("x")
     schedule(g, "x")

@@ -42,7 +42,7 @@ def test_a_new_replica_is_told_the_history_and_that_it_is_complete() -> None:
     assert harness.sent(R1) == [create, c.Schedule(INDEX), c.Schedule(VIEW), c.AllowWrites(VIEW, TERM), COMPLETE]
 
 
-def test_what_comes_later_goes_to_every_replica() -> None:
+def test_later_commands_go_to_every_replica() -> None:
     """A dataflow installed while two replicas are connected reaches both."""
     harness = InstanceHarness()
     harness.connect(R1, R2)

@@ -95,7 +95,7 @@ def _failed(answer: CopyAnswer) -> bool:
 @pytest.mark.parametrize(
     ("sink", "said", "why"), [(SUBSCRIBE, DIVIDED, "division by zero"), (COPY, FULL, "the disk is full")]
 )
-def test_what_fails_on_all_that_were_told_of_it_has_failed(
+def test_a_dataflow_that_fails_on_all_its_replicas_has_failed(
     sink: SubscribeSink | CopyToSink, said: Response, why: str, older: tuple[ReplicaId, ...]
 ) -> None:
     """Its client waited for ever for the one that has never heard of it."""
@@ -136,7 +136,7 @@ def test_a_lookup_of_one_that_is_too_old_says_why() -> None:
     assert harness.instance.peeks.pending() == []
 
 
-def test_what_fails_is_told_in_the_words_of_who_computes_it() -> None:
+def test_a_failure_has_the_message_of_the_computing_replica() -> None:
     harness = beside(R1)
     harness.hear(R2, Status(INDEX, "step_failed", {"message": "no room"}))
     index = harness.instance.dataflows.index(INDEX)
@@ -180,7 +180,7 @@ async def begun(ask: Asking, instance: RunningInstance) -> asyncio.Task[str]:
 
 
 @EVERY
-def test_who_waits_for_what_all_are_too_old_for_is_told(ask: Asking) -> None:
+def test_a_waiting_reader_learns_that_all_replicas_are_too_old(ask: Asking) -> None:
     """At once: nobody is on the way. And nothing of it is left."""
 
     async def scenario(instance: RunningInstance) -> None:
@@ -267,7 +267,7 @@ def test_a_subscribe_that_one_alone_tells_which_is_too_old_ends() -> None:
     play(of_the_newer, r1=(), r2=SUPPORTED_FEATURES)
 
 
-def test_who_asks_for_what_all_are_too_old_for_is_refused_at_once() -> None:
+def test_a_reader_is_refused_at_once_if_all_replicas_are_too_old() -> None:
     """Not as if it were to be complete soon."""
 
     async def scenario(instance: RunningInstance) -> None:

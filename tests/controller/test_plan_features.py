@@ -102,7 +102,7 @@ def test_must_not_tell_a_replica_of_what_it_does_not_understand(words: tuple[str
     assert held(harness) == at(300)
 
 
-def test_who_understands_computes_it_beside_one_that_does_not() -> None:
+def test_a_newer_replica_computes_the_plan_beside_an_older_one() -> None:
     """It goes on, is compacted and takes over by the word of the former alone."""
     harness = installed(plain())
     connect(harness, R1)
@@ -122,7 +122,7 @@ def test_who_understands_computes_it_beside_one_that_does_not() -> None:
     assert not collection(harness).hydrated
 
 
-def test_who_was_upgraded_is_told_with_its_next_connection() -> None:
+def test_an_upgraded_replica_gets_the_plan_with_its_next_connection() -> None:
     harness = installed()
     connect(harness, R1)
     assert told(harness, R1) == []
@@ -133,7 +133,7 @@ def test_who_was_upgraded_is_told_with_its_next_connection() -> None:
     assert collection(harness).lacking == [(R1, {"refresh"})]
 
 
-def test_what_no_replica_understands_says_so() -> None:
+def test_a_plan_that_no_replica_knows_says_so() -> None:
     """It is not as if it were to come, nor a failure of the data."""
     harness = installed(plain())
     connect(harness, R1)
@@ -153,7 +153,7 @@ def test_what_no_replica_understands_says_so() -> None:
     assert lacking_on(instance, R2) == ""
 
 
-def test_who_fails_fails_everywhere_though_others_are_not_told() -> None:
+def test_a_failure_counts_for_all_though_older_replicas_are_not_sent_the_plan() -> None:
     """Who is not told of it cannot mend it; whom it is finished for needs nothing."""
     harness = installed()
     connect(harness, R1)
@@ -230,7 +230,7 @@ def importing(name: str, id: GlobalId, exports: str | None = None) -> DataflowDe
     return replace(whole, index_exports=(replace(index, id=GlobalId(exports or f"{name}/i")),), sink_exports=())
 
 
-def test_who_imports_an_index_of_it_is_left_out_too() -> None:
+def test_importers_of_its_index_are_excluded_too() -> None:
     """And who imports an index of that one. A lookup is asked of those alone that have it."""
     harness = InstanceHarness(upper=500)
     whole = replace(dataflow("d", 300), sink_exports=REFRESHED.sink_exports)

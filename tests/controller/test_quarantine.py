@@ -32,7 +32,7 @@ def test_three_deaths_are_enough(deaths: list[Death], standing: Standing) -> Non
 
 
 @pytest.mark.parametrize("replicas", [3, 5])
-def test_who_shared_the_slots_of_a_guilty_one_on_many_replicas_is_a_suspect_and_no_more(replicas: int) -> None:
+def test_a_dataflow_beside_a_guilty_one_on_many_replicas_stays_a_suspect(replicas: int) -> None:
     """All of them die at first. Alone afterwards, one clears itself, and the other is found guilty at once."""
     suspicion = None
     for n in range(replicas):

@@ -114,7 +114,7 @@ EVERY = [looks_up_late, queries_it, copies_it, subscribes_to_it, subscribes_to_w
 
 @pytest.mark.parametrize("ask", EVERY)
 @pytest.mark.parametrize("before", [False, True])
-def test_who_waits_for_what_is_quarantined_is_told(ask: Asking, before: bool, play: Callable[..., None]) -> None:
+def test_a_waiting_reader_learns_of_the_quarantine(ask: Asking, before: bool, play: Callable[..., None]) -> None:
     """Also where that comes about while it waits. The next process is told nothing of it."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
@@ -139,7 +139,7 @@ def test_who_waits_for_what_is_quarantined_is_told(ask: Asking, before: bool, pl
 
 
 @pytest.mark.parametrize("ask", EVERY)
-def test_who_waits_for_what_is_hydrated_goes_on_waiting(ask: Asking, play: Callable[..., None]) -> None:
+def test_a_reader_of_a_hydrated_dataflow_goes_on_waiting(ask: Asking, play: Callable[..., None]) -> None:
     """What it can be read from goes on, whatever is thought of it; and so does what its replica is hydrating still."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
@@ -258,7 +258,7 @@ def test_a_replica_that_is_slow_to_report_is_waited_for(
     play(scenario)
 
 
-def test_who_asks_for_what_is_quarantined_is_refused_at_once(play: Callable[..., None]) -> None:
+def test_a_reader_of_a_quarantined_dataflow_is_refused_at_once(play: Callable[..., None]) -> None:
     """Also where it was hydrated nowhere ever, so that no time is complete."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:

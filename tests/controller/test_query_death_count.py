@@ -114,7 +114,7 @@ def asked(stream: list[c.Command]) -> bool:
 
 
 @pytest.mark.parametrize("ask", [looks_up, queries, copies, subscribes])
-def test_crash_what_replicas_die_of_is_failed_at_the_second_death(ask: Asking, play: Callable[..., None]) -> None:
+def test_crash_a_query_that_kills_replicas_fails_at_the_second_death(ask: Asking, play: Callable[..., None]) -> None:
     """It is told to the process after the first death, to that after the second not; what is installed always is."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
@@ -141,7 +141,7 @@ def test_crash_what_replicas_die_of_is_failed_at_the_second_death(ask: Asking, p
 
 
 @pytest.mark.parametrize("ask", [looks_up, queries, copies])
-def test_who_waits_for_an_answer_of_lost_replicas_is_told_after_a_while(
+def test_a_query_of_lost_replicas_fails_after_a_while(
     ask: Asking, play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds room, or a place, that others could use; nothing of it is left on replicas that come back."""
@@ -211,7 +211,7 @@ async def subscribes_to_it(instance: RunningInstance) -> str:
 
 
 @pytest.mark.parametrize("ask", [looks_up_late, queries_it, subscribes_to_it])
-def test_what_waits_for_an_index_is_not_what_a_replica_dies_of(ask: Asking, play: Callable[..., None]) -> None:
+def test_a_query_that_waits_for_an_index_is_not_blamed(ask: Asking, play: Callable[..., None]) -> None:
     """Whoever hydrates the index there is: it is not excused, and its readers are not failed. Once it is hydrated
     there, they count."""
 

@@ -30,7 +30,7 @@ from tidemark_protocol.pb import compute_pb2, compute_pb2_grpc
 __all__ = ["play"]
 
 
-def test_what_is_set_anew_is_told_to_those_that_are_there_and_all_to_those_to_come(play: Callable[..., None]) -> None:
+def test_a_changed_setting_reaches_connected_and_later_replicas(play: Callable[..., None]) -> None:
     """Once: reconciling an instance again says nothing. A replica takes all that it is told."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:

@@ -51,9 +51,7 @@ def test_a_store_and_executors_are_troubles_of_their_own() -> None:
         ("storage", {"message": "no"}, "Failed"),
     ],
 )
-def test_what_makes_no_sense_is_not_kept_and_no_reason_is_made_up(
-    kind: str, fields: dict[str, str], kept: str | None
-) -> None:
+def test_a_malformed_problem_is_dropped(kind: str, fields: dict[str, str], kept: str | None) -> None:
     """A reason becomes part of a condition, which the API server checks."""
     harness = InstanceHarness(upper=900)
     harness.connect(R1)

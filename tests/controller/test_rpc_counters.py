@@ -13,7 +13,7 @@ from tidemark_protocol.wire.frames import pack_responses
 __all__ = ["play"]
 
 
-def test_what_went_over_a_connection_and_how_long_it_took_to_make_it_is_counted(play: Callable[..., None]) -> None:
+def test_bytes_messages_and_connect_times_are_counted(play: Callable[..., None]) -> None:
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
         await replica.until(lambda: bool(replica.streams) and complete(replica.streams[0]))
         traffic = instance.traffic

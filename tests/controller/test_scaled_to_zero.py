@@ -60,7 +60,7 @@ def test_an_instance_scaled_to_zero_holds_only_its_read_policy(dies: bool) -> No
     assert created.dataflow.as_of == 600
 
 
-def test_what_is_dropped_without_replicas_holds_nothing() -> None:
+def test_a_dataflow_dropped_without_replicas_holds_nothing() -> None:
     """Nobody has to say that it is done with it."""
     harness = InstanceHarness(upper=900)
     harness.connect(R1)

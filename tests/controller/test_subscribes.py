@@ -158,7 +158,7 @@ def test_must_tell_a_targeted_subscribe_by_its_target_alone_and_end_it_with_that
     assert scene.error == "disk full"
 
 
-def test_what_is_forgotten_is_not_heard() -> None:
+def test_batches_of_a_forgotten_replica_are_ignored() -> None:
     """Pruned once no replica has anything of it."""
     scene = Scene()
     scene.book.prune(lambda id: False)

@@ -31,7 +31,7 @@ class Beside(InstanceHarness):
         return coming.level_ms
 
 
-def test_what_stands_still_stays_level() -> None:
+def test_a_revision_without_updates_stays_level() -> None:
     """Nothing is reported where no input moves (a source is suspended). Whoever looks late, as the API server was
     away, finds it as far as what serves all the same."""
     harness = Beside()
@@ -44,7 +44,7 @@ def test_what_stands_still_stays_level() -> None:
     assert harness.level_ms == harness.now
 
 
-def test_what_is_behind_is_not_level_by_being_looked_at() -> None:
+def test_looking_does_not_make_a_lagging_revision_level() -> None:
     harness = Beside()
     harness.report(R1, at(400), harness.old)
     harness.report(R1, at(390), harness.new)

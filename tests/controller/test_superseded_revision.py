@@ -113,7 +113,7 @@ def test_an_end_is_of_the_term_that_is_told_with_it() -> None:
     assert collection(harness).write == at(350)
 
 
-def test_who_does_not_see_the_table_takes_nothing_back() -> None:
+def test_a_revision_without_the_table_retracts_nothing() -> None:
     """A replica of another instance has not its folder."""
     harness = follower(view(400))
     harness.report(R1, EMPTY, VIEW)

@@ -140,7 +140,7 @@ fates = st.lists(KILLS | HYDRATES, min_size=1, max_size=6)
 @example([Fate(15, kills=True), Fate(3), Fate(40)])
 @example([Fate(70, kills=True), Fate(200)])
 @example([Fate(1, kills=True), Fate(300, kills=True)])
-def test_whoever_kills_is_found_and_all_others_hydrate(given: list[Fate]) -> None:
+def test_the_guilty_dataflow_is_found_and_all_others_hydrate(given: list[Fate]) -> None:
     """However long each says nothing."""
     days = Days(**{f"d{number}": fate for number, fate in enumerate(given)})
     for minute in range(20 * DAY):

@@ -75,7 +75,7 @@ def test_inputs_are_held_where_the_slower_replica_goes_on() -> None:
     assert held(harness, VIEW_SHARD) is None
 
 
-def test_what_a_task_reads_of_itself_is_held_a_millisecond_longer() -> None:
+def test_a_tasks_own_output_is_held_a_millisecond_longer() -> None:
     """It reads what was written at 499 at 500, as an update of its own: not yet put together with what was before."""
     harness = installed(OWN)
     for replica in (R1, R2):

@@ -86,7 +86,7 @@ ALL_WHOLE = {program.name: "whole" for program in PROGRAMS}
         (ensure_versitygw, recipe.VERSITYGW_SERVER),
     ],
 )
-def test_what_is_made_apart_makes_nothing_anew(
+def test_a_separate_build_rebuilds_nothing(
     bench: Bench, ensure: Callable[[dict[str, str], Progress], Path], program: recipe.Program
 ) -> None:
     """It has a go.mod and a folder of its own: a new helm must not compile the control plane again."""

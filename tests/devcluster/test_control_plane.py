@@ -163,7 +163,7 @@ def test_the_second_token_is_known_and_may_do_nothing(control_plane: ControlPlan
         control_plane.kubectl("get", "pods", "-n", namespace, "--user=", "--token=wrong")
 
 
-def test_what_an_owner_owns_goes_with_it(control_plane: ControlPlane, namespace: str) -> None:
+def test_owned_objects_are_deleted_with_their_owner(control_plane: ControlPlane, namespace: str) -> None:
     """The garbage collector works: deleting a ConfigMap deletes the one that it owns."""
 
     def config_map(name: str, owners: list[dict[str, str]]) -> str:

@@ -112,7 +112,7 @@ def test_a_file_that_the_module_does_not_have_is_named(bench: Bench) -> None:
     assert bench.left() == []
 
 
-def test_crash_what_a_killed_download_left_is_made_anew(bench: Bench) -> None:
+def test_crash_a_killed_download_is_repeated(bench: Bench) -> None:
     """Its folder has a name of its own until it is whole."""
     half = bench.cache.excerpt(f"{recipe.digest((KINDS,))}.partial") / "taken"
     half.mkdir(parents=True)

@@ -46,7 +46,7 @@ def test_a_network_is_free_where_no_link_and_no_route_uses_it() -> None:
     assert veth.candidates([], ["10.0.0.0/8"]) == []
 
 
-def test_what_the_kernel_lacks_is_named() -> None:
+def test_a_missing_kernel_feature_is_named() -> None:
     """By its own lists; a controller that is compiled in and switched off is missing, too."""
     cgroup = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t1\t1\t1\nmemory\t4\t9\t0\npids\t8\t1\t1\n"
     assert host_requirements.missing_features("nodev\tproc\n\text4\nnodev\toverlay\n", cgroup) == [
@@ -55,7 +55,7 @@ def test_what_the_kernel_lacks_is_named() -> None:
     assert "overlayfs" in host_requirements.missing_features("\text4\n", cgroup)[0]
 
 
-def test_what_the_kernel_lacks_leaves_out_what_needs_a_node_and_no_more() -> None:
+def test_a_missing_kernel_feature_skips_tests_of_a_node_only() -> None:
     """The last line of `make test-cluster` says how many, a line before it why."""
     of_a_node, of_none = "tests/cluster/test_one_node.py", "tests/cluster/whole/test_restore.py"
     options = ["-p", "tests.devcluster.lacking", "-p", "no:cacheprovider", "-rs"]
@@ -73,7 +73,7 @@ def test_what_the_kernel_lacks_leaves_out_what_needs_a_node_and_no_more() -> Non
     assert done.stdout.splitlines()[-1] == "1 passed, 0 failed, 4 skipped"
 
 
-def test_what_is_not_installed_is_named_by_its_package(tmp_path: Path) -> None:
+def test_a_missing_program_is_named_by_its_package(tmp_path: Path) -> None:
     """Each once, however many of its programs are missing."""
     there = {"ip", "nsenter", "unshare", "openssl", "iptables", "nft", "conntrack", "socat"}
     found = host_requirements.missing_packages(which=lambda name: "/x" if name in there else None, cni=tmp_path)

@@ -114,7 +114,7 @@ def test_delete_removes_what_a_control_plane_made_and_nothing_else(tmp_path: Pat
     assert state.exists() == stranger
 
 
-def test_what_is_secret_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+def test_secret_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     """Tokens, the key, the kubeconfigs; the folder itself, too."""
     layout = Layout.of(tmp_path / "state")
     layout.make()

@@ -123,7 +123,7 @@ def test_an_edit_goes_on_with_the_same_table(system: System) -> None:
     assert steps == [1] * steps.count(1) + [10] * steps.count(10)
 
 
-def test_what_fails_stops_before_it_and_says_so(system: System) -> None:
+def test_a_failing_task_stops_before_the_change_and_says_so(system: System) -> None:
     """Nothing is written at the change that fails; the condition names the expression; other SQL goes on with it."""
     fails = "SELECT 1 div (count(*) - count(*)) AS n FROM table_changes('tpch.orders')"
     system.dataflow("fails", fails, continualTask={"watch": "tpch.orders"})

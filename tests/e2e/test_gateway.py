@@ -92,7 +92,7 @@ def test_why_leads_from_a_view_to_the_source_that_stands_still(system: System) -
         system.kubectl("patch", "datasource", "tpch", "--type=merge", "-p", '{"spec":{"suspend":false}}')
 
 
-def test_what_is_finished_is_read_as_of_now(system: System) -> None:
+def test_a_finished_relation_is_read_as_of_now(system: System) -> None:
     """A view of constants never changes but with the clock; so do queries computed from it."""
     rows = "VALUES (1, timestamp'2020-01-01'), (2, timestamp'2999-01-01') AS v(k, since)"
     system.dataflow("constants", f"SELECT * FROM {rows}")
@@ -106,7 +106,7 @@ def test_what_is_finished_is_read_as_of_now(system: System) -> None:
         assert system.query(sql)["rows"] == [{"k": 1}], sql
 
 
-def test_what_the_operator_knows_can_be_asked_like_tables(system: System) -> None:
+def test_introspection_is_queried_like_tables(system: System) -> None:
     """Rows as they are, joined with each other and with a table, aggregated, and ordered by what is not shown."""
     _nations(system)
     answer = system.query(
@@ -129,7 +129,7 @@ def test_what_the_operator_knows_can_be_asked_like_tables(system: System) -> Non
     assert system.tidemark("query", "SELECT * FROM tidemark_introspection.nope", "-n", system.namespace).returncode == 1
 
 
-def test_what_a_dataflow_costs_can_be_asked_operator_by_operator(system: System) -> None:
+def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
     """What each keeps and how long it has worked, as the replica says; together what the dataflow keeps."""
     _nations(system)
     costs = "SELECT * FROM tidemark_introspection.operators WHERE dataflow = 'nations' ORDER BY place"

@@ -34,7 +34,7 @@ def test_sql_that_cannot_be_is_said_where_and_why(system: System) -> None:
         system.kubectl("delete", "dataflow", f"refused-{number}")
 
 
-def test_what_is_missing_is_waited_for_and_said(system: System) -> None:
+def test_a_missing_input_is_named_and_waited_for(system: System) -> None:
     """A Dataflow may come before what it reads."""
     system.dataflow("early", "SELECT nations FROM late WHERE nations > 4", index={})
     message = system.wait_condition("dataflow", "early", "Planned", "False", "WaitingForInputs")

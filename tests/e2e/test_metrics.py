@@ -53,7 +53,7 @@ def test_connections_are_told(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
     assert told("replica_connects_total") == 2
 
 
-def test_what_a_new_replica_would_be_told_is_counted(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
+def test_the_commands_for_a_new_replica_are_counted(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
     """It follows what is there: each dataflow, and commands of it."""
     told = Told(fleet)
     assert told("history_dataflows") == 0

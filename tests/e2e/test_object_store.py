@@ -68,7 +68,7 @@ def keep_secret(system: System, name: str, settings: Mapping[str, str]) -> None:
     system.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
 
 
-def test_what_is_wrong_with_a_store_is_a_condition_that_goes_by_itself(stored: Stored, s3: S3Server) -> None:
+def test_a_problem_of_the_store_is_a_condition_that_ends_with_it(stored: Stored, s3: S3Server) -> None:
     """No Secret, one without a key, a wrong key, no bucket; each is told as what it is, in its turn."""
     system, wrong = stored.system, {"AWS_SECRET_ACCESS_KEY": "x" * 40}
     for name, location in (("other", s3.location("other")), ("lost", "s3://no-such-bucket/x")):

@@ -133,7 +133,7 @@ def test_crash_the_connection_breaks_while_it_is_reconciled(fleet: Fleet, r1: Re
     assert fleet.said_of(dropped) == said
 
 
-def test_what_was_reused_still_reports_its_end(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
+def test_a_reused_dataflow_reports_its_end(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
     """Empty frontiers come for a dataflow that went on through a reconnect; else it would be waited for for ever."""
     fleet.attach("r1", r1.proxy.address)
     data = Data(fleet, tmp_path)

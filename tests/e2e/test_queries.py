@@ -45,7 +45,7 @@ def test_oracle_any_select_is_answered_as_of_one_time(system: System) -> None:
     wait_for("the queries' files to go", lambda: len(_scratch(system)) == 1, system.log)
 
 
-def test_what_cannot_be_answered_says_why_and_harms_nobody(system: System) -> None:
+def test_a_refused_query_has_its_reason_and_no_effect(system: System) -> None:
     """An error of the data, an error of the text, a time that is gone."""
     for sql, said in {
         "SELECT sum(1 / (n_regionkey - 1)) FROM tpch.nation": "EXPRESSION_FAILED in (1.0D",

@@ -129,7 +129,7 @@ def test_subscribes_end_where_and_why_they_should(both: System) -> None:
     assert len(shown.stdout.splitlines()) == 6
 
 
-def test_what_is_given_up_leaves_nothing_on_replicas(both: System) -> None:
+def test_a_cancelled_subscribe_leaves_nothing_on_replicas(both: System) -> None:
     """Ctrl-C, of a subscribe and of a copy: the folders of their dataflows go, and no file comes to be."""
     wait_for("earlier ones to go", lambda: not scratch(both), both.log)
     with following(both, ORDERS, "--progress") as followed:

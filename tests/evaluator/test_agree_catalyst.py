@@ -116,7 +116,7 @@ SIMPLIFIED = [
 
 
 @pytest.mark.parametrize("expr", SIMPLIFIED, ids=to_sql)
-def test_what_catalyst_would_shorten_is_left_to_it(expr: ScalarExpr) -> None:
+def test_expressions_that_catalyst_shortens_are_left_to_it(expr: ScalarExpr) -> None:
     """Constants put together, or behind all else, and equal branches take failures away that a batch would not have
     either."""
     assert not admits_expression(expr)

@@ -168,7 +168,7 @@ def test_a_mapped_column_that_may_have_failed_counts_as_one_that_may_fail() -> N
     assert admits(MapFilterProject(row, (quotient, call("+", (A, mapped), BIGINT))))
 
 
-def test_what_may_fail_is_not_admitted_beside_a_mapped_column_that_is_the_same_everywhere() -> None:
+def test_a_fallible_expression_beside_a_constant_mapped_column_is_not_admitted() -> None:
     """Catalyst puts it in where it is read, also behind other columns: `a + b = NULL` is NULL, and nothing is added."""
     row = (ColumnType(BIGINT), ColumnType(BIGINT))
     never = call("if", (Literal(None, BOOLEAN), A, B), BIGINT)

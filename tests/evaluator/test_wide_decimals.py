@@ -65,7 +65,7 @@ def test_every_value_is_exact_or_fails(operator: str, left: SqlType, right: SqlT
         assert (value, fail) == ((exact, False) if fits else (None, True))
 
 
-def test_what_must_be_rounded_is_left_to_catalyst() -> None:
+def test_rounded_decimals_are_left_to_catalyst() -> None:
     """The scale gives way to whole digits."""
     assert not admits_wide(of("*", decimal(38, 10), decimal(38, 10)))
     assert not admits_wide(of("+", decimal(38, 10), decimal(38, 10)))

@@ -104,7 +104,7 @@ def test_making_copies_is_a_right_of_its_own() -> None:
     run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_copies("ns"))
 
 
-def test_what_the_api_server_said_is_believed_for_a_while() -> None:
+def test_answers_of_the_api_server_are_cached_for_a_while() -> None:
     """So a right that is taken away ends within seconds."""
     clock, server = Clock(), ApiServer("get dataflows/data delays in namespace ns")
     at = door(server, clock)
@@ -155,7 +155,7 @@ def test_while_the_api_server_is_away_nobody_new_comes_in() -> None:
     run(see_rows(at, VIEW))
 
 
-def test_what_is_remembered_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_users_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answer is forgotten."""
     monkeypatch.setattr(access, "MAX_ANSWERS", 2)
     server = ApiServer(*(f"get dataflows/data d{n} in namespace ns" for n in range(3)))

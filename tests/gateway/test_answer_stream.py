@@ -56,7 +56,7 @@ async def rest(call: Any) -> None:
         pass
 
 
-def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is told so, with what it has not read left out."""
     monkeypatch.setattr(answer_stream, "CHUNK_SECONDS", 0.05)
 
@@ -76,7 +76,7 @@ def test_who_does_not_read_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) 
     asyncio.run(story())
 
 
-def test_who_does_not_read_may_take_its_time_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_client_may_take_its_time_while_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is kept waiting; all of it comes."""
     monkeypatch.setattr(answer_stream, "CHUNK_SECONDS", 0.001)
 

@@ -29,7 +29,7 @@ def test_the_common_name_is_the_user_and_organizations_are_groups() -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("",), ("anne", "administrator")])
-def test_who_names_nobody_or_two_is_nobody(names: tuple[str, ...]) -> None:
+def test_a_certificate_with_no_or_two_names_has_no_user(names: tuple[str, ...]) -> None:
     """The API server takes no empty name; of two it would take one."""
     with pytest.raises(InvalidClientCertificate, match="one common name"):
         parse(CLUSTER.client(names, "readers").certificate)

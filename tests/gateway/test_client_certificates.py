@@ -185,7 +185,7 @@ def test_users_and_groups_of_certificates_have_the_rights_that_the_cluster_gives
     run(scenario)
 
 
-def test_what_is_not_a_client_certificate_of_the_cluster_opens_nothing(place: Place) -> None:
+def test_a_foreign_client_certificate_opens_nothing(place: Place) -> None:
     """None, another authority's of the same name, a server's, expired, not valid yet: TLS refuses. Nobody's: we do."""
 
     async def scenario() -> None:

@@ -95,7 +95,7 @@ def test_a_call_that_is_given_up_while_it_waits_holds_nothing(turn_has_come: boo
     asyncio.run(play())
 
 
-def test_what_is_larger_than_all_that_a_caller_may_have_takes_all_of_that() -> None:
+def test_a_request_above_the_callers_share_takes_the_whole_share() -> None:
     """It must not wait for ever."""
 
     async def play() -> None:
@@ -151,7 +151,7 @@ def test_callers_come_in_in_turn() -> None:
     asyncio.run(play())
 
 
-def test_what_a_caller_waits_for_is_wanted_of_those_who_can_give_it() -> None:
+def test_a_waiting_request_asks_only_holders_that_can_free_it() -> None:
     """One who waits for its own half wants nothing of others: they would be told to ask again for nothing."""
 
     async def play() -> None:

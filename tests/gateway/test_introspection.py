@@ -218,7 +218,7 @@ def nested(depth: int) -> ScalarExpr:
     return ONE if depth == 0 else Call("+", (nested(depth - 1), ONE), BIGINT)
 
 
-def test_what_no_replica_takes_in_is_not_sent() -> None:
+def test_a_plan_that_a_replica_would_refuse_is_not_sent() -> None:
     """The planner did not see the rows, nor that a peek of them is a dataflow, in which it lies deeper."""
     instance = fleet().get("ns", "default")
     assert instance is not None

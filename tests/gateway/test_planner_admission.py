@@ -144,7 +144,7 @@ def test_only_failures_of_the_planner_are_kept_and_an_answer_ends_them() -> None
     assert asked(shared, SLOW, TIMEOUT, "a")
 
 
-def test_what_is_kept_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was failed at longest ago is tried again."""
     monkeypatch.setattr(planner_admission, "MAX_FAILURES", 2)
     shared = PlannerAdmission(planner_queue(), lambda: 0.0)
@@ -152,7 +152,7 @@ def test_what_is_kept_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert [asked(shared, text, TIMEOUT) for text in "bca"] == [False, False, True]
 
 
-def test_who_asks_and_goes_has_no_other_turn_beside_its_first() -> None:
+def test_a_caller_that_leaves_has_one_turn_at_a_time() -> None:
     """The planner is at it still: what comes of it is noted, and only then its caller's next statement is planned."""
 
     async def story() -> None:

@@ -124,7 +124,7 @@ def test_crash_a_caller_that_goes_leaves_its_place() -> None:
     play(story, turns_of(1))
 
 
-def test_who_asks_and_goes_again_and_again_leaves_nothing() -> None:
+def test_callers_that_leave_leave_no_state() -> None:
     """While its first statement takes long: its turn does not come meanwhile."""
 
     async def story(planner: Planner) -> None:

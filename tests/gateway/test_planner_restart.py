@@ -112,7 +112,7 @@ def test_a_query_waits_for_a_planner_that_is_just_started(monkeypatch: pytest.Mo
     ],
     ids=["away for long", "of a Dataflow", "not understood"],
 )
-def test_what_is_not_waited_for_is_told_at_once(
+def test_planner_errors_that_no_wait_mends_are_returned_at_once(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     code: grpc.StatusCode,
@@ -128,7 +128,7 @@ def test_what_is_not_waited_for_is_told_at_once(
     assert planner.asked == 1
 
 
-def test_who_finds_it_busy_each_time_is_told_so_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_planner_that_stays_busy_is_an_error_in_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Others are answered meanwhile, so it is not away."""
     monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.01)
     planner = Planner(*[BUSY] * 3)

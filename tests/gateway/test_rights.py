@@ -56,14 +56,14 @@ def test_rows_take_the_right_to_the_data_of_each_object() -> None:
         asyncio.run(permit(known, Caller(S), GlobalId("s.a"), index))
 
 
-def test_what_reads_no_object_takes_the_right_to_see_them() -> None:
+def test_a_statement_without_objects_needs_the_right_to_list() -> None:
     """Otherwise whoever has a token could keep replicas busy."""
     ask(Caller(*LISTS))
     with pytest.raises(Forbidden, match="anne may not list datasources in namespace ns"):
         ask(Caller(S))
 
 
-def test_what_the_operator_knows_is_status() -> None:
+def test_introspection_needs_the_right_to_list() -> None:
     """Beside rows both rights are needed."""
     ask(Caller(*LISTS), STATUS)
     ask(Caller(*LISTS, S), STATUS, "s.a")
@@ -73,7 +73,7 @@ def test_what_the_operator_knows_is_status() -> None:
         ask(Caller(*LISTS), STATUS, "s.a")
 
 
-def test_what_is_nobodys_any_more_is_not_read() -> None:
+def test_a_relation_without_an_object_is_not_read() -> None:
     """Deleted while the statement was planned: whose right it takes is unknown, and its table may still be there."""
     with pytest.raises(QueryRefused, match="was just changed or deleted: run the statement again"):
         ask(Caller(*LISTS, S), "s.a", "deleted")
@@ -81,7 +81,7 @@ def test_what_is_nobodys_any_more_is_not_read() -> None:
         ask(Caller(S), "s.a", "deleted")
 
 
-def test_nobody_finds_out_by_guessing_what_there_is() -> None:
+def test_guessing_names_reveals_nothing() -> None:
     """The same is said of what is not there as of what may not be read, but to those who may see both."""
     with pytest.raises(Forbidden) as hidden:
         ask(Caller(), "s.a")

@@ -61,7 +61,7 @@ def overflow(subscription: Subscription) -> None:
     ],
     ids=["between times", "within a time", "after the snapshot", "within the snapshot"],
 )
-def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
+def test_a_dropped_idle_subscriber_gets_the_time_to_resume(
     upper: Frontier, part: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All before it has been told, of times that were told whole; what it was offered last it never took."""
@@ -80,7 +80,7 @@ def test_who_is_given_up_while_it_takes_nothing_is_told_from_where_to_go_on(
     asyncio.run(story())
 
 
-def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_read_late_counts_as_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that going on tells nothing twice."""
     monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 60.0)
 
@@ -96,7 +96,7 @@ def test_what_is_taken_after_all_counts_as_told(monkeypatch: pytest.MonkeyPatch)
     asyncio.run(story())
 
 
-def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_dropped_within_a_batch_gets_no_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """However quickly it takes the rest, of which there may be 62 MiB; what it has of it counts for nothing."""
     monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 60.0)
     monkeypatch.setattr(subscribe, "CHUNK_BYTES", 1)
@@ -115,7 +115,7 @@ def test_who_is_given_up_within_a_batch_is_told_no_more_of_it(monkeypatch: pytes
     asyncio.run(story())
 
 
-def test_who_takes_nothing_and_is_not_behind_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_subscriber_that_is_not_behind_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """For as long as it wants."""
     monkeypatch.setattr(subscribe, "CHUNK_SECONDS", 0.0)
 

@@ -133,7 +133,7 @@ def test_the_planner_is_told_of_what_the_text_can_mean_alone(sql: str, names: se
     assert {r.parent for r in planner.asked[0].catalogue.relations} - {"s"} == names
 
 
-def test_whose_a_relation_is_follows_what_there_is() -> None:
+def test_the_owner_of_a_relation_follows_the_registry() -> None:
     """Rights are by owner: one that is new is known at once, one that is gone is nobody's."""
     known = registry()
     made = StatementCache(known, cast(PlannerClient, Planner()), PlannerAdmission(planner_queue()))
@@ -183,7 +183,7 @@ def test_lookups_push_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(planner.asked) == 1
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_statement_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement that was asked longest ago is forgotten; very long ones are not remembered at all."""
     monkeypatch.setattr(statement_cache, "MAX_STATEMENTS", 2)
     planner = Planner()
@@ -211,7 +211,7 @@ def test_a_statement_that_the_planner_fails_at_is_tried_ever_more_rarely() -> No
     assert sum("slow" in request.sql for request in planner.asked) == tries[-1]
 
 
-def test_who_asks_meanwhile_what_the_planner_then_fails_at_costs_no_other_process() -> None:
+def test_equal_statements_that_fail_cost_one_planner_process() -> None:
     """The same statement of two callers, at once: one of them waits for its turn."""
     planner = Planner()
     queue = FairQueue("statements", 1, "wait", waiting=8)

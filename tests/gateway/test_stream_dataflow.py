@@ -40,14 +40,14 @@ def test_a_name_means_all_of_its_rows(subject: str, sql: str) -> None:
 @pytest.mark.parametrize(
     ("type", "format"), [(SqlType.array(BIGINT), "csv"), (SqlType("binary"), "csv"), (BIGINT, "xls")]
 )
-def test_what_a_format_has_no_form_for_is_refused_before_anything_runs(type: SqlType, format: str) -> None:
+def test_a_type_without_a_form_in_the_format_is_refused_before_anything_runs(type: SqlType, format: str) -> None:
     """With the column, or the formats that there are."""
     with pytest.raises(QueryRefused, match=r"copy it as parquet|choose one of parquet, csv"):
         _check_format(format, (Column("x", type),))
     _check_format("parquet", (Column("x", type),))
 
 
-def test_who_may_make_no_copies_is_refused_before_anything_is_planned() -> None:
+def test_a_copy_without_the_right_is_refused_before_planning() -> None:
     """Whatever it may read; and a place is free again then."""
     copies = Copies(cast(Any, None), Limits())
     request = CopyRequest(namespace="ns", subject="s.a", to="x", format="csv")

@@ -88,7 +88,7 @@ def serving(what: str, fleet: Fleet, subject: str = "SELECT 1") -> Serve:
 
 
 @pytest.mark.parametrize(("what", "most"), [("copies", COPIES), ("subscribes", SUBSCRIBES)])
-def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instances(
+def test_waiting_for_a_lost_replica_leaves_units_for_other_instances(
     what: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as if nothing waited; one more is refused, also of those that wait once their replica is there."""
@@ -135,7 +135,7 @@ def test_who_waits_for_a_replica_that_is_away_has_places_left_for_other_instance
 
 
 @pytest.mark.parametrize("what", ["copies", "subscribes"])
-def test_those_that_wait_for_a_replica_are_bounded(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_that_wait_for_a_replica_are_bounded(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each that waits holds a call, and calls are for everybody; another instance is used meanwhile."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", BOUND)
 
@@ -163,7 +163,7 @@ def test_those_that_wait_for_a_replica_are_bounded(what: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("made_anew", [False, True], ids=["deleted", "made anew"])
 @pytest.mark.parametrize("what", ["copies", "subscribes"])
-def test_crash_who_waits_for_a_time_while_the_instance_goes_is_told(
+def test_crash_a_waiting_statement_learns_that_its_instance_is_gone(
     what: str, made_anew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On what is gone it would never come to an end, and keep its place."""

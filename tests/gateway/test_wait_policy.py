@@ -141,7 +141,7 @@ def test_a_time_is_waited_for_as_long_after_a_replica_as_without(monkeypatch: py
     assert next(answers, "no more") == "no more"
 
 
-def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_must_waiting_for_a_replica_keeps_no_caller_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its place is another's until it can be answered; then it has one again, and what it holds is of that moment."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", float("inf"))
@@ -172,7 +172,7 @@ def test_must_who_waits_for_a_replica_keeps_nobody_out(monkeypatch: pytest.Monke
     asyncio.run(play())
 
 
-def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vain_wait_for_a_replica_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it came in: the wait is one."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
@@ -191,7 +191,7 @@ def test_who_waits_for_a_replica_in_vain_leaves_its_place(monkeypatch: pytest.Mo
     assert room.free == 100
 
 
-def test_what_is_computed_for_too_long_is_ended() -> None:
+def test_a_query_past_its_time_limit_is_ended() -> None:
     """As if its asker had gone; what ends in time, or fails, is not touched."""
     gone = []
 
@@ -217,7 +217,7 @@ def test_what_is_computed_for_too_long_is_ended() -> None:
     assert gone == [BOUND]
 
 
-def test_must_those_who_wait_for_a_replica_leave_calls_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_must_statements_that_wait_for_a_replica_leave_calls_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each caller so many may wait, outside the room and before they come to it; who waits for a time is not one of
     them. Those who wait keep their places until they go on."""
     monkeypatch.setattr(wait_policy, "LOOK_AGAIN_SECONDS", 0.001)

@@ -137,7 +137,7 @@ def test_a_refreshed_view_that_is_behind_says_why(
     assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
 
 
-def test_what_does_not_run_at_all_says_its_condition() -> None:
+def test_a_dataflow_that_does_not_run_shows_its_condition() -> None:
     """A source that is suspended, below a view that has all of it; a view that is refused."""
     seen = [
         table("s.t", 100, "Suspended: spec.suspend stops ingestion"),
@@ -154,7 +154,7 @@ def test_a_view_without_replicas_says_so() -> None:
     assert reason("v", table("s.t", 100), view("v.v", 100, ("s.t",))) == ("v.v", "no replica has it")
 
 
-def test_what_is_finished_is_held_back_by_nothing() -> None:
+def test_a_finished_relation_is_held_back_by_nothing() -> None:
     """Nothing is marked."""
     (cause,) = why("v", {"v.v": RelationSnapshot("v.v", "index", EMPTY)})
     assert (cause.holds, cause.because) == (False, ())

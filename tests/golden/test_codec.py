@@ -148,7 +148,7 @@ def test_a_dataclass_without_a_wire_name_is_refused() -> None:
         codec.decode(b"{}", Derived)
 
 
-def test_what_cannot_be_encoded_without_doubt_gets_no_wire_name() -> None:
+def test_an_ambiguous_encoding_gets_no_wire_name() -> None:
     """Two fields of one name; a default that is made anew each time."""
 
     @dataclasses.dataclass(frozen=True)

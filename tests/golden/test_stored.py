@@ -78,7 +78,7 @@ def test_the_folder_of_a_process_is_read(tmp_path: Path) -> None:
     assert home.attempts() == ATTEMPTS
 
 
-def test_who_was_in_the_slots_is_read() -> None:
+def test_stored_hydration_slots_are_read() -> None:
     """Of the one process, and of one shape among several."""
     slots = {"incarnation": "12-34", "dataflows": [{"dataflow": "revenue", "revision": "revenue-r4"}]}
     expected = SlotRecord("12-34", ("revenue-r4",))
@@ -115,7 +115,7 @@ def test_a_shard_is_read_and_written(tmp_path: Path) -> None:
     assert (shard.state().upper, shard.state().term) == (3000, 4)
 
 
-def test_what_lies_beside_a_shard_is_read(tmp_path: Path) -> None:
+def test_files_beside_a_shard_are_read(tmp_path: Path) -> None:
     """A lease keeps vacuum away; a mark says what it may take."""
     shutil.copytree(HERE / "shard", tmp_path / "shard")
     storage, mark = Storage.at(str(tmp_path / "shard")), read_mark(Storage.at(str(HERE / "shard")))

@@ -28,7 +28,7 @@ FAILS = Obstacle("spec.until is 400", failed=True, reason="UntilNotReadable")
         (True, "Delete", False, False, Delete()),
     ],
 )
-def test_what_is_to_become_of_a_dataflow(
+def test_the_decision_about_a_dataflow(
     deleting: bool, policy: str, has_readers: bool, has_instance: bool, decision: Delete | Rest | Run
 ) -> None:
     """A deleted one runs until its last reader is gone, and goes also where its instance is gone."""
@@ -82,7 +82,7 @@ def failing(state: DataflowState) -> DataflowState:
         "its edit was refused and taken back",
     ],
 )
-def test_what_the_condition_planned_says(state: DataflowState, plan: Plan) -> None:
+def test_the_condition_planned(state: DataflowState, plan: Plan) -> None:
     assert state.plan == plan
 
 
@@ -95,7 +95,7 @@ def test_what_the_condition_planned_says(state: DataflowState, plan: Plan) -> No
         (None, FAILS),
     ],
 )
-def test_what_keeps_a_pending_revision_from_being_prepared(
+def test_obstacles_of_a_pending_revision(
     planning: Planning | WaitingForInputs | PlanRefused | None, obstacle: Obstacle
 ) -> None:
     """Planning comes first. A missing input of an edit may come yet; that of an unedited Dataflow is an obstacle."""

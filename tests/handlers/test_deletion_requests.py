@@ -61,7 +61,7 @@ def test_one_is_asked_and_its_answer_counts_at_once() -> None:
     assert ask(deletions, instance, OLD + 3) == ([], True)
 
 
-def test_who_fails_gives_the_turn_to_another() -> None:
+def test_a_failed_deletion_goes_to_another_replica() -> None:
     deletions, instance = DeletionRequests(lambda: 0), Instance([R1, R2], [R1, R2])
     ask(deletions, instance, OLD)
     answers(deletions, R1, OLD, "its store does not answer")
@@ -102,7 +102,7 @@ def test_a_new_operator_asks_all_that_the_one_before_it_may_have_asked(offline: 
     assert ask(deletions, instance, 3 + LATE_MS)[1]
 
 
-def test_what_nobody_asked_for_is_not_remembered() -> None:
+def test_unrequested_deletions_are_not_remembered() -> None:
     deletions = DeletionRequests(lambda: 0)
     answers(deletions, R1, OLD)
     assert deletions.ask(None, [TABLE], OLD) == [TABLE]

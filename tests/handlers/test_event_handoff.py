@@ -49,7 +49,7 @@ def test_must_a_loop_that_is_held_up_gets_the_newest_of_each_object_and_others_h
     asyncio.run(scenario())
 
 
-def test_must_what_is_given_while_it_is_taken_is_taken_too() -> None:
+def test_must_events_that_arrive_while_others_are_taken_are_taken_too() -> None:
     """Nothing is left behind when the loop comes to the end just as more comes."""
 
     async def scenario() -> None:

@@ -82,7 +82,7 @@ def test_when_it_is_over(until: int | None, table: Frontier, over: bool) -> None
     assert one.has_ended is over
 
 
-def test_what_is_finished_since_its_inputs_are_is_not_over() -> None:
+def test_a_dataflow_finished_by_its_inputs_has_not_ended() -> None:
     """An edit of what it reads gives it other rows."""
     harness = Reports()
     harness.connect(R1)
@@ -144,7 +144,7 @@ def test_an_adopted_table_is_all_that_there_is_of_what_has_ended() -> None:
         first_as_of(harness.running, Registry(), restored, ended)  # type: ignore[arg-type]
 
 
-def test_what_it_read_may_go_and_replicas_come_all_the_same() -> None:
+def test_inputs_of_a_finished_dataflow_may_be_deleted() -> None:
     """Another Dataflow wrote that, and goes on with the next version of its table. Nobody holds anything of it."""
     harness = Reports()
     harness.reconcile(serving(replace(dataflow("report", 300), index_exports=(), until=Time(400))))

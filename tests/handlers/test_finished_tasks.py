@@ -73,7 +73,7 @@ def test_no_edit_goes_on_where_the_history_between_is_gone() -> None:
         installation_as_of(running(harness), Registry(), D, edited, sealed=False)  # type: ignore[arg-type]
 
 
-def test_what_has_ended_needs_nothing_of_its_inputs() -> None:
+def test_an_ended_task_needs_none_of_its_inputs() -> None:
     """It is edited long after its end, and ends there as before: nobody computes it."""
     harness = InstanceHarness(upper=900, since=800)
     harness.shards.observe(VIEW_SHARD, EMPTY, at(0))

@@ -35,7 +35,7 @@ def test_a_time_that_can_be_read(since: int, write: Frontier, as_of: int | None,
     assert choose_time(readable(since, write), TimeRequest(as_of, now=1000)) == time
 
 
-def test_what_reads_nothing_is_answered_as_of_now() -> None:
+def test_a_query_without_inputs_is_answered_as_of_now() -> None:
     """Or as of the time asked for."""
     assert choose_time([], TimeRequest(now=1000)) == 1000
     assert choose_time([], TimeRequest(5, now=1000)) == 5
@@ -72,7 +72,7 @@ def test_a_time_that_cannot_be_read_is_refused_with_those_that_can(
 
 
 @pytest.mark.parametrize(("as_of", "waits"), [(100, True), (10_001, False)])
-def test_who_is_patient_waits_for_a_time_that_has_passed(as_of: int, waits: bool) -> None:
+def test_a_patient_query_waits_for_a_passed_time(as_of: int, waits: bool) -> None:
     """A subscribe that is taken up where another ended: its table may be a little behind that. The future is not."""
     with pytest.raises(QueryRefused, match="is not complete at") as refused:
         choose_time(readable(40, at(100)), TimeRequest(as_of, patient=True, now=10_000))

@@ -229,7 +229,7 @@ def test_a_pod_of_whose_end_nothing_is_known_was_deleted_and_a_process_may_have_
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_who_died_with_what_a_client_asked_is_a_suspect_and_never_quarantined_for_it(asked: bool) -> None:
+def test_a_death_beside_a_clients_query_makes_a_suspect_and_no_quarantine(asked: bool) -> None:
     """The query may be the cause, however often it comes: the innocent would wait for somebody to release it."""
 
     async def scenario() -> None:
@@ -267,7 +267,7 @@ def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_nobody_else_is
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_who_ran_out_of_memory_beside_what_a_client_asked_is_a_suspect_and_never_quarantined_for_it(
+def test_running_out_of_memory_beside_a_clients_query_makes_a_suspect_and_no_quarantine(
     asked: bool,
 ) -> None:
     """The query may have taken the memory."""

@@ -66,7 +66,7 @@ def ingested(of: Callable[[OperatorHarness, SourceState, DataSourceReconciler], 
     return asyncio.run(scenario())
 
 
-def test_what_another_than_its_ingester_says_is_of_before() -> None:
+def test_statuses_of_an_earlier_ingester_are_ignored() -> None:
     """It was replaced, and finds that out when it is there again: after the new one has said that all is well."""
 
     def reports(_: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> None:
@@ -143,7 +143,7 @@ def test_bindings_stay_while_nobody_ingests() -> None:
 
 
 @pytest.mark.parametrize("instance", ["default", "another"])
-def test_who_follows_a_table_of_a_source_that_is_deleted_is_told(instance: str) -> None:
+def test_readers_of_a_deleted_source_learn_of_it(instance: str) -> None:
     """Nothing will ever change there, on whatever instance it is read; who reads another table is not concerned."""
 
     def told(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> tuple[str, list[str]]:

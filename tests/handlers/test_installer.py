@@ -49,7 +49,7 @@ def _importing() -> DataflowState:
     return state("report", ActiveRevision("report-r1", 1, 1, "spec 1", revision))
 
 
-def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> None:
+def test_a_dataflow_that_waits_for_an_index_holds_its_tables() -> None:
     """The exporter is suspended. When it is back the report goes on where its table ends, and leaves out nothing."""
     harness = Exporting()
     harness.reconcile()
@@ -76,7 +76,7 @@ def test_what_waits_for_an_index_keeps_the_tables_that_it_reads_besides() -> Non
     assert harness.table_since > kept
 
 
-def test_what_kept_an_edit_back_is_forgotten_once_it_is_installed() -> None:
+def test_the_obstacle_of_an_edit_is_cleared_at_its_installation() -> None:
     """Nothing can be read of its inputs before its end; then a replica finds that its table is complete."""
     harness = InstanceHarness(upper=900, since=800)
     running, table = Running(harness.instance, lambda _: None), ShardId("report/v")

@@ -92,7 +92,7 @@ def test_must_a_plan_that_takes_long_keeps_nothing_waiting_that_is_not_planned(m
     run(scenario)
 
 
-def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataflow_that_gave_way_learns_when_the_planner_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """One by one, in the order in which they came; who needs no turn any more passes it on, and nobody takes it from
     one who has it."""
     monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
@@ -128,7 +128,7 @@ def test_who_gave_way_is_told_when_the_turn_is_free_whatever_became_of_it(monkey
     run(scenario)
 
 
-def test_must_what_only_waits_to_be_planned_is_not_looked_at_whenever_others_change(
+def test_must_a_dataflow_that_waits_to_be_planned_is_not_reconciled_with_each_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of a thousand that wait each would be looked at a thousand times. It is when it itself changes."""

@@ -83,7 +83,7 @@ def test_the_request_has_the_views_and_exports_as_written() -> None:
         ),
     ],
 )
-def test_must_what_the_text_can_mean_is_asked_with_it(spec: dict[str, object], named: set[str]) -> None:
+def test_must_the_planner_gets_every_relation_that_the_text_can_mean(spec: dict[str, object], named: set[str]) -> None:
     """Names in any case, quoted or not; others cost nothing, and no answer changes when they do."""
     others = [dataflow(name, rev(name, 1)) for name in ("by-day", "orders", "rates", "qq")]
     request = plan_request(Dataflow.parse(manifest(spec)), [], [*others, dataflow("a", rev("a", 1))])

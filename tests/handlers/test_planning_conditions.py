@@ -85,9 +85,7 @@ def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
     ],
     ids=["the planner was away", "an input was missing"],
 )
-def test_what_kept_a_dataflow_from_being_planned_is_not_said_any_more(
-    answer: Refused | PlannerUnavailable, told: Plan
-) -> None:
+def test_a_past_planning_obstacle_is_not_shown(answer: Refused | PlannerUnavailable, told: Plan) -> None:
     """Once it is planned, though the plan waits for something else: that is said."""
     assert said(answer, PLANNED) == [
         told,
@@ -96,7 +94,7 @@ def test_what_kept_a_dataflow_from_being_planned_is_not_said_any_more(
 
 
 @pytest.mark.parametrize("edited", [False, True])
-def test_what_serves_cannot_begin_and_its_edit_is_planned(edited: bool) -> None:
+def test_an_edit_is_planned_though_the_active_revision_cannot_begin(edited: bool) -> None:
     """The edit is what the status speaks of, for as long as it hydrates."""
 
     async def scenario() -> Plan:

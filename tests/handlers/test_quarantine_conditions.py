@@ -71,7 +71,7 @@ def play(scenario: Callable[[Reading], None]) -> None:
     asyncio.run(played())
 
 
-def test_who_reads_what_is_quarantined_says_so_and_names_it() -> None:
+def test_an_importer_of_a_quarantined_dataflow_names_it() -> None:
     """At once, also where a replica comes and goes; not where it is hydrated, and not once that one is released."""
 
     def scenario(reading: Reading) -> None:
@@ -94,7 +94,7 @@ def test_who_reads_what_is_quarantined_says_so_and_names_it() -> None:
     play(scenario)
 
 
-def test_who_waits_for_its_turn_says_so_and_for_whom() -> None:
+def test_a_dataflow_that_waits_for_a_slot_names_its_predecessors() -> None:
     """A Dataflow that replicas died of hydrates alone."""
 
     def scenario(reading: Reading) -> None:

@@ -29,7 +29,7 @@ from tidemark_operator.kube.client import DATAFLOWS
         (UNREADABLE, ONE | {"suspend": True}, False),
     ],
 )
-def test_what_cannot_be_read_goes_on_as_it_was(
+def test_an_unreadable_resource_goes_on_with_its_last_spec(
     instance: dict[str, Any] | None, replica: dict[str, Any] | None, kept: bool
 ) -> None:
     """Its process, and its connection. What is deleted or suspended ends. A new operator knows as much."""
@@ -86,7 +86,7 @@ def test_an_instance_that_cannot_be_read_keeps_its_read_policy(
 
 
 @pytest.mark.parametrize(("instance", "replica"), [(READABLE, ANOTHER), (UNREADABLE, ONE)])
-def test_what_is_going_is_not_kept(instance: dict[str, Any], replica: dict[str, Any]) -> None:
+def test_a_deleted_replica_is_not_kept(instance: dict[str, Any], replica: dict[str, Any]) -> None:
     """Readable or not."""
 
     async def scenario() -> None:

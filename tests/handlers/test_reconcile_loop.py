@@ -24,7 +24,7 @@ def flow(number: int) -> Key:
     return Key(DATAFLOWS, "ns", f"d{number:03}")
 
 
-def test_must_what_waits_is_looked_at_each_minute_however_many_there_are() -> None:
+def test_must_waiting_objects_are_reconciled_each_minute() -> None:
     """Those with a plan that serves, or with tables, have their turn; nobody else heals what waits."""
     harness = OperatorHarness()
     count, asked = 3 * MIN_BATCH, list[Key]()

@@ -40,7 +40,7 @@ class Recording(Listening):
             self._slots.ran_out(instance, notice.replica, notice.ran_out)
 
 
-def test_who_is_let_in_again_before_it_is_written_down_that_it_was_out_is_scheduled(
+def test_a_slot_granted_again_before_its_loss_was_recorded_is_scheduled(
     play: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands written is true again, so nothing is left to write."""

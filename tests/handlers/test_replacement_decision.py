@@ -109,7 +109,7 @@ def test_the_closure_is_all_that_imports_what_goes_away() -> None:
     assert [m.key.name for m in closure(a, [C, reader, B_COMING, a])] == ["a", "b", "c"]
 
 
-def test_what_is_over_is_left_out_of_the_closure() -> None:
+def test_an_ended_dataflow_is_not_in_the_closure() -> None:
     """It needs nothing of what it read. While it has a pending revision of that replacement, which it is to give up,
     the replacement waits for that."""
     coming = ended(dataflow("b", B1, B2, root="a/2"))
@@ -148,7 +148,7 @@ def test_a_reader_of_an_adopted_table_follows_an_edit_that_takes_it_away(serves:
     assert not is_stale(reader, [dataflow("b", rev("b", 1, view=1))])
 
 
-def test_what_reads_it_however_indirectly_cannot_be_read_by_it() -> None:
+def test_an_indirect_reader_cannot_be_an_input() -> None:
     """Also where only a pending revision, or one that is just being stored, does."""
     storing = dataflow("d", rev("d", 1))
     storing.planning.reads = C1.revision.reads[:1]

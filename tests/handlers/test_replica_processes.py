@@ -196,7 +196,7 @@ def test_connections_follow_the_processes_that_are_there() -> None:
     assert len(asked) == 4
 
 
-def test_what_the_orchestrator_has_seen_is_looked_at_when_it_says_so() -> None:
+def test_news_of_the_orchestrator_start_a_look() -> None:
     """And each second, whatever it says."""
 
     async def scenario() -> None:

@@ -85,7 +85,7 @@ def test_a_finished_table_is_followed_by_one_that_nobody_was_given(pending: Writ
     ],
     ids=["it serves", "its edit was reverted", "the operator died before it was marked", "it is to serve no more"],
 )
-def test_what_was_given_to_a_revision_that_never_served_is_not_given_again(
+def test_the_version_of_a_revision_that_never_served_is_not_reused(
     pending: int | None, stored: list[tuple[int, int, str]], given: list[int]
 ) -> None:
     """A replica that has not heard of its end may begin the table yet."""

@@ -23,7 +23,7 @@ def test_must_each_of_many_has_its_turn_once_in_ten_times() -> None:
     assert max(map(len, shares)) == MIN_BATCH + 1
 
 
-def test_who_is_gone_has_no_turn_and_costs_nobody_else_theirs() -> None:
+def test_a_removed_key_costs_no_other_key_its_turn() -> None:
     """Nor has who comes while a round is under way, before the next."""
     rounds: RoundRobin[int] = RoundRobin()
     first = rounds.next(range(2 * MIN_BATCH))

@@ -13,7 +13,7 @@ from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES
 
 
-def test_what_another_has_and_what_is_to_be_deleted_is_no_place() -> None:
+def test_a_used_or_doomed_location_is_refused() -> None:
     """Its own is one. A Dataflow and a DataSource of one name have the same addresses."""
     buried = "/data/ns/d/gone/v1"
 

@@ -43,7 +43,7 @@ def test_a_write_for_another_reason_counts() -> None:
     assert budget.choose([1], 15.0) == [1]
 
 
-def test_must_nobody_waits_for_more_than_five_minutes() -> None:
+def test_must_no_status_waits_for_more_than_five_minutes() -> None:
     """Not even where the budget is exhausted by others that have never been written."""
     budget: StatusBudget[int] = StatusBudget(0.0)
     write(budget, [-1], 0.0)
@@ -53,7 +53,7 @@ def test_must_nobody_waits_for_more_than_five_minutes() -> None:
     assert -1 in budget.choose([-1, *range(100_000)], 300.0)
 
 
-def test_what_is_gone_is_forgotten() -> None:
+def test_deleted_objects_are_forgotten() -> None:
     """Names that are never used again would be remembered for ever."""
     budget: StatusBudget[int] = StatusBudget(0.0)
     for key in range(100):

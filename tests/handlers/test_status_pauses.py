@@ -22,7 +22,7 @@ def test_the_first_change_is_written_at_once_and_what_follows_later_once() -> No
     assert not pauses.holds("a", 10.0 + PAUSE_SECONDS)
 
 
-def test_must_what_is_written_all_the_time_waits_for_no_longer() -> None:
+def test_must_constant_writes_prolong_no_wait() -> None:
     """A replica's record of who hydrates there is written again and again; its conditions have their turn."""
     pauses: StatusPauses[str] = StatusPauses()
     turns = []

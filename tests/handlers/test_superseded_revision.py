@@ -68,7 +68,7 @@ def known(context: Reports, one: DataflowState) -> DataflowState:
 
 @pytest.mark.parametrize("until", [400, 2**62, None], ids=["the same end", "a later end", "none"])
 @pytest.mark.parametrize(("term", "replaced"), [(1, True), (2, False)])
-def test_what_serves_is_replaced_where_the_one_before_it_has_finished_its_table(
+def test_an_active_revision_is_replaced_if_its_predecessor_finished_the_table(
     until: int | None, term: int, replaced: bool
 ) -> None:
     """As it took over: what stands there is of the old SQL. Where it has finished the table itself, that is all."""
@@ -83,7 +83,7 @@ def test_what_serves_is_replaced_where_the_one_before_it_has_finished_its_table(
 
 
 @pytest.mark.parametrize(("upper", "replaced"), [(EMPTY, True), (at(399), False)])
-def test_what_is_to_take_over_is_replaced_where_its_table_is_finished(upper: Frontier, replaced: bool) -> None:
+def test_a_pending_revision_is_replaced_if_its_table_is_finished(upper: Frontier, replaced: bool) -> None:
     """While it hydrates. It has not written there: whoever has, it was another. It does not take over."""
     serves = state("report", revision(view(400), 1), revision(view(400), 2))
     context = finished(1, upper)
@@ -167,7 +167,7 @@ def test_while_nothing_is_known_of_its_inputs_a_task_stays() -> None:
     assert not one.ends.superseded
 
 
-def test_crash_what_was_outrun_keeps_its_inputs_until_it_is_replaced() -> None:
+def test_crash_a_superseded_revision_holds_its_inputs_until_it_is_replaced() -> None:
     """An operator begins, and finds the table finished by the revision before: it is installed as one that is not, and
     nothing of its inputs is compacted."""
     one = state("report", revision(view(400), 2))

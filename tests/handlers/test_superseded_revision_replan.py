@@ -176,7 +176,7 @@ def test_crash_an_edit_whose_table_is_finished_has_the_next_version_of_it(takes_
     asyncio.run(scenario())
 
 
-def test_what_has_finished_its_table_itself_stays() -> None:
+def test_a_revision_that_finished_its_own_table_stays() -> None:
     """Under the term of the edit: it is what the edit gives."""
 
     async def scenario() -> None:

@@ -76,7 +76,7 @@ def test_the_longest_waiting_key_is_next() -> None:
     assert [queue.take(5), queue.take(5), queue.take(5)] == ["early", "late", None]
 
 
-def test_must_what_is_put_off_again_and_again_takes_no_more_room() -> None:
+def test_must_repeated_delays_take_no_more_memory() -> None:
     """A look that is due much later is passed over by one that is due now, each time."""
     queue: KeyedQueue[str] = KeyedQueue()
     for now in range(1_000):
@@ -138,7 +138,7 @@ def test_the_queue_runs_what_is_added_also_after_a_failure() -> None:
     assert seen["flaky"] == 2
 
 
-def test_what_is_added_first_comes_before_all_that_has_been_ready_for_longer() -> None:
+def test_an_urgent_key_comes_before_all_ready_ones() -> None:
     """Also where it was to come later itself; once."""
     seen: list[str] = []
 

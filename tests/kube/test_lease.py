@@ -68,7 +68,7 @@ def test_a_lease_that_was_let_go_of_and_then_deleted_is_free_at_once() -> None:
     assert [seen.is_free(body, has_ended=lambda _: False) for body in looks] == [False, True, True]
 
 
-def test_who_stands_by_leads_within_twenty_seconds() -> None:
+def test_a_standby_leads_within_twenty_seconds() -> None:
     """At the worst: the last renewal is seen a look late, its end too, and both requests take their time."""
     looks = 2 * (leadership.LOOK_SECONDS + leadership.PATIENCE_SECONDS)
     assert leadership.LEASE_SECONDS + looks < 20

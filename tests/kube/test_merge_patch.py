@@ -38,7 +38,7 @@ def merged(old: Any, patch: Any) -> Any:
         ({"a": {"b": 1}}, {"a": {"c": 2}}, {"a": {"b": None, "c": 2}}),
     ],
 )
-def test_what_is_gone_is_named(old: Any, new: Any, patch: Any) -> None:
+def test_removed_fields_are_set_to_null(old: Any, new: Any, patch: Any) -> None:
     """A frontier that becomes finished kept its time, and the API server refused the status for ever."""
     assert merge_patch(old, new) == patch
     assert merged(old, patch) == new

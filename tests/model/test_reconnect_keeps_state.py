@@ -58,7 +58,7 @@ def since(simulation: Simulation, table: ShardId) -> int:
 
 @pytest.mark.parametrize("hydrated", [True, False], ids=["slow", "hydrating"])
 @pytest.mark.parametrize("first", [R1, R2])
-def test_what_is_behind_goes_on_under_the_next_operator(first: ReplicaId, hydrated: bool) -> None:
+def test_a_lagging_replica_goes_on_under_the_next_operator(first: ReplicaId, hydrated: bool) -> None:
     """Whoever connects first, and however long after the other, up to a limit."""
     simulation = Simulation()
     behind(simulation, hydrated=hydrated)
@@ -78,7 +78,7 @@ def test_what_is_behind_goes_on_under_the_next_operator(first: ReplicaId, hydrat
 
 @pytest.mark.parametrize("rounds", [0, 1])
 @pytest.mark.parametrize("names", list(permutations(REPLICAS)), ids="-".join)
-def test_whoever_has_not_heard_what_was_compacted_takes_nothing_from_those_who_have(
+def test_a_replica_that_missed_a_compaction_takes_nothing_from_the_others(
     names: tuple[ReplicaId, ...], rounds: int
 ) -> None:
     """One stands still for a while, one is slow, one has gone on, when the operator is replaced."""
@@ -107,7 +107,7 @@ def test_whoever_has_not_heard_what_was_compacted_takes_nothing_from_those_who_h
 
 
 @pytest.mark.parametrize("hydrated", [True, False], ids=["slow", "hydrating"])
-def test_what_is_behind_goes_on_after_its_connection_was_lost(hydrated: bool) -> None:
+def test_a_lagging_replica_goes_on_after_a_lost_connection(hydrated: bool) -> None:
     simulation = Simulation()
     behind(simulation, hydrated=hydrated)
     there = installed(simulation, R2)
@@ -119,7 +119,7 @@ def test_what_is_behind_goes_on_after_its_connection_was_lost(hydrated: bool) ->
     assert installed(simulation, R2) == there
 
 
-def test_what_stays_away_is_waited_for_for_a_while_only() -> None:
+def test_an_absent_replica_is_waited_for_for_a_while() -> None:
     """Then what it reads goes; when it comes back, it begins anew where all others do."""
     simulation = Simulation()
     behind(simulation, hydrated=True)
@@ -136,7 +136,7 @@ def test_what_stays_away_is_waited_for_for_a_while_only() -> None:
     assert not installed(simulation, R2) & there
 
 
-def test_what_was_compacted_all_the_same_ends_the_connection_and_it_begins_anew() -> None:
+def test_a_forbidden_compaction_ends_the_connection() -> None:
     """An earlier operator had asked for it, and it was done only after the next one had looked."""
     simulation = Simulation()
     behind(simulation, hydrated=True)

@@ -107,7 +107,7 @@ def test_a_lease_that_is_not_renewed_is_taken_and_its_holder_has_lost(run: Calla
     run(scenario)
 
 
-def test_who_has_not_renewed_for_long_writes_nothing_until_nobody_else_turns_out_to_lead(
+def test_an_operator_that_did_not_renew_writes_nothing_until_it_is_known_to_lead(
     run: Callable[[Scenario], None],
 ) -> None:
     """A process that stood still, or whose API server was away, goes on where nobody took its place."""
@@ -202,7 +202,7 @@ def test_a_lease_that_nobody_ever_held_is_taken(run: Callable[[Scenario], None])
     run(scenario)
 
 
-def test_who_has_no_right_to_the_lease_stands_by_and_says_so(
+def test_an_operator_without_the_right_to_the_lease_stands_by_and_says_so(
     kinds_installed: ControlPlane, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It asks again, for it may be given the right: an ApiError ends nobody who stands by."""

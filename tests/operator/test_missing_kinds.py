@@ -58,14 +58,14 @@ def test_a_kind_that_an_api_server_twice_says_is_gone_ends_the_operator(
     assert not isinstance(raised.value, ApiError)
 
 
-def test_crash_who_knows_of_nothing_is_no_api_server(proxy: FaultProxy, tmp_path: Path, namespace: str) -> None:
+def test_crash_a_server_without_kinds_is_no_api_server(proxy: FaultProxy, tmp_path: Path, namespace: str) -> None:
     """A load balancer whose backends are all away says 404 to everything: the operator asks again later."""
     proxy.choose(lambda asked: Fault.NOWHERE)
     with pytest.raises(ApiError, match="404"):
         listed(proxy, tmp_path, namespace)
 
 
-def test_crash_what_is_there_again_a_moment_later_is_not_gone(
+def test_crash_a_kind_that_is_back_a_moment_later_is_not_gone(
     proxy: FaultProxy, tmp_path: Path, namespace: str
 ) -> None:
     first = itertools.count()

@@ -139,7 +139,7 @@ def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "begun anew"])
-def test_crash_what_is_deleted_before_it_is_listed_may_be_missed_and_that_is_told(
+def test_crash_a_deletion_before_the_list_may_be_missed_and_is_reported(
     again: bool, proxy: FaultProxy, kinds_installed: ControlPlane, tmp_path: Path, namespace: str
 ) -> None:
     """kopf's list is refused for some time, in which what it would have listed is deleted: no watch tells of it."""

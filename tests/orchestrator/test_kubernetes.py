@@ -76,7 +76,7 @@ def test_crash_between_the_writes_of_a_replica_leaves_one(cluster: Cluster) -> N
     cluster.run(scenario)
 
 
-def test_what_is_dropped_leaves_nothing(cluster: Cluster) -> None:
+def test_a_dropped_replica_leaves_nothing(cluster: Cluster) -> None:
     """Also what an earlier operator made for a replica that is gone."""
     small, large = cluster.replica(SMALL), cluster.replica(LARGE)
 
@@ -184,7 +184,7 @@ def test_a_pod_that_must_not_be_made_says_why(cluster: Cluster) -> None:
     cluster.run(scenario)
 
 
-def test_what_the_api_server_refuses_is_told_of_that_replica_alone(cluster: Cluster) -> None:
+def test_a_refusal_of_the_api_server_concerns_one_replica(cluster: Cluster) -> None:
     """Requests above limits; the other replica runs."""
     bad, good = cluster.replica(SMALL), cluster.replica(LARGE)
     bad = replace(bad, pod=replace(bad.pod, requests=replace(bad.pod.requests, cpu="64")))

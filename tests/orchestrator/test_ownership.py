@@ -68,7 +68,7 @@ def strip(body: Body, name: str, owner: dict[str, Any] | None = None) -> str:
 
 
 @pytest.mark.cluster
-def test_what_somebody_labels_like_ours_is_left_alone(cluster: Cluster) -> None:
+def test_a_foreign_object_with_our_labels_is_left_alone(cluster: Cluster) -> None:
     """A StatefulSet, of a replica that there is and of one that there is not; a budget; and pods beside ours."""
     spec = cluster.replica(LARGE)
     wanted, strange = member(spec, SETTINGS), Member(spec, "b17e44d0")

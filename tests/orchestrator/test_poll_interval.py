@@ -54,7 +54,7 @@ def test_a_replica_on_its_way_is_looked_at_soon_until_all_of_it_is_up() -> None:
     assert scene.pause() == LOOK_SECONDS
 
 
-def test_what_does_not_come_is_looked_at_as_everything_else() -> None:
+def test_a_pod_that_does_not_start_is_polled_at_the_usual_interval() -> None:
     """An image that cannot be pulled stays so for days."""
     scene = Scene()
     scene.pause()

@@ -28,18 +28,18 @@ OLD, OLDER = there("old", 1), there("older", 0)
 CURRENT = there(NEW.shape, 2)
 
 
-def test_what_is_wanted_is_applied_again_and_again() -> None:
+def test_wanted_objects_are_applied_repeatedly() -> None:
     """There or not: a belonging may be missing."""
     assert decide({KEY: NEW}, [], frozenset()) == decide({KEY: NEW}, [CURRENT], frozenset())
     assert decide({KEY: NEW}, [], frozenset()).apply == (NEW,)
 
 
-def test_what_nobody_wants_goes_in_every_shape() -> None:
+def test_unwanted_replicas_are_deleted_in_every_shape() -> None:
     """Also what an earlier operator made; what is going already is left alone."""
     assert decide({}, [OLD, CURRENT, there("x", going=True)], frozenset()).delete == (OLD, CURRENT)
 
 
-def test_what_is_kept_is_left_alone_until_its_shape_is_known() -> None:
+def test_a_retained_replica_is_left_alone_until_its_shape_is_known() -> None:
     """An operator that has just begun knows that it is wanted before it knows how."""
     decision = decide({}, [OLD, CURRENT], frozenset(), {KEY})
 
@@ -73,7 +73,7 @@ def test_an_edit_that_is_taken_back_after_the_takeover_is_another_surge() -> Non
     assert decide({KEY: NEW}, [there(NEW.shape, 0), OLD], {(KEY, "old")}) == Decision((NEW,), ())
 
 
-def test_what_took_over_serves_and_not_what_it_took_over_from() -> None:
+def test_the_new_shape_serves_after_a_takeover() -> None:
     """Which could not be deleted yet when the next edit came."""
     assert decide({KEY: NEW}, [OLDER, OLD], {(KEY, "old")}) == Decision((NEW,), (OLDER,))
 

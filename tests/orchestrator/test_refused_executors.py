@@ -154,7 +154,7 @@ class Scene:
         return [each.fields.get("reason", "") for each in said]
 
 
-def test_what_is_refused_is_told_once_and_its_end_too(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_refusal_and_its_end_are_reported_once(cluster: Cluster, tmp_path: Path) -> None:
     """Before Spark has started; to a new client again."""
     scene = Scene(executors(cluster, tmp_path))
     limit(cluster)

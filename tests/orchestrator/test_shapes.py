@@ -38,7 +38,7 @@ def test_agree_shapes_of_every_version() -> None:
     ],
     ids=["cores", "memory", "executors", "scratch", "volumes", "credentials", "spark only"],
 )
-def test_what_a_pod_has_is_its_shape(other: ReplicaSpec) -> None:
+def test_the_shape_is_all_that_a_pod_has(other: ReplicaSpec) -> None:
     """Another one is another process."""
     assert shape_of(other, SETTINGS) != shape_of(SMALL, SETTINGS)
 

@@ -125,7 +125,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_with_a_store_is_told_apart_and_what_to_do(s3: S3Server, name: str) -> None:
+def test_problems_of_a_store_are_distinguished_with_their_remedy(s3: S3Server, name: str) -> None:
     """By what it answers to a listing, a write and an opening."""
     wrong, problem = WRONG[name]
     storage = Storage.at(s3.location("wrong"), {**s3.environ, **wrong})

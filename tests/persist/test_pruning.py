@@ -54,7 +54,7 @@ def read(part: Part, conditions: Sequence[Condition], turn: tuple[int, int] = (0
 
 @pytest.mark.parametrize("type", VALUES, ids=str)
 @pytest.mark.parametrize("is_sorted", [True, False])
-def test_agree_what_meets_a_condition_is_read(tmp_path: Path, type: pa.DataType, is_sorted: bool) -> None:
+def test_agree_rows_that_meet_a_condition_are_read(tmp_path: Path, type: pa.DataType, is_sorted: bool) -> None:
     """Every row that meets it and every error, of the times asked for; of sorted rows, others are not."""
     rng, spared = random.Random(f"{type}{is_sorted}"), 0
     for case in range(12):
@@ -128,7 +128,7 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column(tmp_path: Path) -> None:
             assert len(read(part, (told,))) == 30
 
 
-def test_what_ends_at_the_time_is_as_it_was(tmp_path: Path) -> None:
+def test_rows_outside_the_times_are_not_read(tmp_path: Path) -> None:
     """Times are looked at besides: before the first and from the last on nothing is read."""
     part = staged(tmp_path, {"c": pa.array(range(30), pa.int32())}, [False] * 30, list(range(10)) * 3)
     told = condition("c", pa.int32(), ">=", 0)

@@ -175,7 +175,7 @@ def test_deleted_shard_stops_its_writers_and_frees_the_location(place: Place) ->
     assert place.left() == []
 
 
-def test_who_still_writes_when_a_shard_is_deleted_leaves_no_folder_on_the_disk(tmp_path: Path) -> None:
+def test_a_writer_during_a_deletion_leaves_no_folder_on_the_disk(tmp_path: Path) -> None:
     """Rows, a lease and maintenance that come after the deletion are refused; no folder is made for them."""
     shard, other = (create_or_open(str(tmp_path / "shard"), COLUMNS, shard_id="s") for _ in range(2))
     shard.compare_and_append(batch([(("a", 1), 0, 1)]), expected_upper=0, new_upper=1, term=1)

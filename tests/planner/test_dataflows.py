@@ -103,7 +103,7 @@ def test_nothing_that_can_fail_reads_a_column_computed_beside_it(catalyst: Catal
         (one_view("SELECT " + "+".join(["x"] * 200) + " AS z FROM s.t"), "TOO_LARGE"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, asked: PlanRequest, code: str) -> None:
+def test_an_unplannable_text_is_refused(catalyst: Catalyst, asked: PlanRequest, code: str) -> None:
     """Wrong orders of views, names, settings and sizes are refused."""
     assert refused(catalyst, asked)[0] == code
 

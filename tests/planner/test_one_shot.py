@@ -73,7 +73,7 @@ def test_a_query_without_from_reads_nothing(catalyst: Catalyst) -> None:
         ("DELETE FROM s.t", "UNSUPPORTED", "is not a query"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
+def test_an_unplannable_text_is_refused(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
     """Refusals name the construct, as in views."""
     refused = plan_one_shot(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 

@@ -73,7 +73,7 @@ def test_order_by_a_shown_column_hides_nothing(catalyst: Catalyst) -> None:
         "SELECT k FROM (SELECT k FROM live LIMIT 3) q",
     ],
 )
-def test_what_needs_operators_is_no_peek(catalyst: Catalyst, sql: str) -> None:
+def test_a_query_that_needs_operators_is_no_peek(catalyst: Catalyst, sql: str) -> None:
     """A peek only reads rows that are there."""
     with pytest.raises(NeedsOperators):
         peek(catalyst, sql)
@@ -87,7 +87,7 @@ def test_what_needs_operators_is_no_peek(catalyst: Catalyst, sql: str) -> None:
         ("SELECT count(*) FROM far", "UNSUPPORTED", "index of another ComputeInstance"),
     ],
 )
-def test_what_nothing_answers_is_refused_by_name(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
+def test_an_unanswerable_query_is_refused_by_name(catalyst: Catalyst, sql: str, code: str, message: str) -> None:
     """The query is refused as a peek and as a dataflow."""
     refused = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q1/"))
 
@@ -110,7 +110,7 @@ def test_a_query_is_answered_the_cheapest_way(catalyst: Catalyst, sql: str, kind
 
 
 @pytest.mark.parametrize("query", ["SELECT n{} FROM live", "SELECT n{}, count(*) FROM live GROUP BY ALL"])
-def test_what_is_nested_deeper_than_can_be_sent_is_refused(catalyst: Catalyst, query: str) -> None:
+def test_an_expression_too_deep_to_send_is_refused(catalyst: Catalyst, query: str) -> None:
     """The refusal blames the text, as in a view."""
     too_deep = plan_query(catalyst, PlanQueryRequest(query.format(" * n" * 130), CATALOGUE, "q1/"))
 

@@ -17,7 +17,7 @@ from tidemark_protocol.plan.dataflow import BuildDesc
 from tidemark_protocol.plan.lir import Constant, Negate, Plan
 
 
-def test_what_is_nested_as_deep_as_may_be_can_be_stored() -> None:
+def test_the_deepest_allowed_expression_can_be_stored() -> None:
     """It was planned and could not be stored: retried for ever, and the status never said why."""
     description = dataflow("d", 300)
     plan: Plan = Constant((), ROW)

@@ -45,7 +45,7 @@ def test_an_expression_is_proved_once_wherever_its_columns_stand(catalyst: Catal
     assert counts == [1, 1, 2]
 
 
-def test_what_was_refused_is_refused_again(catalyst: Catalyst, analysed: list[str]) -> None:
+def test_a_refused_expression_is_refused_again(catalyst: Catalyst, analysed: list[str]) -> None:
     """A plan that is refused proves none of its expressions."""
     wrong = plan(Call("+", (ColumnRef(0, INT), Literal("1", INT)), BIGINT), INT)
     for _ in range(2):

@@ -240,7 +240,7 @@ def test_crash_of_a_jvm_whose_heap_is_full_is_blamed_on_the_statement(planner: P
     assert are_gone([worker, jvm])
 
 
-def test_who_goes_while_it_waits_is_not_planned(planner: Process) -> None:
+def test_a_cancelled_request_is_not_planned(planner: Process) -> None:
     """A cancelled request is not planned; the next one is."""
     with ThreadPoolExecutor(1) as asks:
         first = asks.submit(planner.plan, one_view(SLOW), 2.0)

@@ -52,7 +52,7 @@ def planned(catalyst: Catalyst, views: dict[str, str], task: TaskRequest) -> Pla
     return outcome
 
 
-def test_what_is_watched_is_imported_whole(catalyst: Catalyst) -> None:
+def test_the_watched_table_is_imported_whole(catalyst: Catalyst) -> None:
     """A change in a column that the SQL does not read is a change as well; names are compared without case."""
     outcome = planned(catalyst, {"v": ALL.replace("s.u", "S.U")}, TaskRequest("s.U"))
 
@@ -74,7 +74,7 @@ def test_changes_that_nobody_reads_are_not_built(catalyst: Catalyst) -> None:
     assert outcome.references == ("clicks.log", "s.t")
 
 
-def test_what_is_deleted_is_at_most_what_is_there(catalyst: Catalyst) -> None:
+def test_a_task_deletes_existing_rows_only(catalyst: Catalyst) -> None:
     """The delete view reads the output by its name, and is met with it; a task that deletes does not only grow."""
     outcome = planned(catalyst, {"v": ALL, "old": EXPIRED}, TaskRequest("s.u", "old"))
     export, rows = outcome.exports[0], outcome.objects[-1]

@@ -129,7 +129,7 @@ def test_others_are_answered_while_one_takes_long(made: Callable[..., WorkerPool
         (SPENT, None),
     ],
 )
-def test_crash_whoever_is_of_no_use_any_more_is_replaced(
+def test_crash_a_useless_worker_is_replaced(
     made: Callable[..., WorkerPool], tmp_path: Path, question: bytes, raised: type[Exception] | None
 ) -> None:
     """The files and the children of a spent worker go with it."""
@@ -147,7 +147,7 @@ def test_crash_whoever_is_of_no_use_any_more_is_replaced(
     assert [folder.name for folder in tmp_path.iterdir()] == ["1"]
 
 
-def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., WorkerPool]) -> None:
+def test_a_request_that_waits_too_long_learns_that_all_workers_are_busy(made: Callable[..., WorkerPool]) -> None:
     """The pool does not exceed its size, and kills no worker for a waiting request."""
     workers = made(most=1)
     with ThreadPoolExecutor(1) as asks:
@@ -160,7 +160,7 @@ def test_who_waits_for_too_long_is_told_that_all_are_busy(made: Callable[..., Wo
         workers.close()
 
 
-def test_what_nobody_needs_ends_but_for_one(made: Callable[..., WorkerPool]) -> None:
+def test_unneeded_workers_end_but_one(made: Callable[..., WorkerPool]) -> None:
     """The worker that was used last stays."""
     clock = Clock()
     workers = made(clock=clock)
@@ -268,7 +268,7 @@ def test_crash_a_worker_that_dies_before_its_first_plan_is_replaced_after_a_paus
     assert ask(workers)[0] != first.pid
 
 
-def test_who_does_not_wait_any_more_has_no_worker(made: Callable[..., WorkerPool]) -> None:
+def test_a_request_that_left_gets_no_worker(made: Callable[..., WorkerPool]) -> None:
     """A request that is not wanted any more gets no worker."""
     workers = made(most=1)
     ask(workers)

@@ -113,13 +113,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("plan", ALLOWED.values(), ids=ALLOWED)
-def test_what_is_sound_passes(plan: Plan) -> None:
+def test_correct_aggregates_pass(plan: Plan) -> None:
     """Each kind of reduce and window passes."""
     check_plan(plan, {GlobalId("t"): SCHEMA})
 
 
 @pytest.mark.parametrize(("why", "plan"), REFUSED.items(), ids=REFUSED)
-def test_what_is_not_is_refused_saying_why(why: str, plan: Plan) -> None:
+def test_wrong_aggregates_are_refused_with_a_reason(why: str, plan: Plan) -> None:
     """Wrong kinds, types, orders, parameters and frames are refused."""
     with pytest.raises(PlanNotAllowed, match=why.replace("(", r"\(").replace(")", r"\)")):
         check_plan(plan, {GlobalId("t"): SCHEMA})

@@ -105,7 +105,7 @@ def test_compaction_never_goes_back() -> None:
     assert replayed(CREATE, *both) == [c.CreateDataflow(D.with_as_of(at(9)))]
 
 
-def test_who_is_behind_begins_earlier_and_hears_how_far_exports_were_compacted() -> None:
+def test_a_lagging_replica_begins_earlier_and_learns_of_compactions() -> None:
     """A resumed dataflow is created at its own time, then compacted to the common as_of."""
     history = History()
     for command in (CREATE, c.AllowCompaction(INDEX, at(9))):

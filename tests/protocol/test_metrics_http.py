@@ -63,7 +63,7 @@ def read_to_its_end(connection: socket.socket) -> bytes:
     return read
 
 
-def test_who_says_nothing_has_no_more_than_so_many_threads(port: int, connect: Callable[[], socket.socket]) -> None:
+def test_silent_clients_have_a_bounded_number_of_threads(port: int, connect: Callable[[], socket.socket]) -> None:
     """Silent connections do not block other clients: the oldest are closed."""
     before = threading.active_count()
     silent = [connect() for _ in range(10 * metrics_http.MAX_CONNECTIONS)]
@@ -97,7 +97,7 @@ def test_of_a_request_that_does_not_end_no_more_than_so_much_is_read(
     until(lambda: answered(port))
 
 
-def test_who_has_asked_is_not_cut_off_for_those_who_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_clients_displace_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Probes wait for the operator's event loop, and Kubernetes ends an operator whose probes fail."""
     monkeypatch.setattr(metrics_http, "MAX_SECONDS", 10 * BOUND)
     begun, may_answer = threading.Event(), threading.Event()

@@ -74,7 +74,7 @@ WindowFrame: lower unit upper
 """The vocabulary of replicas that list no features. It never grows."""
 
 
-def test_what_the_first_replicas_did_not_understand_has_a_word() -> None:
+def test_each_addition_has_a_feature_name() -> None:
     """Older replicas refuse unknown classes and fields, so each addition needs a feature."""
     first: set[str] = set()
     for line in FIRST.strip().splitlines():
@@ -97,7 +97,7 @@ def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
     assert "refresh" in SUPPORTED_FEATURES
 
 
-def test_what_a_replica_understands_is_told_as_it_is_described() -> None:
+def test_a_description_has_the_features_that_a_replica_knows() -> None:
     """An older replica lists no features; unknown features of a newer one are kept."""
     for words in ((), SUPPORTED_FEATURES, ("refresh", "of tomorrow")):
         told = Description("incarnation", None, 0, (), (), (), words)

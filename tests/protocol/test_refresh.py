@@ -78,7 +78,7 @@ def test_a_view_without_a_schedule_is_what_it_was() -> None:
     assert refreshed(None).plan_digest == "c3fe882e44ab9733363c8901d7ab96c1d3f551c077463f53806eba5637b0d3ab"
 
 
-def test_what_is_refreshed_otherwise_or_ends_otherwise_is_another_dataflow() -> None:
+def test_another_refresh_or_end_is_another_dataflow() -> None:
     """Different schedules have different digests, so a replica does not reuse the dataflow."""
     digests = {
         refreshed(schedule, until).plan_digest

@@ -63,7 +63,7 @@ def test_names_are_given_by_the_caller_and_everything_is_in_parentheses() -> Non
     assert to_sql(call("case", (both, a, b), DOUBLE)) == f"CASE WHEN {to_sql(both)} THEN c0 ELSE c1 END"
 
 
-def test_what_is_not_on_the_allow_list_has_no_text() -> None:
+def test_a_function_off_the_allow_list_has_no_text() -> None:
     """A function that is not on the list has no text."""
     with pytest.raises(PlanNotAllowed, match="java_method"):
         to_sql(Call("java_method", (Literal("x", STRING),), STRING))

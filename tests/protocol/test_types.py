@@ -46,7 +46,7 @@ def test_a_type_prints_as_ddl_that_reads_back(text: str, printed: str) -> None:
         "int int",
     ],
 )
-def test_what_is_no_type_is_refused(text: str) -> None:
+def test_a_malformed_type_is_refused(text: str) -> None:
     """Texts that are not a type are refused, whatever they hold."""
     with pytest.raises(TypeNotSupported):
         SqlType.parse(text)

@@ -77,7 +77,7 @@ def test_a_loop_stays_in_one_task(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 5])
-def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Path) -> None:
+def test_an_exchange_brings_each_key_to_one_task(tasks: int, tmp_path: Path) -> None:
     """Two streams through one exchange, read in the order that it does not have; errors come to the first task."""
     sent = [
         batch
@@ -104,7 +104,7 @@ def test_what_is_dealt_out_arrives_each_key_in_one_task(tasks: int, tmp_path: Pa
     assert affinity["boom"] == {0}
 
 
-def test_what_is_dealt_out_takes_room_of_who_writes_it_and_of_who_reads_it(tmp_path: Path) -> None:
+def test_exchanged_rows_count_for_writer_and_reader(tmp_path: Path) -> None:
     """To the byte: with one less the task says what it was for, and what to do."""
     dealt = dealing(tmp_path, 1, 0, TaskShare(), ROWS)
     size = sum(path.stat().st_size for path in tmp_path.glob("*.exchange"))

@@ -20,7 +20,7 @@ def test_every_executor_has_its_share() -> None:
     assert all(500 < members < 700 for members in at.values()), at
 
 
-def test_who_is_at_home_elsewhere_stays_when_an_executor_goes() -> None:
+def test_dataflows_with_other_homes_stay_when_an_executor_goes() -> None:
     """And those of the one that went are spread over all that are left."""
     gone, *left = FIVE
     moved: Counter[Executor | None] = Counter()

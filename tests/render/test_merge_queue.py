@@ -53,7 +53,7 @@ def test_so_many_at_a_time_and_each_in_its_turn(works: Works, threads: int) -> N
     assert queue.submit(partial(works.work, 100)).wait(BOUND)
 
 
-def test_what_is_withdrawn_never_begins(works: Works) -> None:
+def test_a_withdrawn_merge_never_begins(works: Works) -> None:
     """Of one that has begun nothing changes."""
     queue = MergeQueue(1)
     turns = [queue.submit(partial(works.work, number)) for number in range(3)]

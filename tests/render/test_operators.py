@@ -86,7 +86,7 @@ def test_operators_are_listed_as_rows_pass_through_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arrow", [True, False])
-def test_whoever_asks_for_rows_pays_for_the_expressions_behind_them(tmp_path: Path, arrow: bool) -> None:
+def test_an_operator_is_charged_for_the_expressions_of_its_input(tmp_path: Path, arrow: bool) -> None:
     """Whether they are computed here, or by Spark between two calls; what reads pays for itself."""
     fragments, operators = lowered(tmp_path, counted(quotients(GET_T)), arrow=arrow)
     (fragment,) = fragments.fragments
@@ -123,7 +123,7 @@ def test_no_state_and_no_time_is_lost(
 
 
 @pytest.mark.parametrize("runner", [InProcessRunner, InTasks])
-def test_what_ran_is_what_is_told(runner: type[InProcessRunner], tmp_path: Path) -> None:
+def test_reported_operators_are_those_that_ran(runner: type[InProcessRunner], tmp_path: Path) -> None:
     """Nothing before a step has been committed; then rows that are there, and time of who had some."""
     rows = {name: tuple(((n % 5, n, "x"), 0, 1) for n in range(400)) for name in TU}
     with in_process(tmp_path, TU, History(rows, 0, 1)) as made:

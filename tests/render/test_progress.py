@@ -72,7 +72,7 @@ def percents(progress: HydrationProgress) -> dict[str, int]:
     return {o.name: int(o.percent) for o in progress.snapshot().operators}
 
 
-def test_what_has_not_begun_is_at_zero(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
+def test_an_operator_that_has_not_begun_is_at_zero(watched: tuple[HydrationProgress, StageFrame, Path]) -> None:
     """All operators are named from the start, those that keep something and those that read."""
     progress, stage, folder = watched
     assert percents(progress) == {"read t": 0, "read u": 0, "join": 0, "reduce": 0, "index index": 0}

@@ -78,7 +78,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_agree_what_a_filter_drops_need_not_be_read(
+def test_agree_rows_that_a_filter_drops_need_not_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[int], name: str, tasks: int
 ) -> None:
     """At hydration, and in steps; in one task and in several."""
@@ -112,7 +112,7 @@ class OfUnknownSize(DataflowHarness):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("arrow", [True, False])
-def test_agree_what_catalyst_drops_need_not_be_read(
+def test_agree_rows_that_catalyst_drops_need_not_be_read(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arrow: bool
 ) -> None:
     """What lies beside it on the disk may even be damaged. With and without a predicate that only Catalyst knows."""
@@ -170,7 +170,7 @@ def made(of: Any, plan: Plan, tasks: int) -> Updates:
     return found
 
 
-def test_what_is_no_comparison_of_a_column_with_its_like_is_no_condition() -> None:
+def test_other_comparisons_are_not_pushed_down() -> None:
     """A literal of another type, a computed column, a date that Python does not have."""
     source = Source(GlobalId("t"), ("a", "d", "f"), (pa.int64(), pa.date32(), pa.float64()))
     a, d, f = ColumnRef(0, BIGINT), ColumnRef(1, DATE), ColumnRef(2, DOUBLE)

@@ -53,7 +53,7 @@ def expected(lower: int, upper: int) -> list[tuple[object, ...]]:
     return [(time, text, time, 1, None) for time in range(lower, upper) for text in "xy"]
 
 
-def test_agree_what_is_kept_says_what_the_file_does(shard: Shard) -> None:
+def test_agree_a_cached_file_equals_the_file(shard: Shard) -> None:
     """For every range of times, asked twice and in any order, as without keeping anything."""
     files, read = SmallFiles(), Read("a", "b")
     for lower in range(3 * TICKS):
@@ -73,7 +73,7 @@ def test_a_file_is_read_once_for_those_that_want_the_same_columns(shard: Shard) 
     assert (read.count, other.count) == (1, 1)
 
 
-def test_what_is_kept_is_bounded(shard: Shard) -> None:
+def test_the_cache_of_small_files_is_bounded(shard: Shard) -> None:
     """The least recently used goes; what does not fit at all is not kept, and read all the same."""
     parts = shard.listen(0, 3 * TICKS)
     measured = Read("a", "b")

@@ -113,7 +113,7 @@ def test_a_part_that_is_gone_fails_the_step_and_names_it(spark: Any, tmp_path: P
             dataflow.run(dataflow.plan_step(Frontier.at(END), {GlobalId("t"): parts}))
 
 
-def test_what_is_not_rendered_is_refused_before_anything_is_built(spark: Any, tmp_path: Path) -> None:
+def test_an_unrenderable_plan_is_refused_before_anything_is_built(spark: Any, tmp_path: Path) -> None:
     """The node is named, and no folder or arrangement is left."""
     with harness(spark, tmp_path, TABLES, HISTORY) as made:
         groups = counted(GET_T)

@@ -47,9 +47,7 @@ def test_must_files_are_on_disk_before_the_copy_is_at_its_place_and_that_before_
     assert after == [("keep", place.parent)]
 
 
-def test_must_whoever_finds_the_copy_at_its_place_sees_to_it_that_it_stays(
-    tmp_path: Path, asked: list[tuple[str, Path]]
-) -> None:
+def test_must_a_loser_that_finds_the_copy_makes_it_durable(tmp_path: Path, asked: list[tuple[str, Path]]) -> None:
     """The attempt that put it there may have died before it had done so."""
     copy = copy_of(tmp_path)
     written(tmp_path, copy, CONTENTS)

@@ -85,7 +85,7 @@ def test_must_refuse_to_copy_what_is_in_error(bucket: Bucket, contents: list[Upd
     assert bucket.objects() == []
 
 
-def test_what_is_there_already_is_never_touched(bucket: Bucket) -> None:
+def test_an_existing_copy_is_never_touched(bucket: Bucket) -> None:
     """Another copy's place, anybody's, or one that has a copy below it; and nothing is added to a copy."""
     copy = bucket.copy()
     bucket.written(copy, CONTENTS)
@@ -176,7 +176,7 @@ def test_crash_a_copy_is_complete_or_absent_and_can_be_made_again(bucket: Bucket
     assert [name for name in bucket.objects() if ".staging" not in name] == WHOLE
 
 
-def test_crash_what_a_dead_attempt_left_at_another_place_goes_a_day_later(
+def test_crash_files_of_a_dead_attempt_elsewhere_go_a_day_later(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before: it may be alive. Of a winner, only the note goes."""

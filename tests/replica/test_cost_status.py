@@ -61,7 +61,7 @@ def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> No
     assert len(said) == 7
 
 
-def test_what_the_replica_says_of_its_operators_is_what_the_controller_hears() -> None:
+def test_the_controller_reads_the_replicas_operator_reports() -> None:
     """In milliseconds, and in the order of the plan."""
     join, reduce = OperatorCost("join", "Join", 5, 2, 70, 1_999), OperatorCost("reduce" * 40, "Reduce", 1, 1, 9, 500)
     heard = operator_costs({"operators": operators_json([join, reduce])})

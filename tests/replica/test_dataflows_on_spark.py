@@ -50,7 +50,7 @@ def test_views_follow_their_input(
     assert [d.export_ids for d in client.describe().dataflows] == [dataflow.export_ids]
 
 
-def test_what_each_operator_keeps_and_took_is_told(
+def test_state_and_time_of_each_operator_are_reported(
     spark_replica: ReplicaProcess, connect: Callable[..., ScriptedClient], tmp_path: Path
 ) -> None:
     """As soon as there was a step, whoever ran it; a new client is told again."""

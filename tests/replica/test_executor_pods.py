@@ -149,7 +149,7 @@ def test_an_api_server_that_takes_connections_and_says_nothing_is_given_up(
         ExecutorPods(f"k8s://https://127.0.0.1:{silent.getsockname()[1]}", "ns", account).delete("a=b")
 
 
-def test_nobody_else_is_given_the_token(api: Api, account: Path) -> None:
+def test_a_server_of_another_authority_gets_no_token(api: Api, account: Path) -> None:
     """Whose certificate another authority signed."""
     (account / "ca.crt").write_bytes(Authority.named("another").pair.certificate)
     with pytest.raises(ExecutorsNotDeleted, match="certificate verify failed"):

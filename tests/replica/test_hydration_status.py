@@ -105,7 +105,7 @@ def test_a_new_client_is_told_again(told: tuple[HydrationStatus, list[Response]]
     assert percents(said) == ["60", "60"]
 
 
-def test_what_the_replica_says_is_what_the_controller_hears() -> None:
+def test_the_controller_reads_the_replicas_hydration_reports() -> None:
     """Both name the fields alike; of very many operators those come first that are not done."""
     assert hydration_progress(fields_of(at(100, 20), 60)) == Heard(60, (("read 0", 100), ("read 1", 20)))
 

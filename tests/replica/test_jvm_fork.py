@@ -17,7 +17,7 @@ print(os.environ["GRPC_ENABLE_FORK_SUPPORT"])
 
 
 @pytest.mark.parametrize("package", ["tidemark_replica", "tidemark_planner", "bench"])
-def test_what_starts_spark_tells_grpc_to_stay_out_of_forks(package: str) -> None:
+def test_starting_spark_disables_grpcs_fork_handlers(package: str) -> None:
     """Before anything of the package imports gRPC; what the user has set stays."""
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
     said = subprocess.run(

@@ -106,7 +106,7 @@ def test_must_refuse_to_copy_what_is_in_error(tmp_path: Path, contents: list[Upd
     assert leftovers(tmp_path) == []
 
 
-def test_what_is_there_already_is_never_touched(tmp_path: Path) -> None:
+def test_an_existing_copy_is_never_touched(tmp_path: Path) -> None:
     """Another copy's folder, or anybody's."""
     copy = copy_of(tmp_path)
     written(tmp_path, copy, CONTENTS)

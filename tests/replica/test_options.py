@@ -27,7 +27,9 @@ def test_spark_is_told_of_executors() -> None:
         ("spark.driver.memory=1g", "cannot be set"),
     ],
 )
-def test_what_answers_depend_on_stays(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_spark_settings_that_answers_depend_on_are_refused(
+    text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing that is given is ignored."""
     with pytest.raises(SystemExit):
         parse([*LEAST, "--spark-conf", text])

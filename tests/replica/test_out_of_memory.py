@@ -99,7 +99,7 @@ def test_a_hydration_that_ran_out_of_memory_is_not_tried_again_before_it_is_sche
 
 
 @pytest.mark.parametrize("two", ["report"], indirect=True)
-def test_what_a_resource_has_of_one_time_alone_is_no_query(memory: Memory, two: TwoDataflows) -> None:
+def test_a_dataflow_past_its_end_is_not_failed_as_a_query(memory: Memory, two: TwoDataflows) -> None:
     """Its end has passed. Nobody waits for it who would not wait longer."""
     two.wait_for_failure()
     memory.passed += 20_000

@@ -33,7 +33,7 @@ def test_reports_about_one_thing_become_one() -> None:
     ]
 
 
-def test_what_is_merged_is_said_at_its_last_place() -> None:
+def test_merged_reports_take_the_last_position() -> None:
     """So nothing that was said before it comes after it: what failed and went on has gone on, not failed."""
     outbox = Outbox()
     answer, failed = PeekResponse("p", PeekRows(b"x", 1)), Status(A, "step_failed", {"message": "no"})
@@ -65,7 +65,7 @@ def test_a_client_that_does_not_read_results_is_given_up() -> None:
     assert list(outbox.batches()) == []
 
 
-def test_what_waits_at_a_clean_end_is_still_sent() -> None:
+def test_waiting_responses_are_sent_at_a_clean_end() -> None:
     """Closing without a failure ends the conversation after what was put before."""
     outbox = Outbox()
     outbox.put(Frontiers(A, write=Frontier.at(1)))

@@ -20,7 +20,7 @@ from tidemark_replica.sinks.table.refresh_times import RefreshTimes
 from tidemark_replica.sinks.table.shard_updates import consolidated
 
 
-def test_what_is_staged_for_the_next_refresh_is_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_staged_updates_of_the_next_refresh_are_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dataflow that steps for another export's sake, too: what waits is about what changes at the refresh."""
     monkeypatch.setattr(materialized_view, "WAITING_ROWS", 16)
     updates = [(n, "x", time, 1 - 2 * (time % 2), None) for time in range(2, 60) for n in (7, 8, 9)]
@@ -42,7 +42,7 @@ class Yearly(Refreshed):
     refreshes = RefreshTimes(RefreshSchedule(every_ms=1_000_000))
 
 
-def test_what_is_staged_is_folded_though_there_is_always_an_upper_to_append(
+def test_staged_updates_are_compacted_between_appends_of_the_upper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The inputs move whenever the sink looks; the dataflow, which steps for another export's sake, goes on."""
@@ -66,7 +66,7 @@ def test_what_is_staged_is_folded_though_there_is_always_an_upper_to_append(
     assert_refreshed(tmp_path / "shard", [u for u in updates if u[2] == 2], inputs, 2)
 
 
-def test_what_a_view_hydrated_with_goes_once_it_is_in_the_table(tmp_path: Path) -> None:
+def test_staged_hydration_is_deleted_once_it_is_in_the_table(tmp_path: Path) -> None:
     """Not with the next refresh, though a little of the same step waits for that."""
     updates: list[Update] = [(n, "x", 0, 1, None) for n in range(5000)]
     updates += [(1, "y", 5, 1, None), (1, "z", 995_000, 1, None)]
@@ -83,7 +83,7 @@ def test_what_a_view_hydrated_with_goes_once_it_is_in_the_table(tmp_path: Path) 
     assert list((tmp_path / "r1").iterdir()) == []
 
 
-def test_what_cannot_be_folded_for_now_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_staged_compaction_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full in the midst of it, again and again: what was written is not to fill it for good."""
     failures: list[OSError] = []
 

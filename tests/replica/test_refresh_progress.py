@@ -283,7 +283,7 @@ def test_an_edit_takes_effect_at_once() -> None:
     assert table.reigns[-1][0] == 15
 
 
-def test_what_differs_after_an_unplanned_refresh_is_compared_once() -> None:
+def test_an_unplanned_refresh_is_compared_once() -> None:
     """By a replica that did not make it, until both are past the next planned one."""
     _, table = one(hourly(), inputs=25)
     edited = Revision(tuple((7, t, 1) for t in range(LAST)), hourly(), 2)

@@ -115,7 +115,7 @@ def test_without_an_order_limit_and_offset_count_over_all_batches(shard: ShardMe
     assert set(found) <= set(EVERY)
 
 
-def test_crash_what_is_not_finished_leaves_nothing(shard: ShardMetadata, tmp_path: Path) -> None:
+def test_crash_an_unfinished_stash_leaves_nothing(shard: ShardMetadata, tmp_path: Path) -> None:
     """Too large, in error, not wanted any more, or no room on disk: the reason, and all room is free."""
     stash, wanted = ResultStash(tmp_path, limit=1_500_000), iter([False, True])
     cases: list[tuple[type[Exception], str, Any]] = [
@@ -162,7 +162,7 @@ def test_must_give_nothing_past_the_end_of_an_answer(tmp_path: Path) -> None:
     assert [stash.piece("p", offset) for offset in (5, 6, 2**62, 2**63 - 1)] == [b"r", b"", b"", b""]
 
 
-def test_what_is_kept_under_the_same_uuid_replaces_what_was(tmp_path: Path) -> None:
+def test_a_stash_of_the_same_uuid_replaces_the_first(tmp_path: Path) -> None:
     """An asker that was replaced by another cannot keep its place."""
     stash = ResultStash(tmp_path)
     for content in (b"one", b"another"):

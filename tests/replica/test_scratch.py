@@ -44,7 +44,7 @@ def held(folder: Path, incarnation: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_crash_what_a_killed_process_left_is_gone_when_the_next_begins(tmp_path: Path) -> None:
+def test_crash_the_next_process_removes_files_of_a_killed_one(tmp_path: Path) -> None:
     """However often; while it lives nobody else has the folder."""
     for incarnation in ("a", "b"):
         with held(tmp_path, incarnation) as process:
@@ -125,7 +125,7 @@ def test_a_link_of_somebody_else_is_left_alone(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["a volume of its own", "scratch"])
-def test_what_a_replica_spills_lies_with_sparks_own_files(tmp_path: Path, own: bool) -> None:
+def test_spilled_files_lie_with_sparks_own(tmp_path: Path, own: bool) -> None:
     """A correction or a compaction may be as large as a table: there is room for that, and it goes with the process."""
     local = tmp_path / "local" if own else tmp_path / "scratch"
     told = [f"--listen=unix://{tmp_path}/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]

@@ -65,7 +65,7 @@ def test_all_that_lies_there_counts_whoever_wrote_it(watched: Watched) -> None:
     until(lambda: watched.told == (False, False))
 
 
-def test_what_goes_while_it_is_looked_at_is_passed_by(tmp_path: Path) -> None:
+def test_files_that_vanish_while_they_are_counted_are_skipped(tmp_path: Path) -> None:
     """Steps end all the time: their folders vanish under whoever adds them up. What stays counts each time."""
     (tmp_path / "stays").write_bytes(bytes(MIB))
     over = threading.Event()
@@ -87,7 +87,7 @@ def test_what_goes_while_it_is_looked_at_is_passed_by(tmp_path: Path) -> None:
         steps.join(BOUND)
 
 
-def test_what_cannot_be_read_is_passed_by(tmp_path: Path) -> None:
+def test_unreadable_folders_are_skipped(tmp_path: Path) -> None:
     """Its path is longer than the system takes; what lies beside it counts."""
     (tmp_path / "stays").write_bytes(bytes(MIB))
     within = os.open(tmp_path, os.O_DIRECTORY)

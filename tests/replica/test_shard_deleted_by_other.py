@@ -68,7 +68,7 @@ def used_again(folder: Path, handles: ShardHandles, *, write: bool) -> Shard:
 
 
 @pytest.mark.parametrize("write", [False, True], ids=["was read", "was written"])
-def test_who_writes_gets_the_shard_that_it_names(tmp_path: Path, write: bool) -> None:
+def test_a_writer_gets_the_shard_that_it_names(tmp_path: Path, write: bool) -> None:
     handles = ShardHandles()
     used_again(tmp_path, handles, write=write)
 
@@ -80,7 +80,7 @@ def test_who_writes_gets_the_shard_that_it_names(tmp_path: Path, write: bool) ->
     assert handles.reader(writer.location, NEW) is writer
 
 
-def test_who_names_the_old_one_does_not_take_the_new_ones_handle_away(tmp_path: Path) -> None:
+def test_forgetting_the_old_shard_keeps_the_new_handle(tmp_path: Path) -> None:
     """Something here may still follow it."""
     handles = ShardHandles()
     location = used_again(tmp_path, handles, write=True).location

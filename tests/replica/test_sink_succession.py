@@ -53,7 +53,7 @@ def watched(view: View, upper: int) -> None:
     view.loop.run_until(lambda: idle[0] > 20, advance)
 
 
-def test_what_looks_equal_while_another_revision_writes_is_corrected_in_the_end(tmp_path: Path) -> None:
+def test_a_view_that_seems_equal_beside_another_writer_is_corrected(tmp_path: Path) -> None:
     """Read-only, the new one sees what it wants in the shard; then the old one writes what is wrong to it."""
     first, second, old, new = revisions(tmp_path)
     watched(second, SHARED)

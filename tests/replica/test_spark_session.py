@@ -29,7 +29,7 @@ spark.stop()
 """
 
 
-def test_what_a_killed_jvm_leaves_is_in_scratch(tmp_path: Path) -> None:
+def test_files_of_a_killed_jvm_are_in_scratch(tmp_path: Path) -> None:
     """Spark makes folders for artifacts and blocks in the JVM's temporary folder; scratch is removed, that is not. In a
     pod a volume of their own is scratch for them.
 

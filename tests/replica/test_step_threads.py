@@ -57,7 +57,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     enough.set()
 
 
-def test_what_serves_steps_on_while_all_that_may_hydrate_do(
+def test_dataflows_step_while_all_hydration_threads_are_busy(
     tmp_path: Path, table: Table, long: threading.Event
 ) -> None:
     """For minutes or hours: a view that stood still so long would be of no use."""
@@ -77,7 +77,7 @@ def test_what_serves_steps_on_while_all_that_may_hydrate_do(
             two.end()
 
 
-def test_what_serves_steps_on_while_tables_are_corrected_and_copied(
+def test_dataflows_step_while_tables_are_corrected_and_copied(
     tmp_path: Path, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes as long as its table is large: nobody's look at what it reads waits behind that."""

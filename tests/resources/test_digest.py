@@ -52,7 +52,7 @@ def test_labels_and_generation_leave_the_digest() -> None:
         BASE | {"until": 1},
     ],
 )
-def test_what_a_plan_is_made_from_changes_the_digest(spec: dict[str, Any]) -> None:
+def test_inputs_of_a_plan_change_the_digest(spec: dict[str, Any]) -> None:
     """SQL, kind, key and its order, asOf (0 is not absent)."""
     assert digest(spec) != digest(BASE)
 

@@ -32,7 +32,7 @@ def replica(spec: dict[str, Any]) -> ComputeReplica:
     return ComputeReplica.parse(body("ComputeReplica", {"instance": "default", **spec}))
 
 
-def test_what_is_asked_for_reaches_the_orchestrator() -> None:
+def test_pod_settings_reach_the_orchestrator() -> None:
     """And what is not has its defaults."""
     full, least = replica_spec(replica(FULL), INSTANCE), replica_spec(replica({}), INSTANCE)
 
@@ -48,7 +48,7 @@ def test_what_is_asked_for_reaches_the_orchestrator() -> None:
     assert (least.pod, least.strategy) == (PodSpec(credentials="bucket"), None)
 
 
-def test_what_is_left_to_spark_is_told_to_the_program(tmp_path: Path) -> None:
+def test_spark_only_reaches_the_program(tmp_path: Path) -> None:
     """As its own command line has it, and nothing where nothing is asked for: another text would be another shape."""
     told = replica_spec(replica({"sparkOnly": True}), INSTANCE)
     command = replica_command(told, "unix:///s", tmp_path)
@@ -72,7 +72,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("spec", "problem"), BAD, ids=[problem for _, problem in BAD])
-def test_what_no_pod_can_have_is_refused(spec: dict[str, Any], problem: str) -> None:
+def test_impossible_pod_settings_are_refused(spec: dict[str, Any], problem: str) -> None:
     """With the field named."""
     with pytest.raises(ResourceError) as error:
         replica(spec)

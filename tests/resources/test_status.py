@@ -202,6 +202,6 @@ def test_a_replica_that_counts_can_wait_and_its_conditions_cannot() -> None:
         ([], False),
     ],
 )
-def test_what_has_arrived_says_so(verdicts: list[Verdict], arrived: bool) -> None:
+def test_an_arrived_status_is_recognised(verdicts: list[Verdict], arrived: bool) -> None:
     """Nothing more will change by waiting, whether for good or ill; where no condition tells, nobody knows."""
     assert has_arrived(dataflow_status(Now({}, 1, NOW_MS), verdicts, [], None)) is arrived

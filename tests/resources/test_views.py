@@ -156,9 +156,7 @@ def test_a_table_without_a_path_reads_the_sources_own_directory() -> None:
         ({"header": True, "delimiter": ";"}, {"header": "true", "delimiter": ";", "escape": '"'}),
     ],
 )
-def test_what_csv_means_where_nothing_is_said_is_told_to_the_reader(
-    given: dict[str, Any], told: dict[str, str]
-) -> None:
+def test_csv_defaults_reach_the_reader(given: dict[str, Any], told: dict[str, str]) -> None:
     """A header and doubled quotes, as the schema's descriptions promise: Spark by itself takes neither."""
     source = DataSource.parse(csv_table(columns=[{"name": "a", "type": "INT"}], options=given)).source
     assert isinstance(source, FilesSource)
@@ -306,7 +304,7 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "manifest", "problem"), BAD, ids=[problem for _, _, problem in BAD])
-def test_what_does_not_fit_is_refused_with_the_field_named(kind: Any, manifest: dict[str, Any], problem: str) -> None:
+def test_a_wrong_field_is_refused_by_name(kind: Any, manifest: dict[str, Any], problem: str) -> None:
     """One table: the manifest, and the beginning of what is said about it."""
     with pytest.raises(ResourceError) as error:
         kind.parse(manifest)

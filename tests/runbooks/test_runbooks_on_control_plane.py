@@ -72,7 +72,7 @@ def test_a_slow_view_is_looked_into(followed: Followed) -> None:
     assert "join" in said["Which operator is it?"]
 
 
-def test_what_it_costs_is_asked(followed: Followed) -> None:
+def test_the_page_about_cost(followed: Followed) -> None:
     """By Dataflow and replica."""
     assert "revenue" in followed.shell.follow("cost")["What it costs"]
 
@@ -91,7 +91,7 @@ def test_a_view_that_is_refreshed_daily_is_ended(followed: Followed) -> None:
     assert system.query("SELECT sum(orders) > 0 AS any FROM daily")["rows"]
 
 
-def test_what_operations_says_can_be_asked_for(followed: Followed) -> None:
+def test_the_page_about_operations(followed: Followed) -> None:
     """Of a view that nothing is wrong with, too; and of its instance."""
     said = followed.shell.follow("operations") | followed.shell.follow("object-stores")
 

@@ -82,7 +82,7 @@ def samples(system: System) -> Sequence[Sample]:
     return list(watch(places, MINUTES, EVERY_SECONDS))
 
 
-def test_what_a_process_holds_does_not_grow(samples: Sequence[Sample]) -> None:
+def test_memory_threads_and_files_of_a_process_do_not_grow(samples: Sequence[Sample]) -> None:
     """Threads, files, memory of small processes, state on disk: the slope of the second half."""
     grown = {name: per_hour(samples, name) for name in GROWTH_PER_HOUR_MAX}
     assert {n: g for n, g in grown.items() if g > GROWTH_PER_HOUR_MAX[n]} == {}, "\n" + render(samples)

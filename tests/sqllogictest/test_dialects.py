@@ -53,7 +53,7 @@ def said(dialect: str, sql: str) -> str:
         ("sqlite", "SELECT a FROM t ORDER BY a", "ORDER BY a"),
     ],
 )
-def test_what_an_expression_means(dialect: str, sql: str, spark: str) -> None:
+def test_the_meaning_of_an_expression(dialect: str, sql: str, spark: str) -> None:
     """Where Spark's text of the same words means something else, other words are found."""
     assert spark in said(dialect, sql)
 
@@ -70,7 +70,7 @@ def test_what_an_expression_means(dialect: str, sql: str, spark: str) -> None:
         ("sqlite", "SELECT FROM WHERE"),
     ],
 )
-def test_what_is_not_known_to_mean_anything_is_not_translated(dialect: str, sql: str) -> None:
+def test_an_unknown_expression_is_not_translated(dialect: str, sql: str) -> None:
     """Rather than be guessed at, and answered wrongly."""
     with pytest.raises(NotTranslated, match=dialect):
         said(dialect, sql)

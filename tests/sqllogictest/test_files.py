@@ -79,7 +79,7 @@ SELECT sum(b) FROM t
 
 
 @pytest.mark.parametrize("mode", ["peek", "before", "churn"])
-def test_what_is_wrong_is_seen(runner: Runner, tmp_path: Path, mode: str) -> None:
+def test_a_wrong_result_is_seen(runner: Runner, tmp_path: Path, mode: str) -> None:
     """A wrong number, an error, none where one should be, a statement, a label; and what is refused is no failure."""
     path = tmp_path / "wrong.slt"
     path.write_text(WRONG)

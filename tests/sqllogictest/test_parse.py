@@ -104,7 +104,7 @@ def test_simple_blocks_are_statements_whose_effect_is_wanted(read: Reader) -> No
     assert [(s.sql, s.expects) for s in found] == [("INSERT INTO t VALUES (';')", "maybe"), ("BEGIN", "maybe")]
 
 
-def test_what_is_not_understood_is_named(read: Reader) -> None:
+def test_an_unknown_record_is_named(read: Reader) -> None:
     """A block of another format is one record; what follows is read on."""
     unknown, statement = read("copy t\n1 2\n\nstatement ok\na\n")
     assert isinstance(unknown, Unknown)
@@ -118,7 +118,7 @@ def test_a_query_without_a_result_is_only_run(read: Reader) -> None:
     assert (run.checked, empty.checked) == (False, True)
 
 
-def test_what_may_be_tried_again_is_no_label(read: Reader) -> None:
+def test_retry_clauses_and_connections_are_no_label(read: Reader) -> None:
     """Nor is a connection, which statements and queries may name; both may stand for themselves."""
     first, second, third, fourth = read(
         "query I retry 3 backoff 5s\nSELECT 1\n----\n1\n\nquery I con1\nSELECT 1\n----\n1\n\n"

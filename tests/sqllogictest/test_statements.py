@@ -49,7 +49,7 @@ def test_changes_are_taken_apart() -> None:
 @pytest.mark.parametrize(
     "sql", ["ALTER TABLE t ADD b INT NOT NULL", "CREATE TRIGGER x", "INSERT INTO t VALUES (1) RETURNING a", ""]
 )
-def test_what_has_no_meaning_here_is_said_so(sql: str) -> None:
+def test_a_statement_without_meaning_is_unsupported(sql: str) -> None:
     """And not carried out by halves."""
     with pytest.raises(NotOurs):
         parse_statement(sql)

@@ -26,7 +26,7 @@ def test_the_last_line_counts_everything_and_lists_what_failed() -> None:
     assert total.explained()[-1] == "2 times unsupported: MAP"
 
 
-def test_what_does_not_end_is_cancelled_and_named() -> None:
+def test_an_endless_dataflow_is_cancelled_and_named() -> None:
     """And what fails of itself keeps its own name."""
     ended = threading.Event()
 

@@ -52,7 +52,7 @@ def test_another_process_is_due_when_one_ticket_waits_on_average(
     assert late(tickets, processes) is expected
 
 
-def test_what_waits_for_a_process_to_begin_does_not_count() -> None:
+def test_waiting_for_a_process_to_start_does_not_count() -> None:
     """Else the first steps of a replica would start two."""
     clock = Clock()
     crowding = CoreContention(clock)

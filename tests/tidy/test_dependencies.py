@@ -55,14 +55,14 @@ def imported(folder: str) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("folder", EXTRAS)
-def test_what_is_imported_is_installed(folder: str) -> None:
+def test_imported_packages_are_installed(folder: str) -> None:
     """By the package's own extra, or for everybody."""
     installed = named(project()["dependencies"]) | named(project()["optional-dependencies"][EXTRAS[folder]])
     assert imported(folder) - installed == set()
 
 
 @pytest.mark.parametrize("extra", sorted(set(EXTRAS.values())))
-def test_what_is_installed_is_imported(extra: str) -> None:
+def test_installed_packages_are_imported(extra: str) -> None:
     """Or there is a reason that no import tells."""
     used = frozenset().union(*(imported(folder) for folder, of in EXTRAS.items() if of == extra))
     assert named(project()["optional-dependencies"][extra]) - used - set(NOT_IMPORTED) == set()

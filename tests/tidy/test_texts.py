@@ -109,6 +109,6 @@ def test_a_decision_has_a_number_of_its_own() -> None:
     assert {number: title for number, title in titles.items() if not title.startswith(f"# {number} ")} == {}
 
 
-def test_what_changed_is_told() -> None:
+def test_the_changelog_has_an_unreleased_section() -> None:
     """The changelog has a place for what is not released yet."""
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text().replace("[", "").replace("]", "")

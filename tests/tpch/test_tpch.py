@@ -90,7 +90,7 @@ def long_run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
 MAINTAINED = tuple(name for name in QUERIES if name not in REFUSED)
 
 
-def test_what_is_refused_is_what_is_said_to_be(run: Run) -> None:
+def test_refused_queries_are_those_listed(run: Run) -> None:
     """A query that planning takes leaves the list, and none joins it unseen."""
     assert {
         name: said.message for name, said in run.refused.items() if REFUSED.get(name, "\n") not in said.message

@@ -24,7 +24,7 @@ def deleted(system: System) -> None:
 
 
 @pytest.mark.parametrize("how", [killed, deleted])
-def test_crash_what_is_asked_is_planned_by_the_next_one(ready: System, how: Callable[[System], None]) -> None:
+def test_crash_the_next_planner_plans_waiting_statements(ready: System, how: Callable[[System], None]) -> None:
     """A query with operators, and a Dataflow that is made while there is no planner."""
     before, hydrated, planning = Incarnations.of(ready), hydrations(ready), planners(ready)
     wait_for("an answer", lambda: asked_anew(ready), ready.explain)

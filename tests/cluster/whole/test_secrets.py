@@ -16,7 +16,7 @@ OF_THE_RELEASE = "pods,deployments,replicasets,services,endpointslices,leases,co
 PRIVATE = "PRIVATE KEY"
 
 
-def test_nobody_tells_a_secret(ready: System) -> None:
+def test_no_object_and_no_log_has_a_secret(ready: System) -> None:
     """Neither Spark's own, nor the object store's, nor the key of any certificate."""
     hidden = {*private_lines(ready), spark_secret(ready), ready.store.secret_key, ready.store.access_key, PRIVATE}
     assert len(hidden) > 5, "of the authority, the planner and a replica, of Spark and the object store"
