@@ -26,7 +26,6 @@ from tidemark_protocol.plan.expr import ScalarExpr
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
-    ArrangeBy,
     BasicReduce,
     CollationReduce,
     Constant,
@@ -145,8 +144,6 @@ def _node_text(plan: Plan) -> str:
         return _window(plan)
     if isinstance(plan, Union) and plan.consolidate_output:
         return "Union consolidating"
-    if isinstance(plan, ArrangeBy):
-        return "ArrangeBy " + ", ".join(_list(key) for key in plan.keys)
     return type(plan).__name__
 
 

@@ -1,4 +1,4 @@
-"""Ways of keeping a ranking's state agree: all rows, the first rows alone, and a tournament give the same updates."""
+"""Ways of keeping a ranking's state agree: all rows, and the first rows alone, give the same updates."""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.arrangement.first_rows_runs import CUTS, LAST, random_history, run
+from tests.arrangement.first_rows_runs import CUTS, random_history, run
 from tests.arrangement.histories import TYPES, A, Driver, contents, seeds, updates
 from tests.arrangement.test_extremes import expected_output as expected_extremes
 from tests.arrangement.test_top_k import expected_output, random_ranking
@@ -17,62 +17,41 @@ from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
 from tidemark_replica.kernels.ranking.extremes import Extreme, ExtremesShape, ExtremesSpec, SortedValue, extremes
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import RankingStateSpec, stage_ranking
+from tidemark_replica.kernels.ranking.state import RankingStateSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec, top_k
 
-STAGES = (4, 2)
+
+def kept_as(name: str, ranking: Ranking) -> tuple[RankingStateSpec, dict[ArrangementId, Layout]]:
+    """The state of a growing input, and the layout of its arrangement."""
+    return RankingStateSpec(ArrangementId(name), monotonic=True), {ArrangementId(name): ranking.layout}
 
 
-def kept_as(way: str, name: str, ranking: Ranking) -> tuple[RankingStateSpec, dict[ArrangementId, Layout]]:
-    """A state of this way of keeping, and the layouts of its arrangements."""
-    last, stages = ArrangementId(name), [(ArrangementId(f"{name}{n}"), n) for n in STAGES]
-    if way != "tournament":
-        return RankingStateSpec(last, way.startswith("growing"), way.endswith("consolidated")), {last: ranking.layout}
-    layouts = {stage: stage_ranking(ranking).layout for stage, _ in stages}
-    return RankingStateSpec(last, stages=tuple(stages)), {last: ranking.layout, **layouts}
-
-
-def taken_back(rows: list[tuple], rng: np.random.Generator) -> list[tuple]:
-    """The same history, with updates that undo each other at one time."""
-    undone = [(row, time, 2) for row, time, _ in rows[::3]]
-    made = [*rows, *undone, *((row, time, -diff) for row, time, diff in undone)]
-    return [made[i] for i in rng.permutation(len(made))]
-
-
-@pytest.mark.parametrize("way", ["tournament", "growing", "growing, consolidated"])
 @pytest.mark.parametrize("seed", seeds(3, 24))
-def test_agree_top_k_of_all_ways_of_keeping(way: str, seed: int, tmp_path: Path) -> None:
+def test_agree_top_k_of_all_ways_of_keeping(seed: int, tmp_path: Path) -> None:
     """Any ranking and what it leaves, over random histories, those of growing inputs without retractions."""
     rng = np.random.default_rng(seed)
     types = [pa.int64(), pa.int64(), *(TYPES[rng.integers(len(TYPES))] for _ in range(2))]
     ranking, complement = random_ranking(rng, types), seed % 3 == 2
     ranking = replace(ranking, offset=0 if complement else ranking.offset)
     rows = random_history(rng, types, least=0)
-    if way == "tournament":
-        rows += [(row, time + 1, -diff) for row, time, diff in rows[::2] if time + 1 < LAST]
-    if way == "growing, consolidated":
-        rows = taken_back(rows, rng)
     expected = expected_output(rows, ranking, 2, complement=complement)
     for chunk_rows, cuts in CUTS:
-        state, layouts = kept_as(way, "a", ranking)
+        state, layouts = kept_as("a", ranking)
         spec = TopKSpec(state, ranking, complement)
         assert run(tmp_path, top_k, spec, types, layouts, rows, cuts, rng, chunk_rows) == expected
 
 
-@pytest.mark.parametrize("way", ["tournament", "growing", "growing, consolidated"])
 @pytest.mark.parametrize("seed", seeds(2, 16))
-def test_agree_extremes_of_all_ways_of_keeping(way: str, seed: int, tmp_path: Path) -> None:
+def test_agree_extremes_of_all_ways_of_keeping(seed: int, tmp_path: Path) -> None:
     """Two values in both directions, one with a filter."""
     rng = np.random.default_rng(seed)
     types = (pa.int64(), pa.int64(), TYPES[rng.integers(len(TYPES))], TYPES[rng.integers(len(TYPES))], pa.bool_())
     values = (SortedValue(2, False), SortedValue(2, True), SortedValue(3, True, 4))
     of = ExtremesShape(types, (0, 1) if seed % 2 else (), tuple(Extreme(v, f"e{i}") for i, v in enumerate(values)))
     rows = random_history(rng, list(types), least=0)
-    if way == "growing, consolidated":
-        rows = taken_back(rows, rng)
     expected = expected_extremes(rows, of, 2)
     for chunk_rows, cuts in CUTS:
-        kept = [kept_as(way, f"a{i}", of.ranking(v)) for i, v in enumerate(of.values)]
+        kept = [kept_as(f"a{i}", of.ranking(v)) for i, v in enumerate(of.values)]
         layouts = {a: layout for _, each in kept for a, layout in each.items()}
         spec = ExtremesSpec(of, tuple(state for state, _ in kept))
         assert run(tmp_path, extremes, spec, list(types), layouts, rows, cuts, rng, chunk_rows) == expected
@@ -103,12 +82,11 @@ def test_a_monotonic_input_keeps_its_first_rows(tmp_path: Path) -> None:
     assert live.rows <= 3 * 50
 
 
-@pytest.mark.parametrize("consolidated", [False, True], ids=["as they come", "consolidated"])
-def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(consolidated: bool, tmp_path: Path) -> None:
+def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(tmp_path: Path) -> None:
     """What would have moved up is forgotten: better no answer than a wrong one. What cancels in a snapshot is none."""
     ranking = Ranking((pa.int64(),), (), (OrderKey(0),), 0, 1)
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0), chunk_rows=2)
-    spec = TopKSpec(RankingStateSpec(A, monotonic=True, must_consolidate=consolidated), ranking)
+    spec = TopKSpec(RankingStateSpec(A, monotonic=True), ranking)
     snapshot = [((1,), 0, 1), ((2,), 0, 1), ((0,), 0, 1), ((0,), 0, -1)]
     steps = [snapshot, [((1,), 1, 1), ((5,), 1, 1), ((1,), 1, -1)], [((2,), 2, -1), ((9,), 2, 1)]]
     errors = []
@@ -117,4 +95,4 @@ def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(consolidated: bo
         said = contents(top_k(context, spec, [updates([pa.int64()], rows)]))
         errors.append([d for (_, error, _), d in said.items() if error and "NON_MONOTONIC_INPUT" in error])
         driver.commit(context)
-    assert errors == ([[], [], [1]] if consolidated else [[], [1], [1]])
+    assert errors == [[], [1], [1]]

@@ -52,7 +52,6 @@ from tidemark_protocol.plan.ingestion import (
     TpchSource,
 )
 from tidemark_protocol.plan.lir import (
-    ArrangeBy,
     Changes,
     Constant,
     ConstantRow,
@@ -112,12 +111,12 @@ PATH = DeltaPath(1, (STAGE,))
 DELTA = DeltaJoin((PATH,), MFP)
 AGGREGATE = Aggregate("sum", 0, ColumnType(MONEY), True, 2, (ORDER,), (LITERAL,))
 ACCUMULABLE = AccumulableReduce((AGGREGATE,))
-HIERARCHICAL = HierarchicalReduce((AGGREGATE,), (256, 16), True, True)
+HIERARCHICAL = HierarchicalReduce((AGGREGATE,), True)
 BASIC = BasicReduce((AGGREGATE,))
 COLLATION = CollationReduce((ACCUMULABLE, HIERARCHICAL, BASIC), ((0,), (1, 2), ()))
 FRAME = WindowFrame("rows", LITERAL, None)
 WINDOW_CALL = WindowCall("lag", (0,), ColumnType(BIGINT), FRAME, (LITERAL,), True)
-TOP_K = TopKPlan("tournament", (256, 16), True)
+TOP_K = TopKPlan("monotonic_top_k")
 ERROR = ErrorValue("DIVIDE_BY_ZERO", "a / b")
 CONSTANT_ROW = ConstantRow((LITERAL,), -2)
 BINDING = RecursiveBinding(LocalId("l1"), GET, 9, True)
@@ -137,7 +136,6 @@ PLANS: tuple[Plan, ...] = (
     Negate(GET),
     Threshold(GET),
     Union((GET, GET), True),
-    ArrangeBy(GET, ((REF,), ())),
     Changes(GET),
 )
 REFRESH = RefreshSchedule(3_600_000, Time(1_000), (Time(5_000), Time(7_000)))

@@ -10,7 +10,6 @@ from tidemark_protocol.plan.expr import ColumnRef, Literal
 from tidemark_protocol.plan.lir import (
     AccumulableReduce,
     Aggregate,
-    ArrangeBy,
     Constant,
     ConstantRow,
     DistinctReduce,
@@ -108,7 +107,7 @@ PLANS = (
         "let used once",
         "SELECT a, count(*) AS n FROM t GROUP BY a",
         {"t": T},
-        Let(LocalId("g"), GET_T, ArrangeBy(counted(Get(LocalId("g"), T.schema)), ((A,),))),
+        Let(LocalId("g"), GET_T, counted(Get(LocalId("g"), T.schema))),
         duckdb="same",
     ),
     Case(
@@ -133,7 +132,7 @@ PLANS = (
         "join after reduce",
         "SELECT * FROM (SELECT a, count(*) AS n FROM t GROUP BY a) x JOIN u ON x.a = u.a",
         TU,
-        joined(counted(GET_T), ArrangeBy(GET_U, ((refs(U.schema)[0],),))),
+        joined(counted(GET_T), GET_U),
         duckdb="same",
     ),
 )

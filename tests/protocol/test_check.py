@@ -85,8 +85,7 @@ def joined(**changes: Any) -> Plan:
         Let(LocalId("l0"), GET, Union((Get(LocalId("l0"), ROW), Negate(GET)))),
         Constant((ConstantRow((Literal("1", BIGINT), Literal(None, STRING))),), ROW),
         TopK(GET, (0,), (OrderKey(1),), Literal("3", BIGINT), 0, TopKPlan()),
-        TopK(GET, (0,), (OrderKey(1),), Literal("3", BIGINT), 0, TopKPlan("tournament", (256, 16))),
-        minimum(monotonic=True, must_consolidate=True),
+        minimum(monotonic=True),
     ],
 )
 def test_a_sound_plan_passes(plan: Plan) -> None:
@@ -139,11 +138,6 @@ def test_a_sound_plan_passes(plan: Plan) -> None:
         (TopK(GET, (5,), (), None, 0, TopKPlan()), "beyond the 2 columns"),
         (TopK(GET, (), (), Literal("-1", BIGINT), 0, TopKPlan()), "a limit of -1 rows is negative"),
         (TopK(GET, (), (), None, 1, TopKPlan("fastest")), "no top-k of kind 'fastest'"),
-        (TopK(GET, (), (), None, 1, TopKPlan("tournament")), "has stages of .. parts"),
-        (TopK(GET, (), (), None, 1, TopKPlan("heads", (16,))), "has stages of .16,. parts"),
-        (TopK(GET, (), (), None, 1, TopKPlan(must_consolidate=True)), "must not consolidate its input"),
-        (minimum(buckets=(4,), monotonic=True), "stages of .4,. parts, but its input only grows"),
-        (minimum(must_consolidate=True), "must not consolidate it"),
     ],
 )
 def test_must_refuse_a_plan_that_is_not_sound(plan: Plan, why: str) -> None:

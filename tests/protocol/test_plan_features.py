@@ -21,7 +21,6 @@ from tidemark_protocol.wire.describe import description_from_proto, description_
 FIRST = """
 AccumulableReduce: aggregates
 Aggregate: argument distinct filter function order parameters type
-ArrangeBy: input keys
 BasicReduce: aggregates
 BuildDesc: id plan
 Call: arguments function nullable type
@@ -42,7 +41,7 @@ DistinctReduce:
 ErrorValue: code expression
 FlatMap: arguments function input mfp_after produces
 Get: id key schema
-HierarchicalReduce: aggregates buckets monotonic must_consolidate
+HierarchicalReduce: aggregates monotonic
 IndexExport: columns id key on
 IndexImport: id key monotonic on schema
 Join: inputs plan
@@ -65,7 +64,7 @@ SourceImport: columns id mfp monotonic shard
 SubscribeSink: columns up_to with_snapshot
 Threshold: input
 TopK: group_key input limit offset order plan
-TopKPlan: buckets kind must_consolidate
+TopKPlan: kind
 Union: consolidate_output inputs
 Window: calls input order partition
 WindowCall: arguments frame function ignore_nulls parameters type

@@ -34,9 +34,9 @@ GET = Get(GlobalId("k"), K.schema)
 G, V = refs(K.schema)
 
 
-def top(limit: int | None, offset: int, kind: str = "heads", *buckets: int, consolidate: bool = False) -> Plan:
+def top(limit: int | None, offset: int, kind: str = "heads") -> Plan:
     rows = None if limit is None else Literal(str(limit), BIGINT)
-    return TopK(GET, (0,), (OrderKey(1, descending=True),), rows, offset, TopKPlan(kind, buckets, consolidate))
+    return TopK(GET, (0,), (OrderKey(1, descending=True),), rows, offset, TopKPlan(kind))
 
 
 def extremes(**more: Any) -> Plan:
@@ -66,37 +66,27 @@ TOP_2 = [[("a", 3), ("a", 3), ("b", None)], [("a", 3), ("a", 3), ("b", None)], [
 HISTORIES = {
     "the two greatest of each group": (
         Shown(GROWS, (TOP_2[0], TOP_2[1], [*TOP_2[2], ("b", 4), ("b", None)])),
-        [
-            top(2, 0),
-            top(2, 0, "tournament", 16, 4),
-            top(2, 0, "monotonic_top_k"),
-            top(2, 0, "monotonic_top_k", consolidate=True),
-        ],
+        [top(2, 0), top(2, 0, "monotonic_top_k")],
     ),
     "the greatest of each group": (
         Shown(GROWS, ([("a", 3), ("b", None)], [("a", 3), ("b", None)], [("a", 5), ("b", None)])),
-        [top(1, 0), top(1, 0, "monotonic_top1"), top(1, 0, "tournament", 2)],
+        [top(1, 0), top(1, 0, "monotonic_top1")],
     ),
     "all but the first": (
         Shown(SHRINKS, ([("a", 3), ("a", 1)], [("a", 1)], [("a", 1)])),
-        [top(None, 1), top(None, 1, "tournament", 4)],
+        [top(None, 1)],
     ),
     "the second": (
         Shown(SHRINKS, ([("a", 3)], [("a", 1)], [("a", 1)])),
-        [top(1, 1), top(1, 1, "tournament", 4)],
+        [top(1, 1)],
     ),
     "min and max": (
         Shown(GROWS, ([("a", 1, 3), ("b", None, None)], [("a", 1, 3), ("b", None, None)], [("a", 1, 5), ("b", 4, 4)])),
-        [
-            extremes(),
-            extremes(buckets=(16, 4)),
-            extremes(monotonic=True),
-            extremes(monotonic=True, must_consolidate=True),
-        ],
+        [extremes(), extremes(monotonic=True)],
     ),
     "min and max of what goes": (
         Shown(SHRINKS, ([("a", 1, 3), ("b", None, None)], [("a", 1, 3)], [("a", 1, 9)])),
-        [extremes(), extremes(buckets=(3,))],
+        [extremes()],
     ),
 }
 

@@ -36,19 +36,7 @@ def check_aggregates(plan: ReducePlan, values: tuple[ScalarExpr, ...]) -> tuple[
     for part in plan.parts if isinstance(plan, CollationReduce) else (plan,):
         for aggregate in getattr(part, "aggregates", ()):
             _check_aggregate(aggregate, values, _KINDS[type(part)])
-        if isinstance(part, HierarchicalReduce):
-            _check_hierarchical(part)
     return made
-
-
-def _check_hierarchical(part: HierarchicalReduce) -> None:
-    if part.buckets and (part.monotonic or any(b < 1 for b in part.buckets)):
-        refuse(
-            f"a reduce has stages of {part.buckets} parts, but "
-            f"{'its input only grows' if part.monotonic else 'one is empty'}"
-        )
-    if part.must_consolidate and not part.monotonic:
-        refuse("a reduce whose input may shrink must not consolidate it")
 
 
 def _in_order(plan: Any) -> tuple[Aggregate, ...]:

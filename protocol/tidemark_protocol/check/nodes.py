@@ -10,7 +10,6 @@ from tidemark_protocol.check.scalar import check_expr, check_mfp, refuse
 from tidemark_protocol.functions import table_functions
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import (
-    ArrangeBy,
     Changes,
     Constant,
     DeltaPath,
@@ -24,14 +23,13 @@ from tidemark_protocol.plan.lir import (
     Schema,
     Threshold,
     TopK,
-    TopKPlan,
     Union,
     Window,
 )
 from tidemark_protocol.plan.literals import is_valid
 from tidemark_protocol.types import BIGINT, ColumnType
 
-TOP_K_KINDS = frozenset({"heads", "tournament", "monotonic_top1", "monotonic_top_k"})
+TOP_K_KINDS = frozenset({"heads", "monotonic_top1", "monotonic_top_k"})
 
 
 def fits(actual: Schema, declared: Schema) -> bool:
@@ -137,16 +135,8 @@ def check_top_k(plan: TopK) -> None:
             refuse(f"a limit of {plan.limit.value} rows is negative")
     if plan.offset < 0:
         refuse("an offset is negative")
-    _check_top_k_plan(plan.plan)
-
-
-def _check_top_k_plan(plan: TopKPlan) -> None:
-    if plan.kind not in TOP_K_KINDS:
-        refuse(f"there is no top-k of kind {plan.kind!r}")
-    if bool(plan.buckets) != (plan.kind == "tournament") or any(b < 1 for b in plan.buckets):
-        refuse(f"a top-k of kind {plan.kind!r} has stages of {plan.buckets} parts")
-    if plan.must_consolidate and not plan.kind.startswith("monotonic"):
-        refuse(f"a top-k of kind {plan.kind!r} must not consolidate its input")
+    if plan.plan.kind not in TOP_K_KINDS:
+        refuse(f"there is no top-k of kind {plan.plan.kind!r}")
 
 
 def check_window(plan: Window) -> None:
@@ -162,11 +152,6 @@ def check_union(plan: Union) -> None:
     first = [c.type for c in plan.inputs[0].schema]
     if any([c.type for c in each.schema] != first for each in plan.inputs):
         refuse("the inputs of a union differ in their columns")
-
-
-def check_arrange_by(plan: ArrangeBy) -> None:
-    for key in plan.keys:
-        _check_keys(key, plan.input.schema)
 
 
 def check_nothing(plan: Negate | Threshold | Changes) -> None:
@@ -199,7 +184,6 @@ _BY_KIND: dict[type, Callable[[Any], None]] = {
     Negate: check_nothing,
     Threshold: check_nothing,
     Union: check_union,
-    ArrangeBy: check_arrange_by,
     Changes: check_nothing,
 }
 

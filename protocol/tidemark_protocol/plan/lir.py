@@ -1,18 +1,14 @@
 """LIR, the low-level plan: which operators a replica renders, with every physical choice made.
 
-    ArrangeBy [c0]
-      Reduce key=[c2] accumulable [sum(c0), count(*)]
-        Join linear 0 → 1
-          Get s1:lineitem
-          Mfp filter c3 >= DATE '1994-01-01'
-            Get s1:orders
+    Reduce key=[c2] accumulable [sum(c0), count(*)]
+      Join linear 0 → 1
+        Get s1:lineitem
+        Mfp filter c3 >= DATE '1994-01-01'
+          Get s1:orders
 
 A node is a frozen value. Its `schema` (the types of its output columns, by position) follows from its fields, so a plan
 can be checked without a catalogue (`check/plan.py`). The replica's `render/` evaluates plans; this file only describes
 them.
-
-The planner makes every node but ArrangeBy, and every kind of TopK but `tournament`: these are variants that tests
-compare with the planner's choices.
 """
 
 from __future__ import annotations
@@ -236,15 +232,11 @@ class Reduce:
 @wire_name("TopKPlan")
 @dataclass(frozen=True)
 class TopKPlan:
-    """The algorithm: `heads` (of value-ordered batches), `tournament` (in stages; `buckets` bound their groups), or,
-    for an
-    input that only grows, `monotonic_top1` and `monotonic_top_k`. `must_consolidate`: the input may retract what it
-    adds.
+    """The algorithm: `heads` (of value-ordered batches), or, for an input that only grows, `monotonic_top1` and
+    `monotonic_top_k`.
     """
 
     kind: str = "heads"
-    buckets: tuple[int, ...] = ()
-    must_consolidate: bool = False
 
 
 @wire_name("TopK")
@@ -320,19 +312,6 @@ class Union:
         return tuple(ColumnType(same[0].type, any(c.nullable for c in same)) for same in columns)
 
 
-@wire_name("ArrangeBy")
-@dataclass(frozen=True)
-class ArrangeBy:
-    """The input, arranged by each of `keys`."""
-
-    input: Plan
-    keys: tuple[tuple[ScalarExpr, ...], ...]
-
-    @property
-    def schema(self) -> Schema:
-        return self.input.schema
-
-
 @wire_name("Changes")
 @dataclass(frozen=True)
 class Changes:
@@ -352,21 +331,7 @@ class Changes:
 
 
 Plan = (
-    Constant
-    | Get
-    | Let
-    | LetRec
-    | Mfp
-    | FlatMap
-    | Join
-    | Reduce
-    | TopK
-    | Window
-    | Negate
-    | Threshold
-    | Union
-    | ArrangeBy
-    | Changes
+    Constant | Get | Let | LetRec | Mfp | FlatMap | Join | Reduce | TopK | Window | Negate | Threshold | Union | Changes
 )
 
 

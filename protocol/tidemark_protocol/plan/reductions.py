@@ -65,12 +65,10 @@ class AccumulableReduce:
 @wire_name("HierarchicalReduce")
 @dataclass(frozen=True)
 class HierarchicalReduce:
-    """min and max. `monotonic`: the input only grows. `buckets`: stages of a tournament, none by default."""
+    """min and max. `monotonic`: the input only grows."""
 
     aggregates: tuple[Aggregate, ...]
-    buckets: tuple[int, ...] = ()
     monotonic: bool = False
-    must_consolidate: bool = False
 
 
 @wire_name("BasicReduce")

@@ -15,7 +15,6 @@ from typing import Any
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.dataflow import ContinualTaskSink, DataflowDescription
 from tidemark_protocol.plan.lir import (
-    ArrangeBy,
     Changes,
     Constant,
     FlatMap,
@@ -181,10 +180,6 @@ def _union(scope: Scope, plan: Union) -> Stream:
     return scope.streams.union([lower(scope, i) for i in plan.inputs], plan.schema)
 
 
-def _arrange_by(scope: Scope, plan: ArrangeBy) -> Stream:
-    return lower(scope, plan.input)
-
-
 def _changes(scope: Scope, plan: Changes) -> Stream:
     return lower_changes(scope, plan, lower(scope, plan.input))
 
@@ -215,6 +210,5 @@ _RULES: dict[type, Callable[[Scope, Any], Stream]] = {
     Threshold: _threshold,
     TopK: _top_k,
     Union: _union,
-    ArrangeBy: _arrange_by,
     Changes: _changes,
 }

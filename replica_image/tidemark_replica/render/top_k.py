@@ -7,7 +7,6 @@
 | plan             | state                                          | cost of an update, per touched group          |
 |------------------|------------------------------------------------|-----------------------------------------------|
 | (default)        | the input, sorted by value                     | about offset + limit rows of each batch       |
-| tournament       | the input by parts of a group, and their firsts| the size of one part per stage                |
 | monotonic_top1,  | offset + limit rows per group                  | the delta; only for an input that only grows  |
 | monotonic_top_k  |                                                |                                               |
 
@@ -18,13 +17,11 @@ state. Errors of the input pass through. A negative multiplicity before the last
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import MapFilterProject, TopK
 from tidemark_protocol.types import BOOLEAN
 from tidemark_replica.kernels.ranking.ranking import Ranking
-from tidemark_replica.kernels.ranking.state import RankingStateSpec, stage_ranking
+from tidemark_replica.kernels.ranking.state import RankingStateSpec
 from tidemark_replica.kernels.ranking.top_k import TopKSpec
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.plan.fragments import Scope
@@ -49,19 +46,8 @@ def lower_top_k(scope: Scope, plan: TopK, stream: Stream) -> Stream:
     else:
         ranking, complement = Ranking(types, plan.group_key, plan.order, offset, offset + limit), False
     growing = plan.plan.kind in ("monotonic_top1", "monotonic_top_k")
-    state = ranking_state(scope, "topk", ranking, growing, plan.plan.must_consolidate, plan.plan.buckets)
+    state = RankingStateSpec(scope.new_arrangement("topk", ranking.layout), growing)
     return Stream(Kernel(TopKSpec(state, ranking, complement), stream.tree), stream.schema)
-
-
-def ranking_state(
-    scope: Scope, kind: str, ranking: Ranking, monotonic: bool, must_consolidate: bool, buckets: Sequence[int]
-) -> RankingStateSpec:
-    """Allocate the arrangements of a ranking's state.
-
-    `buckets`: into how many parts each stage of a tournament before the last splits a group; empty: no tournament.
-    """
-    stages = [(scope.new_arrangement(f"{kind}-stage", stage_ranking(ranking).layout), parts) for parts in buckets]
-    return RankingStateSpec(scope.new_arrangement(kind, ranking.layout), monotonic, must_consolidate, tuple(stages))
 
 
 def _limit(scope: Scope, plan: TopK) -> int | None:

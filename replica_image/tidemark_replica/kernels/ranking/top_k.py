@@ -5,7 +5,7 @@
     group a     1 4 6 9 ...  (millions)          limit 2:   +(a, 1) +(a, 4)
     step at 5   -(a, 4)                                     5 -(a, 4) +(a, 6)
 
-State: the collection, sorted by value within each group (`ranking/state/` has two other kinds). Cost of an update: per
+State: the collection, sorted by value within each group (`ranking/state/` has another kind). Cost of an update: per
 touched group the first offset + limit rows of every batch, O(log n) batches, and of the step's own rows; more only
 where retractions have removed first rows. The size of a group does not matter, not even at hydration.
 

@@ -6,23 +6,21 @@ from collections.abc import Sequence
 
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.plan.expr import ColumnRef, ScalarExpr
-from tidemark_protocol.plan.lir import ArrangeBy, Get, Plan
+from tidemark_protocol.plan.lir import Get, Plan
 from tidemark_replica.render.plan.fragments import ImportedIndex, Scope
 
 
 def index_of(scope: Scope, plan: Plan) -> ImportedIndex | None:
     """The imported index that a plan reads, if reading it is all that the plan does."""
-    get = _get(plan)
-    return None if get is None else scope.imported.get(GlobalId(get.id))
+    return scope.imported.get(GlobalId(plan.id)) if isinstance(plan, Get) else None
 
 
 def indexes_of(scope: Scope, plan: Plan) -> list[ImportedIndex]:
     """All imported indexes of the collection that a plan reads by an index. One dataflow maintains them, so their
     uppers are equal.
     """
-    get = _get(plan)
     imports = scope.description.index_imports
-    collections = {i.on for i in imports if get is not None and i.id == get.id}
+    collections = {i.on for i in imports if isinstance(plan, Get) and i.id == plan.id}
     return [scope.imported[i.id] for i in imports if i.on in collections]
 
 
@@ -30,9 +28,3 @@ def columns_of(key: Sequence[ScalarExpr]) -> tuple[int, ...] | None:
     """The positions of a key's columns; None if some part of the key is not a column."""
     columns = tuple(k.index for k in key if isinstance(k, ColumnRef))
     return columns if len(columns) == len(key) else None
-
-
-def _get(plan: Plan) -> Get | None:
-    while isinstance(plan, ArrangeBy):
-        plan = plan.input
-    return plan if isinstance(plan, Get) else None

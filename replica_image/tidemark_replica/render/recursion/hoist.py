@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from tidemark_protocol.ids import GlobalId, LocalId
 from tidemark_protocol.plan.lir import (
-    ArrangeBy,
     Constant,
     DeltaJoin,
     Get,
@@ -59,8 +58,6 @@ class Hoisted:
                 return _linear(tuple(self.hoist(i, inside) for i in inputs), how)
             case Union():
                 return replace(plan, inputs=tuple(self.hoist(i, inside) for i in plan.inputs))
-            case ArrangeBy(input):
-                return self.hoist(input, inside)
         return replace(plan, input=self.hoist(plan.input, inside))
 
     def _let(self, id: LocalId, value: Plan, body: Plan, inside: Names) -> Plan:

@@ -61,11 +61,11 @@ def _of_groups(spec: ReevaluatedGroupsSpec) -> _Grouping:
 
 
 def _of_extremes(spec: ExtremesSpec) -> _Grouping:
-    return _Grouping(spec.of.types, spec.of.key, tuple(a for s in spec.states for a in s.arrangements))
+    return _Grouping(spec.of.types, spec.of.key, tuple(s.arrangement for s in spec.states))
 
 
 def _of_top_k(spec: TopKSpec) -> _Grouping:
-    return _Grouping(spec.ranking.types, spec.ranking.key, spec.state.arrangements)
+    return _Grouping(spec.ranking.types, spec.ranking.key, (spec.state.arrangement,))
 
 
 _GROUPINGS: Mapping[type, Callable[[Any], _Grouping]] = {

@@ -2,28 +2,27 @@
 
     out(k) = k ++ min or max over in(k)         (region, price) ──kernel──> (region, min(price), max(price))
 
-State, per value and direction: (key, value) rows sorted by value. With `buckets` a tournament's stages come before it;
-for a monotonic input it is the answers alone. Cost of an update: about two rows of each batch per touched group
-(`kernels/ranking/extremes.py`). All three kinds of state give the same rows.
+State, per value and direction: (key, value) rows sorted by value; for a monotonic input the answers alone. Cost of an
+update: about two rows of each batch per touched group (`kernels/ranking/extremes.py`). Both kinds of state give the
+same rows.
 """
 
 from __future__ import annotations
 
 from tidemark_protocol.plan.lir import Aggregate, HierarchicalReduce
 from tidemark_replica.kernels.ranking.extremes import Extreme, ExtremesShape, ExtremesSpec, SortedValue
+from tidemark_replica.kernels.ranking.state import RankingStateSpec
 from tidemark_replica.render.plan.fragments import Scope
 from tidemark_replica.render.plan.lowering_stream import Stream, arrow_types
 from tidemark_replica.render.plan.pipeline import Kernel
 from tidemark_replica.render.reduce.grouped import Grouped
-from tidemark_replica.render.top_k import ranking_state
 
 
 def lower_hierarchical(scope: Scope, rows: Grouped, plan: HierarchicalReduce) -> Stream:
     """Lower min and max, with one ranking state per value and direction."""
     of = ExtremesShape(arrow_types(rows.stream.schema), rows.key, tuple(_extreme(a, rows) for a in plan.aggregates))
     states = tuple(
-        ranking_state(scope, "extreme", of.ranking(v), plan.monotonic, plan.must_consolidate, plan.buckets)
-        for v in of.values
+        RankingStateSpec(scope.new_arrangement("extreme", of.ranking(v).layout), plan.monotonic) for v in of.values
     )
     return Stream(Kernel(ExtremesSpec(of, states), rows.stream.tree), rows.output(plan.aggregates))
 

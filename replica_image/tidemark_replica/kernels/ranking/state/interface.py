@@ -12,20 +12,11 @@ from tidemark_replica.arrangement.spines.manifest import ArrangementId
 
 @dataclass(frozen=True)
 class RankingStateSpec:
-    """The kind of a ranking's state, and its arrangements. `arrangement` has the ranking's layout."""
+    """The kind of a ranking's state, and its arrangement, which has the ranking's layout."""
 
     arrangement: ArrangementId
     monotonic: bool = False
     """Whether the input only grows."""
-    must_consolidate: bool = False
-    """Whether a step of a monotonic input may hold retractions that cancel within the step."""
-    stages: tuple[tuple[ArrangementId, int], ...] = ()
-    """The stages of a tournament before the last: their arrangements, and the number of parts of a group in each."""
-
-    @property
-    def arrangements(self) -> tuple[ArrangementId, ...]:
-        """All arrangements of the state."""
-        return (self.arrangement, *(a for a, _ in self.stages))
 
 
 class RankingState(Protocol):

@@ -7,8 +7,8 @@
 State: offset + limit rows per group. Cost of an update: the delta.
 
 A row that is not among the first rows of its chunk, or of the arrangement, can never become one. So the state thins out
-each chunk before it writes it, unless a later chunk may retract rows of this one: with `must_consolidate`, and at
-hydration, where a snapshot may still hold rows that cancel.
+each chunk before it writes it, unless a later chunk may retract rows of this one: at hydration, where a snapshot may
+still hold rows that cancel.
 
 A retraction that remains is an error for ever, NON_MONOTONIC_INPUT: the rows that would move up have been forgotten.
 """
@@ -41,7 +41,7 @@ class MonotonicState:
 
     def __init__(self, context: StepContext, state: RankingStateSpec, ranking: Ranking) -> None:
         check_state(context, state.arrangement, ranking.layout)
-        self._context, self._consolidates = context, state.must_consolidate or context.is_hydration
+        self._context, self._consolidates = context, context.is_hydration
         self._ranking = replace(ranking, offset=0)
         self._step_runs = StepRuns(context, state.arrangement)
         self._state_runs = StepRuns(context, state.arrangement)
