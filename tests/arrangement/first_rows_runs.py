@@ -40,8 +40,7 @@ def run(
     chunk_rows: int,
 ) -> Counter:
     """All steps of a history: what came out."""
-    buckets = int(rng.integers(1, 9))
-    manifests = [Manifest.empty(a, layout, cuts[0], buckets=buckets) for a, layout in layouts.items()]
+    manifests = [Manifest.empty(a, layout, cuts[0]) for a, layout in layouts.items()]
     driver = Driver(tmp_path / f"{spec.__class__.__name__}{chunk_rows}", *manifests, chunk_rows=chunk_rows)
     result: Counter = Counter()
     for lower, upper in pairwise(cuts):

@@ -1,4 +1,4 @@
-"""Histories driven through the groups kernel, cut into steps, chunks, buckets and pieces of all sizes."""
+"""Histories driven through the groups kernel, cut into steps, chunks and pieces of all sizes."""
 
 from collections import Counter
 from itertools import pairwise
@@ -43,8 +43,7 @@ def run(
     chunk_rows: int = 1000,
 ) -> Counter:
     """All steps of a history; what came out."""
-    buckets = int(rng.choice([1, 3, 8]))
-    driver = Driver(folder, Manifest.empty(A, spec.layout, cuts[0], buckets=buckets), chunk_rows=chunk_rows)
+    driver = Driver(folder, Manifest.empty(A, spec.layout, cuts[0]), chunk_rows=chunk_rows)
     result: Counter = Counter()
     for lower, upper in pairwise(cuts):
         chosen = [(row, max(t, cuts[0]), d) for row, t, d in rows if lower <= max(t, cuts[0]) < upper]

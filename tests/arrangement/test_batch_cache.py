@@ -119,7 +119,7 @@ def test_agree_many_threads_read_the_same_while_files_go(tmp_path: Path) -> None
     (tmp_path / "kept" / A).rename(tmp_path / "kept" / "kept")
     refs = tuple(ref._replace(file=ref.file.replace(f"{A}/", "kept/")) for ref in kept.batches)
     (tmp_path / "kept" / A).mkdir()
-    kept = Manifest(A, LAYOUT, 1, 0, 6, 0, refs)
+    kept = Manifest(A, LAYOUT, 0, 6, 0, refs)
     cache, expected = (
         BatchCache(tmp_path / "kept", limit=3),
         contents(Trace(kept, BatchCache(tmp_path / "kept")).rows_at(5)),

@@ -57,11 +57,11 @@ def held(rows: Updates, time: int) -> Counter:
     return Counter({r: n for r, n in found.items() if n})
 
 
-def steps(folder: Path, bounds: list[int], chunk_rows: int, buckets: int) -> tuple[Driver, list[StepContext]]:
+def steps(folder: Path, bounds: list[int], chunk_rows: int) -> tuple[Driver, list[StepContext]]:
     driver = Driver(
         folder,
-        Manifest.empty(A, SPEC.layout, AS_OF, buckets=buckets),
-        Manifest.empty(B, TASK.layout, AS_OF, buckets=buckets),
+        Manifest.empty(A, SPEC.layout, AS_OF),
+        Manifest.empty(B, TASK.layout, AS_OF),
         chunk_rows=chunk_rows,
     )
     return driver, [driver.context(lo, up, hydration=lo == AS_OF) for lo, up in pairwise(bounds)]
@@ -92,7 +92,7 @@ def test_split_changes_are_each_times_net_gains_and_losses(seed: int, tmp_path: 
             errors[(None,) * 5, row, max(time, AS_OF)] += diff
     expected.update({key: n for key, n in errors.items() if n})
     for chunk_rows, bounds in CUTS:
-        driver, contexts = steps(tmp_path / str(chunk_rows), bounds, chunk_rows, int(rng.integers(1, 5)))
+        driver, contexts = steps(tmp_path / str(chunk_rows), bounds, chunk_rows)
         made: Counter = Counter()
         for context in contexts:
             made.update(contents(changes(context, SPEC, [updates(list(WATCHED), of_step(context, rows))])))
@@ -114,7 +114,7 @@ def test_split_the_whole_view_is_given_at_each_change_and_never_taken_back(seed:
         ).items():
             expected[row, error, time] += n
     for chunk_rows, bounds in CUTS:
-        driver, contexts = steps(tmp_path / str(chunk_rows), bounds, chunk_rows, int(rng.integers(1, 5)))
+        driver, contexts = steps(tmp_path / str(chunk_rows), bounds, chunk_rows)
         made: Counter = Counter()
         for context in contexts:
             context = replace(context, manifests=driver.manifests)
@@ -133,7 +133,7 @@ def plain(row: tuple) -> tuple:
 
 def test_a_view_that_changes_alone_gives_nothing_until_the_watched_input_changes(tmp_path: Path) -> None:
     """What it held all along is given then, and given again at the next change."""
-    driver, (first, second, third) = steps(tmp_path, [AS_OF, 5, 9, LAST], 100, 1)
+    driver, (first, second, third) = steps(tmp_path, [AS_OF, 5, 9, LAST], 100)
     made = []
     for context, watched, view in (
         (first, [((1, "a"), AS_OF, 1)], [(("x", 1.0), AS_OF, 2)]),
@@ -151,7 +151,7 @@ def test_a_view_that_changes_alone_gives_nothing_until_the_watched_input_changes
 
 def test_multiplicities_that_cannot_be_added_up_are_refused(tmp_path: Path) -> None:
     """An overflow is an error, not a wrong number."""
-    _, (context,) = steps(tmp_path, [AS_OF, LAST], 100, 1)
+    _, (context,) = steps(tmp_path, [AS_OF, LAST], 100)
     view = [(("x", 1.0), 3, 2**62), (("x", 1.0), 4, 2**62)]
     with pytest.raises(DiffOverflow):
         list(continual_task(context, TASK, [updates(list(WATCHED), [((1, "a"), 5, 1)])], [updates(list(VIEW), view)]))

@@ -10,7 +10,8 @@ from tests.arrangement.histories import NAN_WITH_PAYLOAD, TYPES, colliding, numb
 from tidemark_replica.arrangement.errors import UnsupportedType
 from tidemark_replica.arrangement.rows.columns import any_null, canonical, canonical_rows, check_type, equal_rows
 from tidemark_replica.arrangement.rows.grouping import group_rows, order_by_hash
-from tidemark_replica.arrangement.rows.hashing import ERRS_HASH, bucket_edges, bucket_of, hash_rows, key_hashes
+from tidemark_replica.arrangement.rows.hashing import ERRS_HASH, hash_rows, key_hashes
+from tidemark_replica.arrangement.rows.task_share import share_edges, share_indices
 from tidemark_replica.arrangement.rows.updates import make_updates
 
 
@@ -114,15 +115,15 @@ def test_order_by_hash_is_stable_when_hashes_differ_in_low_bits_only() -> None:
     assert order_by_hash(hashes).tolist() == np.argsort(hashes, kind="stable").tolist()
 
 
-@pytest.mark.parametrize("buckets", [1, 2, 3, 7, 16])
-def test_buckets_are_ranges_of_hashes(buckets: int) -> None:
-    """Cutting sorted hashes at the edges gives the same buckets as computing them."""
-    rng = np.random.default_rng(buckets)
-    edges = bucket_edges(buckets)
+@pytest.mark.parametrize("shares", [1, 2, 3, 7, 16])
+def test_shares_are_ranges_of_hashes(shares: int) -> None:
+    """Cutting sorted hashes at the edges gives the same shares as computing them."""
+    rng = np.random.default_rng(shares)
+    edges = share_edges(shares)
     near = np.concatenate([edges, edges - np.uint64(1)])
     hashes = np.sort(np.concatenate([rng.integers(0, 2**64, 1000, dtype=np.uint64), near]))
-    assert bucket_of(hashes, buckets).tolist() == np.searchsorted(edges, hashes, "right").tolist()
-    assert len(set(bucket_of(hashes, buckets).tolist())) == buckets
+    assert share_indices(hashes, shares).tolist() == np.searchsorted(edges, hashes, "right").tolist()
+    assert len(set(share_indices(hashes, shares).tolist())) == shares
 
 
 def test_canonical_floats_have_one_zero_and_one_nan() -> None:

@@ -162,16 +162,15 @@ def within(changes: list[Change], lower: int, upper: int) -> list[Change]:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("seed", seeds(2, 12))
 def test_split_every_combination_is_met_exactly_once(seed: int, shape: Shape, tmp_path: Path) -> None:
-    """Whatever is shared or kept, chunks of 1 to 64 rows, buckets, steps: several times and inputs in one step."""
+    """Whatever is shared or kept, chunks of 1 to 64 rows, steps: several times and inputs in one step."""
     rng = np.random.default_rng(seed)
     history = random_history(rng, shape.inputs, 22 * shape.inputs if shape.inputs < 5 else 60)
     expected = nested_loops(shape, from_as_of(history))
     assert len(expected) > 20
     ways = ((1, [AS_OF, END], ()), (5, [AS_OF, 4, 9, 10, END], (1,)), (64, list(range(AS_OF, END + 1)), (0, 2)))
     for chunk_rows, cuts, shared in (*ways, (16, [AS_OF, 8, END], tuple(range(shape.inputs)))):
-        buckets = int(rng.integers(1, 4))
         manifests = (
-            Manifest.empty(name(n, key), Layout.of_rows(TYPES, [key]), 0 if n in shared else AS_OF, buckets=buckets)
+            Manifest.empty(name(n, key), Layout.of_rows(TYPES, [key]), 0 if n in shared else AS_OF)
             for n in range(shape.inputs)
             for key in shape.keys(n)
         )

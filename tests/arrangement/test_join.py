@@ -25,9 +25,9 @@ SPEC = JoinSpec(JoinInput(LEFT, (0, 2)), JoinInput(RIGHT, (0, 1)))
 NAMES = ["x", "y", "a long name of a customer", None]
 
 
-def manifests(buckets: int = 1, lower: int = 0) -> list[Manifest]:
+def manifests(lower: int = 0) -> list[Manifest]:
     left, right = Layout.of_rows(LEFT_TYPES, [0, 1]), Layout.of_rows(RIGHT_TYPES, [2, 1])
-    return [Manifest.empty(a, layout, lower, buckets=buckets) for a, layout in ((LEFT, left), (RIGHT, right))]
+    return [Manifest.empty(a, layout, lower) for a, layout in ((LEFT, left), (RIGHT, right))]
 
 
 def history(rng: np.random.Generator, upper: int, n: int) -> list[tuple[Side, tuple]]:
@@ -122,7 +122,7 @@ def maintain_shared(driver: Driver, lower: int, upper: int, stream: list, shared
 @pytest.mark.parametrize("shared", ["", "left", "right", "left right"])
 @pytest.mark.parametrize("seed", seeds(3, 12))
 def test_split_any_steps_and_chunks_give_what_nested_loops_give(seed: int, shared: str, tmp_path: Path) -> None:
-    """Chunks of 1 to 64 rows, 1 to 3 buckets, any interleaving, any step bounds, sides maintained or shared."""
+    """Chunks of 1 to 64 rows, any interleaving, any step bounds, sides maintained or shared."""
     rng = np.random.default_rng(seed)
     rows = history(rng, 20, 120)
     expected = nested_loops([(s, (row, max(t, 3), d)) for s, (row, t, d) in rows])
@@ -132,7 +132,7 @@ def test_split_any_steps_and_chunks_give_what_nested_loops_give(seed: int, share
     )
     for chunk_rows, cuts in ((1, [3, 20]), (7, [3, 4, 9, 10, 20]), (64, list(range(3, 21)))):
         directory = tmp_path / str(chunk_rows)
-        driver = Driver(directory, *manifests(int(rng.integers(1, 4)), 3), chunk_rows=chunk_rows)
+        driver = Driver(directory, *manifests(3), chunk_rows=chunk_rows)
 
         result = run(driver, rng, rows, cuts, JoinSpec(left, right))
 

@@ -27,7 +27,7 @@ LAYOUT = Layout.of_rows([pa.int64()], [0])
 
 
 def batch(name: object, rows: int) -> BatchRef:
-    return BatchRef(f"{name}.arrow", 0, 0, 1, 0, rows, 0, 0, 0, rows, 0, 0)
+    return BatchRef(f"{name}.arrow", 0, 1, 0, rows, 0, 0, 0, rows, 0, 0)
 
 
 def manifest(*sizes: int, name: ArrangementId = A) -> Manifest:

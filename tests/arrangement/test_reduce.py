@@ -60,8 +60,7 @@ def shape_types(shape: AccumulatorLayout) -> list[pa.DataType]:
 
 
 def drive(tmp_path: Path, shape: AccumulatorLayout, lower: int = 0, **options) -> Driver:
-    buckets = options.pop("buckets", 1)
-    return Driver(tmp_path, Manifest.empty(A, shape.layout, lower, buckets=buckets), **options)
+    return Driver(tmp_path, Manifest.empty(A, shape.layout, lower), **options)
 
 
 @pytest.mark.parametrize("key", [(0, 1), (), (6,), (5, 8)], ids=str)
@@ -73,8 +72,7 @@ def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, key: tup
     rows = [(row, max(t, 2), d) for row, t, d in history(rng, 14, 60)]
     expected = expected_output(shape, rows, 2)
     for chunk_rows, cuts in ((1000, [2, 14]), (5, [2, 3, 7, 8, 14]), (1, list(range(2, 15)))):
-        buckets = int(rng.integers(1, 4))
-        driver = drive(tmp_path / str(chunk_rows), shape, 2, chunk_rows=chunk_rows, buckets=buckets)
+        driver = drive(tmp_path / str(chunk_rows), shape, 2, chunk_rows=chunk_rows)
 
         result = run(driver, rng, shape, rows, cuts)
 
@@ -226,7 +224,7 @@ def test_many_groups_are_evaluated_in_ranges(tmp_path: Path) -> None:
         ],
         schema=updates([pa.int64(), pa.float64()], []).schema,
     )
-    driver = drive(tmp_path, shape, chunk_rows=40_000, buckets=2)
+    driver = drive(tmp_path, shape, chunk_rows=40_000)
     output = list(reduce(driver.context(0, 1, hydration=True), ReduceSpec(A, shape), [batch]))
     assert max(b.num_rows for b in output) <= 40_000
     table = pa.Table.from_batches(output).sort_by("c0")

@@ -50,7 +50,7 @@ def test_agree_a_lookup_in_small_batches_with_one_in_each(before: int | None, tm
     keys = Keys.of([pa.array([3, 1, 11, 7], pa.int64())], 4)
     whole, cache = driver.manifests[A], driver.cache
     for known in range(1, 13):
-        manifest = Manifest(A, LAYOUT, 1, 0, known, 0, whole.batches[:known])
+        manifest = Manifest(A, LAYOUT, 0, known, 0, whole.batches[:known])
         segments = [s for ref in manifest.batches for s in BatchCache(tmp_path).segments(ref, LAYOUT)]
         expected = found(probe(keys, segments, LAYOUT, before=before))
         assert found(Trace(manifest, cache).probe(keys, before=before)) == expected
@@ -62,7 +62,7 @@ def test_a_merged_batch_is_not_searched_any_more(tmp_path: Path) -> None:
     driver = stepped(tmp_path, np.random.default_rng(3), 6)
     batches, keys = driver.manifests[A].batches, Keys.of([pa.array(range(10), pa.int64())], 10)
     for kept in (batches, batches[2:], batches[2:4], batches):
-        stored = Trace(Manifest(A, LAYOUT, 1, 0, 6, 0, kept), driver.cache).probe(keys)
+        stored = Trace(Manifest(A, LAYOUT, 0, 6, 0, kept), driver.cache).probe(keys)
         assert sum(len(h.delta) for h in stored) == sum(ref.rows for ref in kept)
 
 
@@ -89,6 +89,6 @@ def test_rows_sorted_by_value_stay_so(tmp_path: Path) -> None:
         runs.add(value_ordered_rows(updates(list(TYPES), [((1, text), step, 1)]), layout))
         runs.commit()
         driver.commit(context)
-    (segment,) = Trace(driver.manifests[A], driver.cache).segments_of(Keys.of([pa.array([1], pa.int64())], 1))
+    (segment,) = Trace(driver.manifests[A], driver.cache).combined_segments()
     assert isinstance(segment, Segment)
     assert segment.rows.column(2).to_pylist() == ["d", "c", "b", "a"]

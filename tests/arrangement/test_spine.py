@@ -30,11 +30,11 @@ def random_rows(rng: np.random.Generator, types: list[pa.DataType], lower: int, 
 
 @pytest.mark.parametrize("seed", seeds(6, 24))
 def test_every_time_from_since_on_reads_as_a_dictionary_does(seed: int, tmp_path: Path) -> None:
-    """Random steps, since moving up at random, merges after each commit; 1 to 3 buckets; small chunks."""
+    """Random steps, since moving up at random, merges after each commit; small chunks."""
     rng = np.random.default_rng(seed)
     types = [TYPES[i] for i in rng.integers(0, len(TYPES), 2)]
     layout = Layout.of_rows(types, [1] if seed % 3 else [1, 0])
-    driver = Driver(tmp_path, Manifest.empty(A, layout, 10, buckets=1 + seed % 3), chunk_rows=16)
+    driver = Driver(tmp_path, Manifest.empty(A, layout, 10), chunk_rows=16)
     model, lower = contents([]), 10
     for _ in range(15):
         upper = lower + int(rng.integers(1, 5))
@@ -48,7 +48,7 @@ def test_every_time_from_since_on_reads_as_a_dictionary_does(seed: int, tmp_path
         trace = Trace(driver.manifests[A], driver.cache)
         for as_of in range(trace.manifest.since, upper):
             assert_reads_as(trace, model, as_of)
-    assert len(driver.manifests[A].batches) < 15 * driver.manifests[A].buckets
+    assert len(driver.manifests[A].batches) < 15
 
 
 def assert_reads_as(trace: Trace, model, as_of: int) -> None:
@@ -90,7 +90,7 @@ def test_lookup_finds_exactly_the_rows_of_a_key(t: pa.DataType, tmp_path: Path) 
     """Every value of every type can be looked up; NULL and NaN too; nothing else comes back."""
     rng = np.random.default_rng(7)
     layout = Layout.of_rows([pa.int64(), t], [1])
-    driver = Driver(tmp_path, Manifest.empty(A, layout, 0, buckets=2))
+    driver = Driver(tmp_path, Manifest.empty(A, layout, 0))
     batch = updates([pa.int64(), t], random_rows(rng, [pa.int64(), t], 0, 4, 200))
     context = driver.context(0, 4)
     list(arrange(context, A, [batch]))

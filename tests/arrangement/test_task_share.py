@@ -38,7 +38,7 @@ def test_agree_batches_of_several_tasks_are_levels_of_one_spine(tasks: int, tmp_
     """Reads as one task's; each level has one batch of every task; merging ends."""
     several, one = hydrated(tmp_path / "several", tasks, 700), hydrated(tmp_path / "one", 1, 700)
     manifest = several.manifests[A]
-    levels = levels_of(manifest.spine(0))
+    levels = levels_of(manifest.batches)
     by_file = [[b.file for b in level] for level in levels]
     assert sorted(f for level in by_file for f in level) == sorted(b.file for b in manifest.batches)
     assert len(levels[0]) == tasks
@@ -69,7 +69,7 @@ def test_batches_of_different_steps_are_never_one_level() -> None:
     """They may hold updates of one row each, by chance side by side: the newer must stay the newer."""
 
     def batch(file: str, step: int, first: int, last: int) -> BatchRef:
-        return BatchRef(file, 0, step, step + 1, step, 10, 0, step, step, 80, first, last)
+        return BatchRef(file, step, step + 1, step, 10, 0, step, step, 80, first, last)
 
     spine = [batch("a", 0, 0, 4), batch("b", 0, 5, 9), batch("c", 1, 10, 12), batch("d", 1, 11, 13)]
     assert [[b.file for b in level] for level in levels_of(spine)] == [["a", "b"], ["c"], ["d"]]

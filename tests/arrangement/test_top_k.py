@@ -52,7 +52,7 @@ def expected_output(rows: list[tuple], ranking: Ranking, as_of: int, *, compleme
 
 @pytest.mark.parametrize("seed", seeds(8, 60))
 def test_split_every_cut_of_a_history_gives_the_exact_output(seed: int, tmp_path: Path) -> None:
-    """Any types, ties, colliding keys, negative multiplicities, steps, chunks and buckets: right at every time."""
+    """Any types, ties, colliding keys, negative multiplicities, steps and chunks: right at every time."""
     rng = np.random.default_rng(seed)
     types = [pa.int64(), pa.int64(), *(TYPES[rng.integers(len(TYPES))] for _ in range(2))]
     ranking, rows = random_ranking(rng, types), random_history(rng, types, least=-2 if seed % 2 else 0)

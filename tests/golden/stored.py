@@ -62,8 +62,8 @@ ATTEMPTS = Attempts(3, 2, Exit(137, 1_700_000_000_000))
 PROCESS: dict[str, Any] = {"pid": 12, "startTime": 34, "digest": "0a1b", "startedAt": 1_700_000_000_000}
 FRONTIER = Frontier.at(1_700_000_000_000)
 LAYOUT = Layout((pa.int64(), pa.string()), (1,), order=(OrderKey(0, True, True),))
-BATCH = BatchRef("r/1-0-0.arrow", 1, 2, 5, 3, 100, 4, 2, 4, 4096, 11, 99)
-MANIFEST = Manifest(ArrangementId("revenue.o"), LAYOUT, 2, 1, 5, 3, (BATCH,))
+BATCH = BatchRef("r/1-0-0.arrow", 2, 5, 3, 100, 4, 2, 4, 4096, 11, 99)
+MANIFEST = Manifest(ArrangementId("revenue.o"), LAYOUT, 1, 5, 3, (BATCH,))
 FILE = DataFile("a.parquet", 2048, 10, PersistTime(1), PersistTime(4))
 CHANGE = Change("c1", PersistTime(5), PersistTime(2), Term(7), (FILE,))
 DATAFLOW = {

@@ -2,7 +2,7 @@
 
 incremental   at every frontier, contents = those of a dataflow that begins there
 pieces        other steps, rows in another order, few at a time: the same updates
-compacted     eight buckets, compacted after each step: the same updates, and the index says the same
+compacted     compacted after each step: the same updates, and the index says the same
 restarted     begun anew in the middle: the same from there on
 interrupted   every step cut short at several points, then run twice at once: the same updates, and no file too many
 merged        batches merged in steps and beside them, settled and swept at any time: the same updates, no file too many

@@ -1,8 +1,8 @@
 """Other ways through the same history, which must not show. `VARIANTS` has them all; a new one is a line there.
 
 catalyst     every expression is Catalyst's                 the same updates
-compacted    eight buckets, an index that lets go of all    the same updates; the index reads the same where it can
-             but the last time after each step
+compacted    an index that lets go of all but the last      the same updates; the index reads the same where it can
+             time after each step
 restarted    dropped in the middle, built anew              at its as_of the contents, from there on the same updates
 in pieces    rows of a step in another order, three at a    the same updates
              time, through chunks of three rows
@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ from tests.step_worker.shared import step_workers
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
-from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.render import RenderedDataflow
 from tidemark_replica.render.execution import prepare
@@ -43,7 +41,7 @@ from tidemark_replica.render.plan.pipeline import Pipeline, Source
 from tidemark_replica.render.task.jvm_input_slots import StageFeed
 from tidemark_replica.render.task.stage import Stage
 
-BUCKETS, PIECE, FEW, LARGE = 8, 3, 8, 30
+TASKS, PIECE, FEW, LARGE = 8, 3, 8, 30
 Variant = Callable[[DataflowHarness, DataflowDescription, Sequence[int]], tuple[int, Updates]]
 """(the harness, the dataflow, uppers of steps) to (from when on, the updates)."""
 
@@ -59,9 +57,7 @@ def built(**how: Any) -> Variant:
 
 def compacted(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Steps after each of which the index lets go of all but the last time; it is read there every time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Manifest, "empty", staticmethod(partial(Manifest.empty, buckets=BUCKETS)))
-        dataflow = of.build(description)
+    dataflow = of.build(description)
     made: Updates = Counter()
     try:
         for upper in bounds:
@@ -126,7 +122,7 @@ VARIANTS: Mapping[str, Variant] = {
     "in pieces": in_pieces,
     "in a worker": in_worker(math.inf),
     "now and then": in_worker(FEW),
-    "exchanged": exchange_policy(BUCKETS, from_rows=0),
+    "exchanged": exchange_policy(TASKS, from_rows=0),
     "by turns": exchange_policy(3, from_rows=LARGE),
 }
 

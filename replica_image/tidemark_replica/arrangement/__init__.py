@@ -16,7 +16,7 @@ The forms of a row, from a stream to the state:
     file rows    __hash, c0 ... cn-1, __time, __error or __slot, __diff or __sums   `rows/layout.py`
     Segment      file rows in memory, sorted by hash                                `batches/batch.py`
     batch        segments in one immutable file, which a BatchRef names             `batches/batch.py`
-    spine        the batches of one bucket, oldest first, their sizes doubling      `spines/spine.py`
+    spine        the batches, oldest first, their sizes doubling                   `spines/spine.py`
     manifest     the spines of an arrangement: one version of it                    `spines/manifest.py`
 
 Reading order:

@@ -81,7 +81,7 @@ class BatchWriter:
         return BatchWriter(self._directory, self._step, bytes_left=left, alive_file=self._wanted, large=much)
 
     def write_scratch(
-        self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
+        self, arrangement: ArrangementId, layout: Layout, span: Span, segments: Iterable[Any]
     ) -> BatchRef | None:
         """Write a batch that is not committed unless it is adopted. Returns None if there are no rows.
 
@@ -89,15 +89,15 @@ class BatchWriter:
         """
         file = self._next_file(arrangement)
         fitting = self._fitting(arrangement, self.while_step_alive(segments))
-        return self._kept(write_batch(self._directory, file, layout, bucket, span, fitting), file)
+        return self._kept(write_batch(self._directory, file, layout, span, fitting), file)
 
-    def write_run(self, arrangement: ArrangementId, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
+    def write_run(self, arrangement: ArrangementId, layout: Layout, span: Span, rows: Any) -> BatchRef:
         """As `write_scratch`, for one segment with rows."""
         file = self._next_file(arrangement)
         if is_small(rows):
-            ref: BatchRef | None = write_small_batch(self._directory, file, layout, bucket, span, rows)
+            ref: BatchRef | None = write_small_batch(self._directory, file, layout, span, rows)
         else:
-            ref = write_batch(self._directory, file, layout, bucket, span, self._fitting(arrangement, [rows]))
+            ref = write_batch(self._directory, file, layout, span, self._fitting(arrangement, [rows]))
         assert ref is not None, "a run has rows"
         self._kept(ref, file)
         return ref
@@ -175,11 +175,11 @@ def merge(task: Merge, layout: Layout, cache: BatchCache, writer: BatchWriter) -
     runs = [segment for ref in task.batches for segment in cache.segments(ref, layout)]
     merged = coalesce(writer.while_step_alive(merge_segments(runs, layout, task.since)))
     if sum(ref.rows for ref in task.batches) >= SMALL_ROWS:
-        return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, merged)
+        return writer.write_scratch(task.arrangement, layout, task.span, merged)
     rows = list(merged)
     if len(rows) != 1:
-        return writer.write_scratch(task.arrangement, layout, task.batches[0].bucket, task.span, rows)
-    ref = writer.write_run(task.arrangement, layout, task.batches[0].bucket, task.span, rows[0])
+        return writer.write_scratch(task.arrangement, layout, task.span, rows)
+    ref = writer.write_run(task.arrangement, layout, task.span, rows[0])
     cache.keep(ref, rows[0])
     return ref
 

@@ -2,20 +2,15 @@
 
     chunk ──> run (level 0)          eight runs of a level ──merge──> one run of the next
 
-A small step is one chunk and writes one file per bucket. A hydration writes many; merging eight at a time keeps probes
+A small step is one chunk and writes one file. A hydration writes many; merging eight at a time keeps probes
 short, and costs about one more rewrite of a row.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from tidemark_replica.arrangement.batches.batch import BatchRef, Segment
-from tidemark_replica.arrangement.rows.hashing import bucket_edges
-from tidemark_replica.arrangement.rows.layout import file_hashes
 from tidemark_replica.arrangement.spines.manifest import ArrangementId
 from tidemark_replica.arrangement.spines.spine import coalesce, hash_ranges, merge_segments
 from tidemark_replica.arrangement.step import StepContext
@@ -37,72 +32,61 @@ class StepRuns:
     def __init__(self, context: StepContext, arrangement: ArrangementId) -> None:
         self._context = context
         self._manifest = context.manifest(arrangement)
-        self._runs: dict[int, list[_Run]] = {}
+        self._runs: list[_Run] = []
 
     def add(self, rows: Any) -> None:
         """Write a chunk: file rows, ascending by hash."""
-        for bucket, part in _by_bucket(rows, self._manifest.buckets):
-            context, manifest = self._context, self._manifest
-            ref = context.writer.write_run(manifest.arrangement, manifest.layout, bucket, context.span, part)
-            runs = self._runs.setdefault(bucket, [])
-            runs.append(_Run(ref, 0, self._readable(ref, part)))
-            self._merge_full_levels(bucket, runs)
+        if not rows.num_rows:
+            return
+        context, manifest = self._context, self._manifest
+        ref = context.writer.write_run(manifest.arrangement, manifest.layout, context.span, rows)
+        self._runs.append(_Run(ref, 0, self._readable(ref, rows)))
+        self._merge_full_levels()
 
-    def _readable(self, ref: BatchRef, part: Any) -> tuple[Segment, ...]:
+    def _readable(self, ref: BatchRef, rows: Any) -> tuple[Segment, ...]:
         """The segments of a run: a small one in memory, a large one mapped from its file."""
         cache = self._context.cache
-        if (kept := cache.keep(ref, part)) is not None:
+        if (kept := cache.keep(ref, rows)) is not None:
             return kept
-        return (Segment.of(part),) if part.nbytes < MAPPED_BYTES else cache.segments(ref, self._manifest.layout)
+        return (Segment.of(rows),) if rows.nbytes < MAPPED_BYTES else cache.segments(ref, self._manifest.layout)
 
     def segments(self) -> Iterator[Segment]:
         """The segments of all runs, to be probed."""
-        for runs in self._runs.values():
-            for run in runs:
-                yield from run.segments
+        for run in self._runs:
+            yield from run.segments
 
     def consolidated(self, range_rows: int) -> Iterator[Any]:
-        """Yield all rows consolidated, in ranges that ascend by hash per bucket. Each chunk must be consolidated."""
-        for runs in self._runs.values():
-            segments = [s for run in runs for s in run.segments]
-            if len(segments) == 1:  # a merged run may have several, and one key at the end of one and in the next
-                yield from (part for (part,) in hash_ranges(segments, range_rows))
-            else:
-                layout, lower = self._manifest.layout, self._context.lower
-                yield from merge_segments(segments, layout, lower, range_rows, whole_hashes=True)
+        """Yield all rows consolidated, in ranges that ascend by hash. Each chunk must be consolidated."""
+        segments = list(self.segments())
+        if len(segments) == 1:  # a merged run may have several, and one key at the end of one and in the next
+            yield from (part for (part,) in hash_ranges(segments, range_rows))
+        else:
+            layout, lower = self._manifest.layout, self._context.lower
+            yield from merge_segments(segments, layout, lower, range_rows, whole_hashes=True)
 
     def commit(self) -> None:
         """Commit the runs as the step's batches."""
-        for runs in self._runs.values():
-            for run in runs:
-                self._context.writer.adopt(self._manifest.arrangement, run.ref)
+        for run in self._runs:
+            self._context.writer.adopt(self._manifest.arrangement, run.ref)
 
     def discard(self) -> None:
         """Delete the runs, which were for this step only."""
-        for runs in self._runs.values():
-            for run in runs:
-                self._context.writer.discard(run.ref)
+        for run in self._runs:
+            self._context.writer.discard(run.ref)
 
-    def _merge_full_levels(self, bucket: int, runs: list[_Run]) -> None:
+    def _merge_full_levels(self) -> None:
+        runs = self._runs
         while len(runs) >= FAN_IN and runs[-FAN_IN].level == runs[-1].level:
             tail = runs[-FAN_IN:]
             del runs[-FAN_IN:]
             layout, segments = self._manifest.layout, [s for run in tail for s in run.segments]
-            ref = self._write(bucket, coalesce(merge_segments(segments, layout, self._context.lower)))
+            ref = self._write(coalesce(merge_segments(segments, layout, self._context.lower)))
             if ref is not None:
                 runs.append(_Run(ref, tail[0].level + 1, self._context.cache.segments(ref, layout)))
             for run in tail:
                 self._context.writer.discard(run.ref)
 
-    def _write(self, bucket: int, segments: Iterator[Any]) -> BatchRef | None:
+    def _write(self, segments: Iterator[Any]) -> BatchRef | None:
         manifest = self._manifest
         span = self._context.span
-        return self._context.writer.write_scratch(manifest.arrangement, manifest.layout, bucket, span, segments)
-
-
-def _by_bucket(rows: Any, buckets: int) -> Iterator[tuple[int, Any]]:
-    """(bucket, slice) of rows sorted by hash, without empty slices."""
-    edges = () if buckets == 1 else np.searchsorted(file_hashes(rows), bucket_edges(buckets), "left").tolist()
-    for bucket, (begin, end) in enumerate(pairwise([0, *edges, rows.num_rows])):
-        if end > begin:
-            yield bucket, rows.slice(begin, end - begin)
+        return self._context.writer.write_scratch(manifest.arrangement, manifest.layout, span, segments)

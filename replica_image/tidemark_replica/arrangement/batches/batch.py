@@ -36,7 +36,6 @@ class BatchRef(NamedTuple):
 
     file: str
     """Relative to the store's directory."""
-    bucket: int
     lower: int
     upper: int
     """The times [lower, upper) of the steps whose updates it holds."""
@@ -93,9 +92,7 @@ def is_small(rows: Any) -> bool:
     return bool(rows.get_total_buffer_size() <= SMALL_BYTES)
 
 
-def write_batch(
-    directory: Path, file: str, layout: Layout, bucket: int, span: Span, segments: Iterable[Any]
-) -> BatchRef | None:
+def write_batch(directory: Path, file: str, layout: Layout, span: Span, segments: Iterable[Any]) -> BatchRef | None:
     """Write segments (record batches, ascending by hash) as one file. Returns None, without a file, for no rows.
 
     Raises DiskFull.
@@ -118,10 +115,10 @@ def write_batch(
         _remove(temporary)
         return None
     os.rename(temporary, path)
-    return written.ref(size, file, bucket, span)
+    return written.ref(size, file, span)
 
 
-def write_small_batch(directory: Path, file: str, layout: Layout, bucket: int, span: Span, rows: Any) -> BatchRef:
+def write_small_batch(directory: Path, file: str, layout: Layout, span: Span, rows: Any) -> BatchRef:
     """Write one segment with few rows, in one write and under its final name. Raises DiskFull."""
     memory = pa.BufferOutputStream()
     with pa.RecordBatchFileWriter(memory, layout.schema) as writer:
@@ -134,7 +131,7 @@ def write_small_batch(directory: Path, file: str, layout: Layout, bucket: int, s
     except BaseException:
         _remove(path)
         raise
-    return written.ref(data.size, file, bucket, span)
+    return written.ref(data.size, file, span)
 
 
 class _Written:
@@ -152,10 +149,10 @@ class _Written:
         self.errors += int(np.searchsorted(hashes, ERRS_HASH, "right"))
         self.rows += len(hashes)
 
-    def ref(self, size: int, file: str, bucket: int, span: Span) -> BatchRef:
+    def ref(self, size: int, file: str, span: Span) -> BatchRef:
         """The ref of the file."""
         within = self.rows, self.errors, *self.times, size, *self.hashes
-        return BatchRef(file, bucket, span.lower, span.upper, span.since, *within)
+        return BatchRef(file, span.lower, span.upper, span.since, *within)
 
 
 def _created(path: str) -> Any:

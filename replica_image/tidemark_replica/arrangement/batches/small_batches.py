@@ -22,11 +22,11 @@ RUN_BYTES = 4 * SMALL_BYTES
 
 
 class SmallBatches:
-    """Keeps one run per arrangement and bucket, and forgets the least recently used run first."""
+    """Keeps one run per arrangement, and forgets the least recently used run first."""
 
     def __init__(self, limit: int = 512) -> None:
         self._limit = limit
-        self._known: OrderedDict[tuple[str, int], tuple[list[str], Segment]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[list[str], Segment]] = OrderedDict()
 
     def combined(
         self, refs: Sequence[BatchRef], opened: Callable[[BatchRef], Iterable[Segment]], made: Callable[[Any], Segment]
@@ -35,7 +35,7 @@ class SmallBatches:
 
         `opened` opens one batch; `made` sorts rows into a segment in the order of a file.
         """
-        key, files = (refs[0].file.partition("/")[0], refs[0].bucket), [ref.file for ref in refs]
+        key, files = refs[0].file.partition("/")[0], [ref.file for ref in refs]
         before, segment = self._known.get(key, ([], None))
         if segment is None or before != files[: len(before)]:
             before, parts = [], []

@@ -92,16 +92,6 @@ def mix(x: Hashes) -> Hashes:
     return x
 
 
-def bucket_of(hashes: Hashes, buckets: int) -> Ints:
-    """The bucket of a hash: an equal range of hashes each, so a batch sorted by hash is sorted by bucket too."""
-    return ((hashes >> U(32)) * U(buckets) >> U(32)).astype(np.int64)
-
-
-def bucket_edges(buckets: int) -> Hashes:
-    """The first hash of each bucket after the first one."""
-    return np.array([-(-(b << 32) // buckets) << 32 for b in range(1, buckets)], dtype=np.uint64)
-
-
 def _words(a: Array) -> Hashes:
     """One word per value."""
     valid = None if a.null_count == len(a) > 0 else validity(a)

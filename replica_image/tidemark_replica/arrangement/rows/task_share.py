@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidemark_replica.arrangement.rows.hashing import bucket_edges, bucket_of
 from tidemark_replica.arrangement.rows.updates import Hashes, Ints
 
 
@@ -30,7 +29,7 @@ class TaskShare:
 
     def bounds(self, hashes: Hashes) -> tuple[int, int]:
         """[begin, end) of the share among ascending hashes."""
-        edges = [0, *np.searchsorted(hashes, bucket_edges(self.of), "left").tolist(), len(hashes)]
+        edges = [0, *np.searchsorted(hashes, share_edges(self.of), "left").tolist(), len(hashes)]
         return edges[self.index], edges[self.index + 1]
 
 
@@ -40,4 +39,9 @@ WHOLE_SHARE = TaskShare()
 
 def share_indices(hashes: Hashes, of: int) -> Ints:
     """The index of the share of each hash."""
-    return bucket_of(hashes, of)
+    return ((hashes >> np.uint64(32)) * np.uint64(of) >> np.uint64(32)).astype(np.int64)
+
+
+def share_edges(of: int) -> Hashes:
+    """The first hash of each share after the first one."""
+    return np.array([-(-(index << 32) // of) << 32 for index in range(1, of)], dtype=np.uint64)

@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.rows.layout import Layout
 
 ArrangementId = NewType("ArrangementId", str)
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,6 @@ class Manifest:
 
     arrangement: ArrangementId
     layout: Layout
-    buckets: int
     lower: int
     upper: int
     since: int
@@ -36,9 +35,9 @@ class Manifest:
             raise ValueError(f"arrangement id {self.arrangement!r} cannot be the name of a directory")
 
     @staticmethod
-    def empty(arrangement: ArrangementId, layout: Layout, lower: int, *, buckets: int = 1) -> "Manifest":
+    def empty(arrangement: ArrangementId, layout: Layout, lower: int) -> "Manifest":
         """An arrangement before its first step, which begins at `lower`."""
-        return Manifest(arrangement, layout, buckets, lower, lower, lower)
+        return Manifest(arrangement, layout, lower, lower, lower)
 
     @property
     def rows(self) -> int:
@@ -51,16 +50,6 @@ class Manifest:
     @property
     def files(self) -> frozenset[str]:
         return frozenset(b.file for b in self.batches)
-
-    def spines(self) -> list[tuple[BatchRef, ...]]:
-        """The batches of every bucket that has any, oldest first."""
-        if self.buckets == 1:
-            return [self.batches] if self.batches else []
-        return [self.spine(bucket) for bucket in sorted({b.bucket for b in self.batches})]
-
-    def spine(self, bucket: int) -> tuple[BatchRef, ...]:
-        """The batches of one bucket, oldest first."""
-        return tuple(b for b in self.batches if b.bucket == bucket)
 
     def check_readable(self, as_of: int) -> None:
         """Raise OutOfFrontier unless since <= as_of < upper."""
@@ -83,7 +72,7 @@ class Manifest:
 
     def _as(self, upper: int, since: int, batches: tuple[BatchRef, ...]) -> "Manifest":
         """A changed copy. Several times faster than `replace`; every step changes every manifest."""
-        return Manifest(self.arrangement, self.layout, self.buckets, self.lower, upper, since, batches)
+        return Manifest(self.arrangement, self.layout, self.lower, upper, since, batches)
 
     def to_json(self) -> dict[str, Any]:
         """The manifest as JSON values, which `from_json` reads back."""
@@ -91,7 +80,6 @@ class Manifest:
             "format": FORMAT,
             "arrangement": self.arrangement,
             "layout": self.layout.text,
-            "buckets": self.buckets,
             "lower": self.lower,
             "upper": self.upper,
             "since": self.since,
@@ -105,7 +93,6 @@ class Manifest:
         return Manifest(
             ArrangementId(value["arrangement"]),
             Layout.from_text(value["layout"]),
-            value["buckets"],
             value["lower"],
             value["upper"],
             value["since"],

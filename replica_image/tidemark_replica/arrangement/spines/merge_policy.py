@@ -4,7 +4,7 @@
                 └─> more ────────────────────> in the background, one at a time; the step merges the small tail alone
 
 So no step pays for a large merge, and batches below STEP_ROWS keep their shape whatever runs in the background. Batches
-in a background merge are left alone. If an arrangement has more than MAX_BATCHES batches in a bucket all the same,
+in a background merge are left alone. If an arrangement has more than MAX_BATCHES batches all the same,
 steps merge everything: they slow down, but the number of batches stays bounded.
 """
 
@@ -22,7 +22,7 @@ STEP_ROWS = 1 << 13
 ROWS_PER_ROW = 8
 
 MAX_BATCHES = 64
-"""A bucket with more batches is merged in the step, whatever its size."""
+"""An arrangement with more batches is merged in the step, whatever its size."""
 
 
 def merges_in_step(manifests: Iterable[Manifest], busy: Collection[str], written: int) -> list[Merge]:
@@ -65,15 +65,9 @@ def _fitting(manifests: Iterable[Manifest], busy: Collection[str], budget: int) 
 
 
 def _idle(manifest: Manifest, busy: Collection[str]) -> Manifest:
-    """The manifest without busy batches and older ones of their buckets: a merge needs neighbours."""
-    taken: dict[int, int] = {}
-    for at, batch in enumerate(manifest.batches):
-        if batch.file in busy:
-            taken[batch.bucket] = at
-    if not taken:
-        return manifest
-    idle = (b for at, b in enumerate(manifest.batches) if at > taken.get(b.bucket, -1))
-    return replace(manifest, batches=tuple(idle))
+    """The manifest without busy batches and older ones: a merge needs neighbours."""
+    after = max((at + 1 for at, batch in enumerate(manifest.batches) if batch.file in busy), default=0)
+    return replace(manifest, batches=manifest.batches[after:]) if after else manifest
 
 
 def _newest(batches: tuple[BatchRef, ...], budget: int) -> tuple[BatchRef, ...]:

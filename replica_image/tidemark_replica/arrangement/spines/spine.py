@@ -1,6 +1,6 @@
 """Spines: how an arrangement's batches are merged so that there are few of them.
 
-    bucket 0:   [1,000,000 rows] [60,000] [50,000] [9,000] | [900] [100] [100]      oldest ... newest
+    batches     [1,000,000 rows] [60,000] [50,000] [9,000] | [900] [100] [100]      oldest ... newest
                                  └─────────────────────────────────────┘ merged: everything from the first batch
                                  on that is not at least twice as long as the one after it
 
@@ -45,7 +45,7 @@ SEGMENT_ROWS, SEGMENT_BYTES = 1 << 21, 1 << 26
 
 @dataclass(frozen=True)
 class Merge:
-    """A planned merge: neighbouring batches of one bucket, and the since that their times are advanced to."""
+    """A planned merge: neighbouring batches, and the since that their times are advanced to."""
 
     arrangement: ArrangementId
     batches: tuple[BatchRef, ...]
@@ -57,18 +57,17 @@ class Merge:
 
 
 def plan_merges(manifest: Manifest) -> tuple[Merge, ...]:
-    """The merges that restore the doubling sizes of every bucket's spine; often none."""
+    """The merges that restore the doubling sizes of the spine; often none."""
     merges = []
     since = min(manifest.since, manifest.upper - 1)  # no time may move to upper or beyond, where later steps begin
-    for spine in manifest.spines():
-        levels = levels_of(spine)
-        begin = newest_run([sum(b.rows for b in level) for level in levels])
-        crowded = tuple(b for level in levels[begin:] for b in level) if begin < len(levels) - 1 else ()
-        if crowded:
-            merges.append(Merge(manifest.arrangement, crowded, since))
-        for b in spine:  # its times, once several, are all compacted to one, and it is large enough
-            if b.rows >= SMALL_ROWS and b.first_time < b.last_time <= since and b not in crowded:
-                merges.append(Merge(manifest.arrangement, (b,), since))
+    levels = levels_of(manifest.batches)
+    begin = newest_run([sum(b.rows for b in level) for level in levels])
+    crowded = tuple(b for level in levels[begin:] for b in level) if begin < len(levels) - 1 else ()
+    if crowded:
+        merges.append(Merge(manifest.arrangement, crowded, since))
+    for b in manifest.batches:  # its times, once several, are all compacted to one, and it is large enough
+        if b.rows >= SMALL_ROWS and b.first_time < b.last_time <= since and b not in crowded:
+            merges.append(Merge(manifest.arrangement, (b,), since))
     return tuple(merges)
 
 

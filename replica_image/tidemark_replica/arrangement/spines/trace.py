@@ -20,7 +20,7 @@ from tidemark_replica.arrangement.batches.key_lookup import SLICE_ROWS, Hits, Ke
 from tidemark_replica.arrangement.batches.small_batches import small_runs
 from tidemark_replica.arrangement.errors import OutOfFrontier
 from tidemark_replica.arrangement.rows.consolidate import consolidate, consolidate_sorted
-from tidemark_replica.arrangement.rows.hashing import ERRS_HASH, bucket_of
+from tidemark_replica.arrangement.rows.hashing import ERRS_HASH
 from tidemark_replica.arrangement.rows.layout import Layout
 from tidemark_replica.arrangement.rows.task_share import WHOLE_SHARE, TaskShare
 from tidemark_replica.arrangement.rows.updates import Array, Ints, Updates, diffs, errors, make_updates, row_columns
@@ -36,15 +36,14 @@ class Trace:
         self.layout = manifest.layout
         self._cache = cache
 
-    def segments(self, bucket: int | None = None) -> Iterator[Segment]:
-        """All segments, or those of one bucket."""
+    def segments(self) -> Iterator[Segment]:
+        """All segments."""
         for ref in self.manifest.batches:
-            if bucket is None or ref.bucket == bucket:
-                yield from self._cache.segments(ref, self.layout)
+            yield from self._cache.segments(ref, self.layout)
 
-    def segments_of(self, keys: Keys) -> Iterator[Segment]:
-        """The segments of the keys' buckets; small neighbours combined."""
-        for refs in small_runs(self._near(keys)):
+    def combined_segments(self) -> Iterator[Segment]:
+        """All segments; small neighbours combined."""
+        for refs in small_runs(self.manifest.batches):
             yield from self._cache.combined(refs, self.layout)
 
     def probe(
@@ -55,8 +54,8 @@ class Trace:
         before: int | None = None,
         slice_rows: int = SLICE_ROWS,
     ) -> Iterator[Hits]:
-        """Yield the stored rows of the keys with times below `before` (None: any). Opens only the keys' buckets."""
-        for refs in small_runs(ref for ref in self._near(keys) if not _too_late(ref, before)):
+        """Yield the stored rows of the keys with times below `before` (None: any)."""
+        for refs in small_runs(ref for ref in self.manifest.batches if not _too_late(ref, before)):
             needs_filter = before if before is not None and any(ref.last_time >= before for ref in refs) else None
             segments = self._cache.combined(refs, self.layout)
             yield from probe(keys, segments, self.layout, columns=columns, before=needs_filter, slice_rows=slice_rows)
@@ -64,7 +63,7 @@ class Trace:
     def sizes(self, keys: Keys) -> Ints:
         """The number of stored rows with each key's hash: an upper bound of the key's rows, in all versions."""
         total = np.zeros(len(keys.hashes), np.int64)
-        for refs in small_runs(self._near(keys)):
+        for refs in small_runs(self.manifest.batches):
             for segment in self._cache.combined(refs, self.layout):
                 total += np.searchsorted(segment.hashes, keys.hashes, "right")
                 total -= np.searchsorted(segment.hashes, keys.hashes, "left")
@@ -98,13 +97,11 @@ class Trace:
         Raises OutOfFrontier.
         """
         self.manifest.check_readable(as_of)
-        for bucket in range(self.manifest.buckets):
-            segments = list(_of_share(self.segments(bucket), share))
-            for parts in ranges(segments, self.layout, range_rows):
-                past = pa.concat_batches([_up_to(rows, as_of, self.layout) for rows in parts])
-                rows = consolidate_sorted(past, self.layout, as_of)
-                if rows.num_rows:
-                    yield self._updates(rows)
+        for parts in ranges(list(_of_share(self.segments(), share)), self.layout, range_rows):
+            past = pa.concat_batches([_up_to(rows, as_of, self.layout) for rows in parts])
+            rows = consolidate_sorted(past, self.layout, as_of)
+            if rows.num_rows:
+                yield self._updates(rows)
 
     def lookup(self, key: Sequence[Array], as_of: int) -> Updates:
         """The contents at `as_of` for the keys in the rows of `key`, which are distinct. Raises OutOfFrontier."""
@@ -123,13 +120,6 @@ class Trace:
                 errs = segment.rows.slice(0, int(np.searchsorted(segment.hashes, ERRS_HASH, "right")))
                 found.append(_up_to(errs, as_of, self.layout))
         return self._consolidated_at(found, as_of)
-
-    def _near(self, keys: Keys) -> list[BatchRef]:
-        """The batches of the keys' buckets."""
-        if self.manifest.buckets == 1:
-            return list(self.manifest.batches)
-        buckets = set(bucket_of(keys.hashes, self.manifest.buckets).tolist())
-        return [b for b in self.manifest.batches if b.bucket in buckets]
 
     def _consolidated_at(self, rows: list[Any], as_of: int) -> Updates:
         combined = pa.concat_batches(rows) if rows else self.layout.empty

@@ -45,7 +45,7 @@ def read_first_rows(
     context: StepContext, state: ArrangementId, step: Sequence[Segment], ranking: Ranking, keys: Keys
 ) -> RankedRows:
     """Read the groups `keys` down to the ranking's last position, at every time of the step."""
-    heads = FirstRowsReader(keys, context.trace(state).segments_of(keys), step, ranking.layout)
+    heads = FirstRowsReader(keys, context.trace(state).combined_segments(), step, ranking.layout)
     count = max(
         ranking.end + 1, LEAST_READ_ROWS // max(heads.groups, 1)
     )  # a second read costs more than some extra rows

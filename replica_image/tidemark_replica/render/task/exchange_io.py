@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from tidemark_replica.arrangement.batches.full_disk import raising_disk_full
 from tidemark_replica.arrangement.rows.grouping import order_by_hash
-from tidemark_replica.arrangement.rows.hashing import bucket_edges, hashes_with_errors
-from tidemark_replica.arrangement.rows.task_share import TaskShare
+from tidemark_replica.arrangement.rows.hashing import hashes_with_errors
+from tidemark_replica.arrangement.rows.task_share import TaskShare, share_edges
 from tidemark_replica.arrangement.rows.updates import (
     Hashes,
     Updates,
@@ -172,7 +172,7 @@ def _by_share(chunk: Updates, key: tuple[int, ...] | None, own: TaskShare) -> It
         return
     hashes = _hashes(chunk, key)
     order = order_by_hash(hashes)
-    rows, edges = rows.take(pa.array(order)), np.searchsorted(hashes[order], bucket_edges(own.of), "left").tolist()
+    rows, edges = rows.take(pa.array(order)), np.searchsorted(hashes[order], share_edges(own.of), "left").tolist()
     for share, (begin, end) in enumerate(pairwise([0, *edges, len(hashes)])):
         if end > begin:
             yield share, rows.slice(begin, end - begin)
