@@ -59,10 +59,6 @@ class Frontier:
     def is_empty(self) -> bool:
         return self.time is None
 
-    def less_than(self, time: int) -> bool:
-        """Whether `time` is strictly beyond this frontier."""
-        return self._number < time
-
     def less_equal(self, time: int) -> bool:
         """Whether `time` is at or beyond this frontier.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocol.samples import INGESTION, dataflow
+from tests.protocol.samples import dataflow
 from tidemark_protocol.errors import StageViolation
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import Epoch, GlobalId, ShardId, Time, WriterTerm
+from tidemark_protocol.ids import Epoch, GlobalId, Time, WriterTerm
 from tidemark_protocol.messages import commands as c
 from tidemark_protocol.messages.command_history import History
 from tidemark_protocol.messages.conversation_stages import Stage, Stages
@@ -81,14 +81,6 @@ CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
         [c.UpdateConfiguration(7, {"a": "1", "b": "2"}, 3)],
     ),
     "commands about unknown ids change nothing": ([c.Schedule(INDEX), c.AllowWrites(VIEW, WriterTerm(1))], []),
-    "an ingestion dropped is forgotten": (
-        [c.RunIngestion(INGESTION, WriterTerm(1), Time(1), 1), c.DropIngestion(INGESTION.id)],
-        [],
-    ),
-    "the newest word on a shard stays": (
-        [c.AllowShardCompaction(ShardId("s"), "/s", at(1)), c.AllowShardCompaction(ShardId("s"), "/s", at(2))],
-        [c.AllowShardCompaction(ShardId("s"), "/s", at(2))],
-    ),
 }
 
 

