@@ -210,7 +210,7 @@ def test_a_manifest_survives_json(tmp_path: Path) -> None:
     driver.commit(context)
     manifest = driver.manifests[A]
     assert Manifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
-    with pytest.raises(StaleManifest, match="format 2"):
+    with pytest.raises(StaleManifest, match="format 3"):
         Manifest.from_json({**manifest.to_json(), "format": 1})
 
 

@@ -22,7 +22,7 @@ from tidemark_operator.certificates.secrets import SecretStore, build_secret
 from tidemark_operator.certificates.store import SecretLocation, WriteConflict
 from tidemark_operator.certificates.tls_peers import TlsPeers, identity_of, location_of
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Kube
+from tidemark_operator.kube.client import LEASES, REPLICAS, SECRETS, ApiError, Kube
 from tidemark_operator.kube.leadership import LEASE
 from tidemark_operator.resources.manifest.meta import Meta
 
@@ -78,7 +78,7 @@ def test_of_two_operators_that_start_at_once_one_makes_the_authority(
         assert first.material().authorities == second.material().authorities
         place, identity = location_of(meta), identity_of(meta)
         await asyncio.gather(first.hold(place, identity), second.hold(place, identity))
-        body = await one.get_secret(namespace, replica_secret("r1"))
+        body = await one.get(SECRETS, namespace, replica_secret("r1"))
         assert body is not None
         assert body["type"] == "kubernetes.io/tls"
         assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [meta.uid]
@@ -87,7 +87,7 @@ def test_of_two_operators_that_start_at_once_one_makes_the_authority(
         assert is_signed_by(certificate, first.material().authorities)
         for keeper in (first, second):
             await keeper.look()
-        again = await one.get_secret(namespace, replica_secret("r1"))
+        again = await one.get(SECRETS, namespace, replica_secret("r1"))
         assert again is not None
         assert again["metadata"]["resourceVersion"] == body["metadata"]["resourceVersion"]
 
@@ -135,7 +135,7 @@ def test_a_secret_goes_with_its_replica_and_the_next_one_of_the_name_has_its_own
         await one.delete(REPLICAS, namespace, "r1", first.uid)
         second = await replica(one, namespace)
         await keeper.hold(location_of(second), identity_of(second))
-        body = await one.get_secret(namespace, replica_secret("r1"))
+        body = await one.get(SECRETS, namespace, replica_secret("r1"))
         assert body is not None
         assert subject_uri(base64.b64decode(body["data"]["tls.crt"])) == identity_of(second).uri
         assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [second.uid]
@@ -155,7 +155,7 @@ def test_the_operators_own_go_with_its_lease(
         await TlsPeers.start(SecretStore(one, namespace))
         uid = lease["metadata"]["uid"]
         for name in (AUTHORITY, PLANNER):
-            body = await one.get_secret(namespace, name)
+            body = await one.get(SECRETS, namespace, name)
             assert body is not None
             assert [owner["uid"] for owner in body["metadata"]["ownerReferences"]] == [uid]
         await one.delete(LEASES, namespace, LEASE, uid)
@@ -211,7 +211,7 @@ def test_a_refused_write_is_reported_without_its_contents(run: Callable[[Scenari
         body: dict[str, Any] = build_secret(SecretLocation("x", mounted=False), {}, None)
         for wrong in ({"data": {"not a key " + hidden: hidden}}, {"metadata": {"name": "x", "labels": {"a": hidden}}}):
             with pytest.raises(ApiError, match=f"Secret {namespace}/x: 422") as refused:
-                await one.create_secret(namespace, {**body, **wrong})
+                await one.create(SECRETS, namespace, {**body, **wrong})
             assert hidden not in str(refused.value)
 
     run(scenario)

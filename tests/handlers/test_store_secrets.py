@@ -13,7 +13,7 @@ from tests.resources.manifests import body
 from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.handlers.reconcile.store_secrets import StoreSecrets
 from tidemark_operator.kube.cache import Cache, key_of
-from tidemark_operator.kube.client import INSTANCES, Body
+from tidemark_operator.kube.client import INSTANCES, Body, Resource
 
 NAMED = {"storage": {"location": "s3://bucket/tables", "secretName": "keys"}}
 
@@ -21,7 +21,7 @@ NAMED = {"storage": {"location": "s3://bucket/tables", "secretName": "keys"}}
 class Secrets:
     """An API server with one Secret, whatever it is called."""
 
-    async def get_secret(self, namespace: str, name: str) -> Body:
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         given = {"AWS_ACCESS_KEY_ID": b"id", "AWS_SECRET_ACCESS_KEY": b"key"}
         return {"data": {entry: base64.b64encode(value).decode() for entry, value in given.items()}}
 

@@ -12,13 +12,13 @@ from aiohttp import web
 from kubernetes.aio import client
 
 from tidemark_operator.kube.client import AGAIN_SECONDS, DATAFLOWS, ApiError, Body, Kube
-from tidemark_operator.kube.objects import PODS, Objects
+from tidemark_operator.kube.objects import PODS
 
 GONE = {"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410}
 Listing = Callable[[Kube], Awaitable[list[Body]]]
 LISTINGS: dict[str, Listing] = {
     "ours": lambda kube: kube.list(DATAFLOWS),
-    "others": lambda kube: Objects(kube).list(PODS),
+    "others": lambda kube: kube.list(PODS),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.orchestrator.clusters import RUNNING, Cluster, of, one, until, with_state
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
-from tidemark_operator.kube.objects import STATEFUL_SETS, Objects
+from tidemark_operator.kube.objects import SERVICES, STATEFUL_SETS
 from tidemark_operator.orchestrator.interface import Phase
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
@@ -59,19 +59,18 @@ def test_crash_between_the_writes_of_a_replica_leaves_one(cluster: Cluster) -> N
     wanted = member(spec, SETTINGS)
 
     async def scenario(kube: Kube) -> None:
-        objects = Objects(kube)
-        made = await objects.apply(templates.stateful_set(wanted, SETTINGS))
+        made = await kube.apply(STATEFUL_SETS, templates.stateful_set(wanted, SETTINGS))
         await of(kube, spec).step()
         template = executors.template_name(wanted, SETTINGS)
         cluster.kubectl("delete", f"service/{wanted.name}", f"configmap/{template}")
         service, *_ = templates.belongings(wanted, SETTINGS, made["metadata"]["uid"])
-        await objects.apply(service)
+        await kube.apply(SERVICES, service)
         orchestrator = of(kube, spec)
         await until(orchestrator, lambda: f"pod/{wanted.name}-0" in cluster.made())
 
         assert f"configmap/{template}" in cluster.made()
-        assert len(await objects.list(STATEFUL_SETS)) == 1
-        assert {m["metadata"]["uid"] for m in await objects.list(STATEFUL_SETS)} == {made["metadata"]["uid"]}
+        assert len(await kube.list(STATEFUL_SETS)) == 1
+        assert {m["metadata"]["uid"] for m in await kube.list(STATEFUL_SETS)} == {made["metadata"]["uid"]}
 
     cluster.run(scenario)
 

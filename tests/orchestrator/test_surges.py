@@ -13,7 +13,7 @@ import pytest
 from tests.orchestrator.clusters import RUNNING, Cluster, of, one, until
 from tests.orchestrator.pods import LARGE, SETTINGS, SMALL
 from tidemark_operator.kube.client import Kube
-from tidemark_operator.kube.objects import Objects
+from tidemark_operator.kube.objects import DISRUPTION_BUDGETS
 from tidemark_operator.orchestrator.interface import Phase
 from tidemark_operator.orchestrator.kubernetes import pod_watch, templates
 from tidemark_operator.orchestrator.kubernetes.names import member
@@ -106,7 +106,7 @@ def test_an_instance_has_one_budget_whatever_earlier_versions_called_it(cluster:
     earlier["metadata"]["name"] = f"tidemark-{spec.instance.name}"
 
     async def scenario(kube: Kube) -> None:
-        await Objects(kube).apply(earlier)
+        await kube.apply(DISRUPTION_BUDGETS, earlier)
         asked = ("get", "poddisruptionbudgets", "-o", "jsonpath={.items[*].metadata.name}")
         # what is deleted is there until the garbage collector has seen it
         await until(of(kube, spec), lambda: cluster.kubectl(*asked) == f"tidemark-instance-{spec.instance.name}")

@@ -33,8 +33,7 @@
   verbs: [create, patch]
 - apiGroups: [""]
   resources: [pods]
-  # watch: executors that failed, which are soon gone
-  verbs: [list, watch]
+  verbs: [list]
 - apiGroups: [""]
   # certificates of replicas, which have names of their own; and what Spark authenticates by, which is only made
   resources: [secrets]

@@ -16,7 +16,7 @@ from typing import Any
 from tidemark_operator.certificates.names import MANAGED_LABEL, SECRET_TYPE
 from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused
-from tidemark_operator.kube.client import LEASES, REPLICAS, ApiError, Body, Conflict, Kube
+from tidemark_operator.kube.client import LEASES, REPLICAS, SECRETS, ApiError, Body, Conflict, Kube
 from tidemark_operator.kube.leadership import LEASE
 from tidemark_operator.kube.revisions import Owner
 
@@ -30,19 +30,19 @@ class SecretStore:
         self._kube, self._namespace = kube, namespace
 
     async def load(self, place: SecretLocation) -> StoredFiles | None:
-        body = await self._kube.get_secret(self._where(place), place.name)
+        body = await self._kube.get(SECRETS, self._where(place), place.name)
         return None if body is None else parse_secret(place, body)
 
     async def create(self, place: SecretLocation, bag: Files) -> None:
         try:
-            await self._kube.create_secret(self._where(place), build_secret(place, bag, await self._owner(place)))
+            await self._kube.create(SECRETS, self._where(place), build_secret(place, bag, await self._owner(place)))
         except Conflict as error:
             raise WriteConflict(str(error)) from None
 
     async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         body = build_secret(place, bag, await self._owner(place), kept.version)
         try:
-            await self._kube.replace_secret(self._where(place), place.name, body)
+            await self._kube.replace(SECRETS, self._where(place), place.name, body)
         except Conflict as error:
             raise WriteConflict(str(error)) from None
         except ApiError as error:

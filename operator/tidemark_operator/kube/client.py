@@ -15,6 +15,7 @@ from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import ClientError
 from kubernetes.aio import client, config
@@ -24,11 +25,17 @@ from tidemark_operator.resources.manifest import data_source, dataflow, instance
 from tidemark_operator.resources.manifest.meta import GROUP, VERSION
 
 LOG = logging.getLogger(__name__)
-MERGE_PATCH = "application/merge-patch+json"
+JSON, MERGE_PATCH, APPLY_PATCH = (
+    "application/json",
+    "application/merge-patch+json",
+    "application/apply-patch+yaml",
+)
+FIELD_MANAGER = "tidemark-operator"
 REQUEST_SECONDS = 15.0
 AGAIN_SECONDS = 1.0
 PAGE = 500
 Body = dict[str, Any]
+Query = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,13 @@ class Resource:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    def path(self, namespace: str = "", name: str = "", below: str = "") -> str:
+        """The URL path of an object, of its subresource `below`, or of all objects (`namespace` empty: of all
+        namespaces)."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+        words = (*(("namespaces", namespace) if namespace else ()), self.plural, name, below)
+        return "/".join((root, *(quote(word, safe="") for word in words if word)))
+
 
 INSTANCES = Resource(GROUP, VERSION, instance.PLURAL, instance.KIND)
 REPLICAS = Resource(GROUP, VERSION, replica.PLURAL, replica.KIND)
@@ -53,6 +67,8 @@ OURS = (INSTANCES, REPLICAS, DATA_SOURCES, DATAFLOWS)
 REVISIONS = Resource("apps", "v1", "controllerrevisions", "ControllerRevision")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 
 class ApiError(OperatorError):
@@ -85,8 +101,6 @@ class Kube:
     """One connection pool; open it with `connect`. Methods raise ApiError."""
 
     def __init__(self, api: client.ApiClient, namespaces: tuple[str, ...] = ()) -> None:
-        self._objects, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
-        self._version = client.VersionApi(api)
         self.api, self.namespaces = api, namespaces
         self._patient = False
         self.fence: Callable[[], None] = _nothing
@@ -127,112 +141,73 @@ class Kube:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
         """The object; None: it does not exist."""
-        call = self._objects.get_namespaced_custom_object
         try:
-            return await self._read(call, **_place(resource, namespace), name=name)
+            return await self._read(resource, namespace, name)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
 
-    async def list(self, resource: Resource, label_selector: str | None = None, namespace: str = "") -> list[Body]:
+    async def list(self, resource: Resource, labels: str = "", namespace: str = "", fields: str = "") -> list[Body]:
         """All objects of `namespace`, or of every namespace that this operator serves; read page by page."""
         bodies: list[Body] = []
         for place in (namespace,) if namespace else self.namespaces or ("",):
-            bodies += await all_pages(partial(self._page, resource, place, label_selector))
+            bodies += await all_pages(partial(self._page, resource, place, labels, fields))
         # the items of a list have no apiVersion and kind
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         return [{**kind, **item} for item in bodies]
 
     async def create(self, resource: Resource, namespace: str, body: Body) -> Body:
         """Create the object; raises Conflict if it exists."""
-        self._writes(resource)
         full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-        call = self._objects.create_namespaced_custom_object
-        return await _call(call, **_place(resource, namespace), body=full)
+        return await self._write("POST", resource, namespace, body=full)
 
-    async def review(self, group: str, plural: str, kind: str, spec: Body) -> Body:
+    async def review(self, resource: Resource, spec: Body) -> Body:
         """Create a review, which is not stored; return its status."""
-        body = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
-        call = self._objects.create_cluster_custom_object
-        answer = await _call(call, group=group, version="v1", plural=plural, body=body)
-        status: Body = answer.get("status") or {}
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+        status: Body = (await self._ask("POST", resource.path(), body=body)).get("status") or {}
         return status
 
-    async def version(self) -> str:
-        """The API server's version; raises ApiError where another server answers."""
-        found = await called(self._version.get_code)
-        version: str = found.git_version
-        return version
+    async def check(self) -> None:
+        """Raise ApiError where another server answers than an API server."""
+        if "gitVersion" not in await self._ask("GET", "/version"):
+            raise ApiError(0, "the server at this address is not an API server")
 
     async def client_authority(self) -> str | None:
         """The authority (PEM) of the cluster's client certificates; None: the API server accepts none."""
-        place = {"namespace": "kube-system", "name": "extension-apiserver-authentication"}
-        try:
-            found = await called(self._core.read_namespaced_config_map, **place)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-        authority: str | None = (found.data or {}).get("client-ca-file")
+        found = await self.get(CONFIG_MAPS, "kube-system", "extension-apiserver-authentication")
+        authority: str | None = ((found or {}).get("data") or {}).get("client-ca-file")
         return authority
-
-    async def get_secret(self, namespace: str, name: str) -> Body | None:
-        """The object; None: it does not exist."""
-        try:
-            return await self._secret(self._core.read_namespaced_secret, namespace, name=name)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-
-    async def create_secret(self, namespace: str, body: Body) -> Body:
-        """Create the object; raises Conflict if it exists."""
-        self.fence()
-        return await self._secret(self._core.create_namespaced_secret, namespace, body=body)
-
-    async def replace_secret(self, namespace: str, name: str, body: Body) -> Body:
-        """Replace the object; raises Conflict if it changed since `body` was read."""
-        self.fence()
-        return await self._secret(self._core.replace_namespaced_secret, namespace, name=name, body=body)
-
-    async def _secret(self, call: Any, namespace: str, **arguments: Any) -> Body:
-        """Call for a Secret. An error keeps the status line only: the API server's text may repeat the Secret's
-        content."""
-        try:
-            found = await called(call, namespace=namespace, **arguments)
-        except ApiError as error:
-            reason = str(error).partition(":")[0] if error.status else str(error)
-            name = arguments.get("name") or arguments["body"]["metadata"]["name"]
-            raise type(error)(error.status, f"Secret {namespace}/{name}: {reason}") from None
-        body: Body = self._core.api_client.sanitize_for_serialization(found)
-        return body
 
     async def replace(self, resource: Resource, namespace: str, name: str, body: Body) -> Body:
         """Replace the object; raises Conflict if it changed since `body` was read."""
-        self._writes(resource)
-        call = self._objects.replace_namespaced_custom_object
-        return await _call(call, **_place(resource, namespace), name=name, body=body)
+        return await self._write("PUT", resource, namespace, name, body=body)
+
+    async def apply(self, resource: Resource, body: Body) -> Body:
+        """Create or update the object (server-side apply), overwriting others' changes to our fields. Fields that we do
+        not name stay as they are."""
+        metadata, query = body["metadata"], {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self._write(
+            "PATCH", resource, metadata["namespace"], metadata["name"], body=body, kind=APPLY_PATCH, query=query
+        )
 
     async def patch(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
         """Apply a JSON merge patch to everything but status. With metadata.resourceVersion: Conflict if the object
         changed."""
-        self._writes(resource)
-        call = self._objects.patch_namespaced_custom_object
-        return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
+        return await self._write("PATCH", resource, namespace, name, body=patch, kind=MERGE_PATCH)
 
     async def patch_status(self, resource: Resource, namespace: str, name: str, patch: Body) -> Body:
         """Apply a JSON merge patch to status. With metadata.resourceVersion: Conflict if the object changed."""
-        self._writes(resource)
-        call = self._objects.patch_namespaced_custom_object_status
-        return await _call(call, **_place(resource, namespace), name=name, body=patch, _content_type=MERGE_PATCH)
+        return await self._write("PATCH", resource, namespace, name, "status", body=patch, kind=MERGE_PATCH)
 
-    async def delete(self, resource: Resource, namespace: str, name: str, uid: str) -> None:
-        """Delete the object of this uid, if it still exists."""
-        self._writes(resource)
-        call = self._objects.delete_namespaced_custom_object
+    async def delete(
+        self, resource: Resource, namespace: str, name: str, uid: str, propagation: str | None = None
+    ) -> None:
+        """Delete the object of this uid, if it still exists. `propagation`: `Foreground` deletes it after everything
+        that it owns."""
+        options: Body = {"preconditions": {"uid": uid}, **({"propagationPolicy": propagation} if propagation else {})}
         try:
-            await _call(call, **_place(resource, namespace), name=name, body={"preconditions": {"uid": uid}})
+            await self._write("DELETE", resource, namespace, name, body=options)
         except Conflict:
             # the object has another uid, or changed; only the former means that ours is gone
             there = await self.get(resource, namespace, name)
@@ -242,42 +217,63 @@ class Kube:
             if error.status != 404:
                 raise
 
-    def _writes(self, resource: Resource) -> None:
-        if resource != LEASES:
-            self.fence()
+    async def _page(self, resource: Resource, namespace: str, labels: str, fields: str, token: str | None) -> Body:
+        asked = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": token or ""}
+        return await self._read(resource, namespace, query={name: text for name, text in asked.items() if text})
 
-    async def _page(self, resource: Resource, namespace: str, selector: str | None, token: str | None) -> Body:
-        options: Body = {"limit": PAGE, "label_selector": selector, "_continue": token}
-        if namespace:
-            call = self._objects.list_namespaced_custom_object
-            return await self._read(call, **_place(resource, namespace), **options)
-        call = self._objects.list_custom_object_for_all_namespaces
-        place = {"group": resource.group, "version": resource.version, "resource_plural": resource.plural}
-        return await self._read(call, **place, **options)
-
-    async def _read(self, call: Any, **arguments: Any) -> Body:
+    async def _read(self, resource: Resource, namespace: str, name: str = "", query: Query | None = None) -> Body:
         while True:
             try:
-                return await _call(call, **arguments)
+                return await self._at("GET", resource, namespace, name, query=query)
             except ApiError as error:
-                too_old = error.status == 410 and arguments.get("_continue")
+                too_old = error.status == 410 and query and query.get("continue")
                 if not self._patient or not error.is_transient or too_old:
                     raise
                 LOG.warning("retrying a read: %s", error)
             await asyncio.sleep(AGAIN_SECONDS)
 
+    async def _write(self, method: str, resource: Resource, *place: str, **request: Any) -> Body:
+        if resource != LEASES:
+            self.fence()
+        return await self._at(method, resource, *place, **request)
+
+    async def _at(self, method: str, resource: Resource, namespace: str, *place: str, **request: Any) -> Body:
+        """Ask about an object, or all of a namespace. An error about a Secret keeps the status line only: the API
+        server's text may repeat the Secret's content."""
+        try:
+            return await self._ask(method, resource.path(namespace, *place), **request)
+        except ApiError as error:
+            if resource != SECRETS:
+                raise
+            reason = str(error).partition(":")[0] if error.status else str(error)
+            name = place[0] if place and place[0] else ((request.get("body") or {}).get("metadata") or {}).get("name")
+            raise type(error)(error.status, f"Secret {namespace}/{name}: {reason}") from None
+
+    async def _ask(
+        self, method: str, path: str, *, body: Body | None = None, kind: str = JSON, query: Query | None = None
+    ) -> Body:
+        """One request; raises ApiError for every failure. The client's calls for objects of any kind require an API
+        group, which the core kinds lack, so paths are built here."""
+        headers, parameters = {"Accept": JSON, "Content-Type": kind}, list((query or {}).items())
+        try:
+            made = await self.api.param_serialize(
+                method, path, query_params=parameters, header_params=headers, body=body, auth_settings=["BearerToken"]
+            )
+            answer = await self.api.call_api(*made, _request_timeout=REQUEST_SECONDS)
+            await answer.read()
+            types = dict.fromkeys(("200", "201", "202"), "object")
+            found: Body = self.api.response_deserialize(response_data=answer, response_types_map=types).data
+            return found
+        except client.ApiException as error:
+            raise _error(error.status or 0, _message(error)) from None
+        except (OSError, TimeoutError, ClientError) as error:
+            raise ApiError(0, f"the API server does not answer: {error}") from None
+        except JSONDecodeError as error:
+            raise ApiError(0, f"the server at this address is not an API server: {error}") from None
+
 
 def _nothing() -> None:
     """No fence."""
-
-
-def _place(resource: Resource, namespace: str) -> dict[str, str]:
-    return {
-        "group": resource.group,
-        "version": resource.version,
-        "namespace": namespace,
-        "plural": resource.plural,
-    }
 
 
 async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:
@@ -301,23 +297,6 @@ async def all_pages(ask: Callable[[str | None], Awaitable[Body]]) -> list[Body]:
         token = page.get("metadata", {}).get("continue")
         if not token:
             return items
-
-
-async def _call(call: Any, **arguments: Any) -> Body:
-    result: Body = await called(call, **arguments)
-    return result
-
-
-async def called(call: Any, **arguments: Any) -> Any:
-    """The answer of a call; raises ApiError for every failure."""
-    try:
-        return await call(**arguments, _request_timeout=REQUEST_SECONDS)
-    except client.ApiException as error:
-        raise _error(error.status or 0, _message(error)) from None
-    except (OSError, TimeoutError, ClientError) as error:
-        raise ApiError(0, f"the API server does not answer: {error}") from None
-    except JSONDecodeError as error:
-        raise ApiError(0, f"the server at this address is not an API server: {error}") from None
 
 
 def _error(status: int, message: str) -> ApiError:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark_operator.kube.client import Kube
+from tidemark_operator.kube.client import Kube, Resource
 
 AUDIENCE = "tidemark-gateway"
+TOKENS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
+ACCESS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Reviews:
     async def user(self, token: str) -> User | None:
         """The user of a token; None: the token is invalid, or not for the audience."""
         spec = {"token": token, "audiences": [AUDIENCE]}
-        status = await self._kube.review("authentication.k8s.io", "tokenreviews", "TokenReview", spec)
+        status = await self._kube.review(TOKENS, spec)
         if not status.get("authenticated") or AUDIENCE not in status.get("audiences", ()):
             return None
         return _user(status.get("user", {}))
@@ -69,7 +71,7 @@ class Reviews:
             "extra": {key: list(values) for key, values in user.extra},
             "resourceAttributes": {key: value for key, value in attributes.items() if value},
         }
-        status = await self._kube.review("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
+        status = await self._kube.review(ACCESS, spec)
         return status.get("allowed") is True
 
 

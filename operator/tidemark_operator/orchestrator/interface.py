@@ -139,13 +139,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executors of a replica. An executor counts as running once it has registered with its driver. `trouble`: why
-    one of them does not run. `lost`: how the last one that failed in the past ten minutes ended."""
+    """The executors of a replica. An executor counts as running once it has registered with its driver. `problem`: why
+    one of them does not run."""
 
     wanted: int
     running: int
     problem: Problem | None = None
-    lost: Problem | None = None
 
 
 @dataclass(frozen=True)

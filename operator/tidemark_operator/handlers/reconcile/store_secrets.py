@@ -20,7 +20,7 @@ from tidemark_operator.certificates.files import FileStore
 from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
 from tidemark_operator.kube.cache import Cache
-from tidemark_operator.kube.client import INSTANCES, ApiError, Body, Kube
+from tidemark_operator.kube.client import INSTANCES, SECRETS, ApiError, Body, Kube
 from tidemark_operator.resources.conditions.instance import SecretProblem
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -77,7 +77,7 @@ class StoreSecrets:
     async def _copy(self, place: SecretLocation) -> SecretProblem | None:
         where = f"Secret {place.namespace}/{place.name}"
         try:
-            body = await self._kube.get_secret(place.namespace, place.name)
+            body = await self._kube.get(SECRETS, place.namespace, place.name)
             if body is None:
                 return SecretProblem("SecretNotFound", f"there is no {where}: make one with {' and '.join(REQUIRED)}")
             bag = settings_of(body)

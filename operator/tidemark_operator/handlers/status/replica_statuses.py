@@ -164,14 +164,13 @@ def _remedy(reason: str) -> str:
 
 
 def _executors(workers: Workers, refused: ReplicaProblem | None) -> ExecutorFacts:
-    """The executors. The problem shown is what keeps one from running or being created; else how the last one ended."""
-    problem, lost = workers.problem or refused or workers.lost, workers.lost
+    """The executors. The problem shown is what keeps one from running or being created."""
+    problem = workers.problem or refused
     return ExecutorFacts(
         workers.wanted,
         workers.running,
         problem.reason if problem else "",
         problem.message if problem else "",
-        f"{lost.message} ({lost.reason})" if lost else "",
     )
 
 

@@ -24,7 +24,7 @@ async def list_kind(kube: Kube, resource: Resource) -> list[Body]:
         if error.status != 404:
             raise
     await asyncio.sleep(CONFIRM_SECONDS)
-    await kube.version()
+    await kube.check()
     try:
         return await kube.list(resource)
     except ApiError as error:

@@ -8,7 +8,7 @@ Read in this order:
     ownership        an object ─► the replica or instance that owns it
     reconcile_plan   wanted + found ─► what to apply, what to delete
     pod_observation  StatefulSet + pod + refusals ─► Observation
-    pod_watch, executor_losses   read the API server
+    pod_watch        reads the API server
     orchestrator     the loop; the only module that writes
 
 The API server holds all state. The owner and labels of a StatefulSet name its replica and shape, so the next operator

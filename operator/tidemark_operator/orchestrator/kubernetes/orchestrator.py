@@ -19,12 +19,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
-from tidemark_operator.kube.client import ApiError, Body, Conflict, Invalid, Kube
-from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, Objects
+from tidemark_operator.kube.client import SECRETS, ApiError, Body, Conflict, Invalid, Kube
+from tidemark_operator.kube.objects import DISRUPTION_BUDGETS, STATEFUL_SETS, resource_of
 from tidemark_operator.orchestrator.interface import Observation, Owner, Problem, ReplicaSpec
 from tidemark_operator.orchestrator.kubernetes import pod_observation, templates
 from tidemark_operator.orchestrator.kubernetes.backoff import Backoff
-from tidemark_operator.orchestrator.kubernetes.executor_losses import ExecutorLosses
 from tidemark_operator.orchestrator.kubernetes.names import Member, member
 from tidemark_operator.orchestrator.kubernetes.ownership import instance_of_budget
 from tidemark_operator.orchestrator.kubernetes.pod_watch import OURS, PodWatch
@@ -52,9 +51,8 @@ class KubernetesOrchestrator:
 
     def __init__(self, kube: Kube, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: monotonic, in seconds."""
-        self._kube, self._objects, self._settings = kube, Objects(kube), settings
-        self._losses, self._clock = ExecutorLosses(self._objects, clock), clock
-        self._pods = PodWatch(self._objects, self._losses, self._concerns, clock)
+        self._kube, self._settings, self._clock = kube, settings, clock
+        self._pods = PodWatch(kube, self._concerns, clock)
         self._wanted: dict[str, Member] = {}
         self._kept: frozenset[str] | None = None
         self._requested, self.news = asyncio.Event(), asyncio.Event()
@@ -138,11 +136,6 @@ class KubernetesOrchestrator:
         return None
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._losses.watch(self._kube.namespaces))
-            await self._keep()
-
-    async def _keep(self) -> None:
         failures = 0
         while True:
             self._requested.clear()
@@ -196,19 +189,19 @@ class KubernetesOrchestrator:
         return not fresh and self._backoff.is_due(shape, now)
 
     async def _apply(self, wanted: Member) -> None:
-        made = await self._objects.apply(templates.stateful_set(wanted, self._settings))
+        made = await self._kube.apply(STATEFUL_SETS, templates.stateful_set(wanted, self._settings))
         uid = made["metadata"]["uid"]
         if secret := templates.spark_secret(wanted, uid, secrets.token_hex(32)):
             await self._create_secret(secret, uid)
         for body in templates.belongings(wanted, self._settings, uid):
-            await self._objects.apply(body)
+            await self._kube.apply(resource_of(body), body)
 
     async def _delete(self, found: Found) -> None:
         now = self._clock()
         if not self._deletions.is_due(found.uid, now):
             return
         try:
-            await self._objects.delete(STATEFUL_SETS, found.body)
+            await self._kube.delete(STATEFUL_SETS, found.namespace, found.name, found.uid, "Foreground")
         except ApiError as error:
             self._deletions.failed(found.uid, now)
             message = f"StatefulSet {found.namespace}/{found.name} cannot be deleted: {error}"
@@ -222,9 +215,9 @@ class KubernetesOrchestrator:
         """Create the Secret unless it exists. Raises Conflict if a deleted StatefulSet of that name still owns it: the
         garbage collector removes it soon."""
         namespace, name = secret["metadata"]["namespace"], secret["metadata"]["name"]
-        there = await self._kube.get_secret(namespace, name)
+        there = await self._kube.get(SECRETS, namespace, name)
         if there is None:
-            await self._kube.create_secret(namespace, secret)
+            await self._kube.create(SECRETS, namespace, secret)
         elif set_uid not in [owner["uid"] for owner in there["metadata"].get("ownerReferences") or ()]:
             raise Conflict(
                 409, f"Secret {namespace}/{name} still belongs to a deleted StatefulSet: waiting for its removal"
@@ -260,11 +253,13 @@ class KubernetesOrchestrator:
         try:
             budgets = {u: templates.disruption_budget(*where) for u, where in instances.items()}
             for budget in budgets.values():
-                await self._objects.apply(budget)
-            for there in await self._objects.list(DISRUPTION_BUDGETS, OURS):
+                await self._kube.apply(DISRUPTION_BUDGETS, budget)
+            for there in await self._kube.list(DISRUPTION_BUDGETS, OURS):
                 instance = instance_of_budget(there)
                 if instance is not None and not _bounds(there, instance, budgets, running):
-                    await self._objects.delete(DISRUPTION_BUDGETS, there)
+                    metadata = there["metadata"]
+                    place = metadata["namespace"], metadata["name"], metadata["uid"]
+                    await self._kube.delete(DISRUPTION_BUDGETS, *place, "Foreground")
         except ApiError as error:
             LOG.warning("cannot update PodDisruptionBudgets: %s", error)
             self._backoff.failed(BUDGETS, now)

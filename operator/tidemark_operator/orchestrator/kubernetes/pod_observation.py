@@ -59,12 +59,12 @@ def observe(
     )
 
 
-def observe_executors(wanted: int, pods: Sequence[Body], lost: Problem | None = None) -> Workers:
-    """The state of the executors, from their pods. `lost`: how the last one that failed ended."""
+def observe_executors(wanted: int, pods: Sequence[Body]) -> Workers:
+    """The state of the executors, from their pods."""
     alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     running = sum(is_up(pod) for pod in alive)
     problems = (problem_of_executor(pod) for pod in alive)
-    return Workers(wanted, running, next((t for t in problems if t), None), lost)
+    return Workers(wanted, running, next((t for t in problems if t), None))
 
 
 def is_up(pod: Body) -> bool:

@@ -12,11 +12,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tidemark_operator.kube.client import EVENTS, ApiError, Body, Resource
-from tidemark_operator.kube.objects import PODS, STATEFUL_SETS, Objects
+from tidemark_operator.kube.client import EVENTS, ApiError, Body, Kube, Resource
+from tidemark_operator.kube.objects import PODS, STATEFUL_SETS
 from tidemark_operator.orchestrator.interface import Exit, Observation, Problem
 from tidemark_operator.orchestrator.kubernetes import pod_observation
-from tidemark_operator.orchestrator.kubernetes.executor_losses import ExecutorLosses
 from tidemark_operator.orchestrator.kubernetes.names import MANAGED, address
 from tidemark_operator.orchestrator.kubernetes.ownership import controller
 from tidemark_operator.orchestrator.kubernetes.reconcile_plan import Found, Shape, found_in
@@ -29,11 +28,9 @@ OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 class PodWatch:
     """Lists StatefulSets and pods, and remembers what one list alone does not show."""
 
-    def __init__(
-        self, objects: Objects, losses: ExecutorLosses, concerns: Callable[[Found], bool], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, kube: Kube, concerns: Callable[[Found], bool], clock: Callable[[], float]) -> None:
         """StatefulSets for which `concerns` is False are ignored. `clock`: monotonic, in seconds."""
-        self._objects, self._losses, self._concerns, self._clock = objects, losses, concerns, clock
+        self._kube, self._concerns, self._clock = kube, concerns, clock
         self.found: list[Found] = []
         self._drivers: dict[Shape, Body] = {}
         self._executors: dict[Shape, list[Body]] = {}
@@ -46,8 +43,8 @@ class PodWatch:
 
     async def look(self) -> None:
         """List everything anew. Raises ApiError, and then keeps the state of the list before."""
-        found = [each for each in found_in(await self._objects.list(STATEFUL_SETS, OURS)) if self._concerns(each)]
-        pods = await self._objects.list(PODS, OURS)
+        found = [each for each in found_in(await self._kube.list(STATEFUL_SETS, OURS)) if self._concerns(each)]
+        pods = await self._kube.list(PODS, OURS)
         drivers = dict(_of(pods, STATEFUL_SETS, {each.uid: (each.key, each.shape) for each in found}))
         executors: dict[Shape, list[Body]] = {}
         for shape, pod in _of(pods, PODS, {pod["metadata"]["uid"]: shape for shape, pod in drivers.items()}):
@@ -63,8 +60,7 @@ class PodWatch:
         at = (key, shape)
         driver, workers = self._drivers.get(at), None
         if executors:
-            lost = self._losses.last(driver["metadata"]["uid"]) if driver else None
-            workers = pod_observation.observe_executors(executors, self._executors.get(at, []), lost)
+            workers = pod_observation.observe_executors(executors, self._executors.get(at, []))
         return pod_observation.observe(
             address(name, namespace),
             shape,
@@ -116,7 +112,7 @@ class PodWatch:
 
     async def _refusal(self, found: Found) -> Problem | None:
         fields = f"regarding.uid={found.uid},reason=FailedCreate"
-        return pod_observation.refusal(await self._objects.list(EVENTS, fields=fields, namespace=found.namespace))
+        return pod_observation.refusal(await self._kube.list(EVENTS, fields=fields, namespace=found.namespace))
 
     def _forget(self) -> None:
         there = {(each.key, each.shape) for each in self.found} | self._drivers.keys()

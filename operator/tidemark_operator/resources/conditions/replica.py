@@ -49,14 +49,12 @@ Process = Starting | Answering | Down
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFacts:
-    """The executors of a replica. `reason`, `message`: why one of them does not run, if known. `lost`: how the last one
-    that failed in the past ten minutes ended."""
+    """The executors of a replica. `reason`, `message`: why one of them does not run, if known."""
 
     wanted: int
     running: int
     reason: str = ""
     message: str = ""
-    lost: str = ""
 
     @property
     def count(self) -> str:
@@ -113,7 +111,7 @@ def _up_to_date(facts: ReplicaFacts, online: Verdict) -> Verdict:
 def _executors(facts: ExecutorFacts, process: Process, online: Verdict) -> Verdict:
     count = facts.count
     if facts.running >= facts.wanted:
-        return yes(EXECUTORS_READY, "ExecutorsRunning", f"{count}; last failure: {facts.lost}" if facts.lost else count)
+        return yes(EXECUTORS_READY, "ExecutorsRunning", count)
     if facts.reason and isinstance(
         process, Answering | Down
     ):  # the executors may be the reason why the process is down
