@@ -49,7 +49,6 @@ def test_a_shape_beside_the_one_that_serves_is_no_trouble_of_it(beside: Process 
             ExecutorFacts(2, 0, "Error", "1"),
             "Online=False/NoExecutors ExecutorsReady=False/Error",
         ),
-        (Answering(2, 2), ExecutorFacts(2, 2), "ExecutorsReady=True/ExecutorsRunning"),
     ],
 )
 def test_executors_are_told_of_where_there_should_be_some(
