@@ -20,10 +20,12 @@ from tidemark_operator.orchestrator.interface import Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
 from tidemark_operator.orchestrator.kubernetes.names import Member
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
-from tidemark_operator.resources.manifest.pods import RESERVED
+from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 from tidemark_replica.options import parse
 
 FIXTURES = Path(__file__).parent / "manifests"
+RESERVED = (*FORBIDDEN_FOLDERS, "/tmp", "/opt", "/usr")
+"""Where the schema lets nobody mount a volume."""
 CASES = {"small": small(), "large": large()}
 
 

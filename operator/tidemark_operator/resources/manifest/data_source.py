@@ -15,7 +15,6 @@ from enum import Enum
 from typing import Any
 
 from tidemark_operator.resources.manifest.durations import duration_ms
-from tidemark_operator.resources.manifest.errors import InvalidValue, MissingField
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.file_table import parse_file_table
 from tidemark_operator.resources.manifest.locations import local_path
@@ -50,7 +49,7 @@ class DataSource:
         return cls(
             meta=Meta.parse(body),
             instance=InstanceName(spec.text("instance")),
-            tick_ms=duration_ms(spec, "tick", 100, 3_600_000, "1s"),
+            tick_ms=duration_ms(spec, "tick", "1s"),
             source=_source(spec),
             suspend=spec.flag("suspend", False),
             deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.RETAIN),
@@ -59,22 +58,12 @@ class DataSource:
 
 
 def _source(spec: Fields) -> SourceSpec:
-    if spec.has("loadGenerator") == spec.has("files"):
-        raise InvalidValue(spec.path, "exactly one kind of source must be given: loadGenerator or files")
-    if spec.has("files"):
-        return _files(spec.child("files"))
-    generator = spec.child("loadGenerator")
-    if not generator.has("tpch"):
-        raise MissingField(generator.at("tpch"))
-    return _tpch(generator.child("tpch"))
+    return _files(spec.child("files")) if spec.has("files") else _tpch(spec.child("loadGenerator").child("tpch"))
 
 
 def _files(fields: Fields) -> FilesSource:
     directory = local_path(fields, "path")
-    tables = tuple(parse_file_table(table, directory) for table in fields.children("tables"))
-    if not tables:
-        raise MissingField(fields.at("tables"))
-    return FilesSource(tables)
+    return FilesSource(tuple(parse_file_table(table, directory) for table in fields.children("tables")))
 
 
 def _tpch(fields: Fields) -> TpchSource:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark_operator.resources.manifest.durations import duration_ms
-from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.locations import shard_location
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
@@ -19,7 +18,6 @@ PLURAL = "computeinstances"
 
 DEFAULT_LAG = "60s"
 DEFAULT_RESULT_SIZE = "1Gi"
-_MOST_LAG_MS = 720 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class ReadPolicy:
 
     @classmethod
     def parse(cls, fields: Fields) -> ReadPolicy:
-        return cls(duration_ms(fields, "lag", 0, _MOST_LAG_MS, DEFAULT_LAG))
+        return cls(duration_ms(fields, "lag", DEFAULT_LAG))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +54,14 @@ class ComputeInstance:
         return cls(
             meta=Meta.parse(body),
             location=shard_location(storage, "location"),
-            credentials=_secret_name(storage),
+            credentials=storage.text("secretName", ""),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
-            hydration_concurrency=spec.integer("hydrationConcurrency") if spec.has("hydrationConcurrency") else 4,
+            hydration_concurrency=spec.integer("hydrationConcurrency", 4),
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),
-            max_result_bytes=size_bytes(spec, "maxResultSize", DEFAULT_RESULT_SIZE, ("1Mi", "8Gi")),
+            max_result_bytes=size_bytes(spec, "maxResultSize", DEFAULT_RESULT_SIZE),
             suspend=spec.flag("suspend", False),
         )
 
     @property
     def name(self) -> InstanceName:
         return InstanceName(self.meta.name)
-
-
-def _secret_name(storage: Fields) -> str:
-    name = storage.text("secretName", "")
-    if name and not storage.text("location").startswith("s3://"):
-        raise InvalidValue(storage.at("secretName"), "is for a location in an object store (s3://bucket/prefix)")
-    return name

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from tidemark_operator.resources.manifest.errors import InvalidValue
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
 from tidemark_operator.resources.manifest.pods import PodFields, Resources
 
 KIND = "ComputeReplica"
 PLURAL = "computereplicas"
-
-_MOST_NAME = 40
 
 
 class UpdateStrategy(Enum):
@@ -40,11 +37,9 @@ class ComputeReplica:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> ComputeReplica:
-        meta, spec = Meta.parse(body), spec_of(body)
-        if len(meta.name) > _MOST_NAME:
-            raise InvalidValue("metadata.name", f"must be at most {_MOST_NAME} characters, not {len(meta.name)}")
+        spec = spec_of(body)
         return cls(
-            meta=meta,
+            meta=Meta.parse(body),
             instance=InstanceName(spec.text("instance")),
             resources=Resources.parse(spec.child("resources")),
             pod=PodFields.parse(spec),
