@@ -1,4 +1,4 @@
-"""What an arrangement costs to build and to keep: `python -m bench.arrange [--json]`.
+"""The cost of building and keeping an arrangement: `python -m bench.arrange [--json]`.
 
 groupby_ratio   rows/s from a shard to an index, over rows/s of Spark grouping the same rows by the same key
 bytes_ratio     bytes on disk at rest over the bytes of the rows as Arrow columns

@@ -1,11 +1,11 @@
-"""What the kernels of a small step cost, without Spark: `python -m bench.calls [--json]`.
+"""The cost of a small step's kernels, without Spark: `python -m bench.calls [--json]`.
 
 The views of `bench.step --parts plans` take deltas of 100 lines in this process, as a step worker beside the driver
-takes them: description, tree, files and report are the same. So it can be profiled, and CPU time read to the
-microsecond, also on a machine that others use.
+takes them: description, tree, files and report are the same. So it can be profiled, and CPU time be read to the
+microsecond, also on a busy machine.
 
     NAME_kernels_cpu_ms   median of a step's CPU in the worker's place (`_min`: the least)
-    NAME_driver_cpu_ms    median of what the driver's thread does for it: listing, description, report, commit
+    NAME_driver_cpu_ms    median of the driver's thread: listing, description, report, commit
     NAME_calls            calls of functions in the worker's place, per step
 
 Views are compared with DuckDB's answer at the end. `--profile` prints the functions that took the most.
@@ -41,7 +41,7 @@ WARM_UP = 10
 
 
 class Here(StepWorkers):
-    """In the place of processes: members are run by whoever asks, here."""
+    """Step workers without processes: the caller runs the members itself."""
 
     def __init__(self) -> None:
         super().__init__()

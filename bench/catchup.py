@@ -1,4 +1,4 @@
-"""What it costs to catch up: `python -m bench.catchup [--json]`.
+"""The cost of catching up: `python -m bench.catchup [--json]`.
 
     catchup_ratio   one step over 600 ticks of 10 updates over one step over a single tick with the same 6,000
 

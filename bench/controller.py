@@ -88,7 +88,7 @@ async def _measured(address: str, dataflows: int, replicas: int, seconds: float,
 
 
 async def _caught_up(instance: Controlled) -> None:
-    """What was reported meanwhile has been taken: news are not older than the reports' interval."""
+    """Check that reports were taken in time: none is older than the reports' interval."""
     began = time.perf_counter()
     while not instance.delays or max(instance.delays) > SECONDS * 1e3:
         if time.perf_counter() - began > BOUND:

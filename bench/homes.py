@@ -1,4 +1,4 @@
-"""What a home executor is worth: `python -m bench.homes [--json]`.
+"""The gain of a home executor: `python -m bench.homes [--json]`.
 
     driver ─┬─ executor 1   home of view0, view2       each view twice: at home, and wherever Spark puts its steps
             └─ executor 2   home of view1, view3
@@ -8,8 +8,8 @@
     cold_reads_WAY          files of state that a step had to open: at_home, anywhere, at_home_at_once_W, ...,
                             exchanged (a large delta, divided among both executors)
 
-The executors are two processes of one core on this machine, with one disk: what a cold read costs besides opening the
-file, with a disk or network of another machine, does not show.
+The executors are two processes of one core on this machine, with one disk: a cold read costs the opening of a file, and
+no access to another machine's disk or network.
 """
 
 from __future__ import annotations

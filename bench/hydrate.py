@@ -1,4 +1,4 @@
-"""What a view costs until it is there: `python -m bench.hydrate [--json]`.
+"""The cost of hydrating a view: `python -m bench.hydrate [--json]`.
 
 Views like TPC-H's Q1, Q3, Q5 and Q18, from shards to an index. Rows are compared before times: ours with DuckDB's at
 the same data, and those of all other engines with the same.

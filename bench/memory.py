@@ -90,7 +90,7 @@ def _measured(replica: Driven) -> Figures:
 
 
 def _heap_mib(jvm: int) -> float | None:
-    """What is used after a full collection; None without the JDK's tools."""
+    """The used heap after a full collection; None without the JDK's tools."""
     jcmd = shutil.which("jcmd")
     if jcmd is None:
         return None

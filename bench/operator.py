@@ -1,10 +1,10 @@
 """The operator beside many Dataflows: `python -m bench.operator [--json]`.
 
-    planned_s       from one `kubectl apply` of all of them until each of them says that it is planned
+    planned_s       from one `kubectl apply` of all of them until each is planned
     moving_core     of a processor that the operator's process uses while all frontiers advance every second
-    rest_core       the same while they stand still, once every status says where
+    rest_core       the same while they stand still and every status is up to date
     writes_per_s    statuses that it writes while they advance
-    requests_per_s  whatever else it asks of the API server meanwhile
+    requests_per_s  its other requests to the API server meanwhile
     rss_mb          the most memory that its process ever had
 
 The operator's process, its planner, etcd and the API server are the real ones, and requests are counted by the API
@@ -47,7 +47,7 @@ SAYS = (
 
 
 class DeadlineExceeded(Exception):
-    """What was waited for did not come in time."""
+    """An awaited event did not happen in time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -163,7 +163,7 @@ def _measured(system: System, dataflows: int, seconds: float, idle: Rates) -> tu
 
 
 class Conditions:
-    """What all Dataflows say, as a watch tells it: whether they are planned, and hydrated."""
+    """The conditions Planned and Hydrated of all Dataflows, from a watch."""
 
     def __init__(self, system: System) -> None:
         command = [*_kubectl(system), "get", "dataflows", "--watch", "-o", f"jsonpath={SAYS}"]
@@ -216,7 +216,7 @@ def _until(what: str, condition: Callable[[], bool]) -> float:
 
 
 def _watched(plane: ControlPlane, pid: int, seconds: float) -> tuple[float, Rates]:
-    """Of a processor that the process takes, and what is asked meanwhile."""
+    """The part of a core that the process uses, and the requests meanwhile."""
     began, spent = time.perf_counter(), cpu_seconds(pid)
     rates = _rates(plane, seconds)
     return (cpu_seconds(pid) - spent) / (time.perf_counter() - began), rates

@@ -1,4 +1,4 @@
-"""What a shard costs per tick, and whether that stays the same as it ages.
+"""The cost of a shard per tick, as the shard ages.
 
     python -m bench.persist_costs [--commits 10,1000,5000] [--folder DIR]
 

@@ -1,4 +1,4 @@
-"""Where a step's time goes: `python -m bench.profile [--json] [--flame FILE]`.
+"""The parts of a step's time: `python -m bench.profile [--json] [--flame FILE]`.
 
 Views over TPC-H (an aggregation, a join of three tables with aggregation, one of six with aggregation and top-k), each
 stepped in three shapes: as one Spark task and in the worker beside the driver, with deltas of 100 lines, and as several

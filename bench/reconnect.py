@@ -1,11 +1,11 @@
-"""A new operator meets a replica that has everything already: `python -m bench.reconnect [--json]`.
+"""A new operator connects to a replica with all dataflows: `python -m bench.reconnect [--json]`.
 
     reconciled_s  200 dataflows: from when a new operator knows the replica's address until it knows how far every
                   dataflow is (it describes, chooses as_ofs, greets, replays; the replica compares and goes on), median
-    recomputed    dataflows that were hydrated anew, in all turns
+    recomputed    dataflows that were hydrated again, in all turns
 
-The replica is a process with its real command loop. What is stored is installed from memory: reading it from the API
-server, which happens before, is left out. Between turns the sources tick, and every dataflow must have followed.
+The replica is a process with its real command loop. Stored plans are installed from memory: the time to read them from
+the API server is left out. Between turns the sources tick, and every dataflow must have followed.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     p50_drift     the median step of the last 1,000 over that of the first 1,000 after warming up
     files_growth  files on disk, of shards and of scratch: the most of the second half over the most of the first
 
-The view joins lineitem with part and sums up. Every second delta undoes the one before, so that the state stays what it
-is while merges, compaction and the shards' maintenance go on. A step's time is the replica's own count: what is told
-to a client also waits for the next look at the shard. Shards forget after 20 s instead of a quarter of an hour, so that
-what is kept for a while is kept for a small part of a run. At the end the view is what DuckDB computes.
+The view joins lineitem with part and sums up. Every second delta undoes the one before, so the state keeps its size
+while merges, compaction and the shards' maintenance go on. A step's time is the replica's own count, without the wait
+for the next look at the shard. Shards keep old files for 20 s instead of a quarter of an hour, a small part of a run.
+At the end the view is compared with DuckDB.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ POLICY = MaintenancePolicy(vacuum_grace_seconds=20.0, orphan_age_seconds=20.0, l
 DIFFERENT, READABLE, SAMPLES = 100, 20, 200
 COMPARED_STEPS = 1000
 PARTS = 20
-"""So often it is told how far the run is."""
+"""The interval of progress lines."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 @dataclass
 class Soak:
-    """What was seen: seconds of every step, and at `SAMPLES` points memory by kind of process, and files."""
+    """The samples: seconds of every step, and at `SAMPLES` points memory by kind of process, and files."""
 
     steps: list[float] = field(default_factory=list)
     rss: list[dict[str, float]] = field(default_factory=list)

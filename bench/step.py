@@ -1,12 +1,12 @@
-"""What a step costs: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,...]`.
+"""The cost of a step: `python -m bench.step [--json] [--parts state,plans,recompute,shapes,...]`.
 
 Views over TPC-H, then deltas of 100 lines, half of them retractions. A step is timed from the commit of its input to
-that of its index. What is compared takes turns, so that whatever else the machine does hits all alike. Before any time
-is reported, answers have been compared with DuckDB's, and DuckDB's with those of the other engines.
+that of its index. Compared engines take turns, so other load hits all alike. Before any time is reported,
+answers have been compared with DuckDB's, and DuckDB's with those of the other engines.
 
     state      state_ratio_KIND                                 a step at 10M lines of state over one at 1M
     plans      empty_job_ratio_SHAPE                            a step over an empty Spark job of one task
-    recompute  spark_recompute_ratio_SIZE, duckdb_ratio_SIZE    computing anew over a step
+    recompute  spark_recompute_ratio_SIZE, duckdb_ratio_SIZE    recomputing over a step
     shapes     task_driver_ratio_ROWS                           one Spark task over the worker beside the driver
     exchange   exchange_ratio_PLAN_ROWS                         one task over several with exchanges
     together   together_ratio_N                                 N jobs over one job of N tasks, where Catalyst is needed

@@ -78,7 +78,7 @@ class Tables:
         self._held = [[pq.read_table(file)] for _ in self.sources]
 
     def tick(self, rows: int, read_from: int) -> None:
-        """The next time, in all of them; nobody reads what was before `read_from`."""
+        """Append the next time to all tables. No view reads before `read_from`."""
         self.now += 1
         for source, held in zip(self.sources, self._held, strict=True):
             updates = self._updates(rows) if rows else None

@@ -112,7 +112,7 @@ def plain(value: object) -> str:
 
 
 def messages(schema: Schema, path: str) -> Iterator[str]:
-    """What the validation rules of a schema, and of all below it, say when they are broken."""
+    """The messages of the validation rules of a schema and of all schemas below it."""
     for rule in schema.get("x-kubernetes-validations", ()):
         where = f"{path}{rule.get('fieldPath', '')}"
         yield f"`{where}`: {one_line(rule.get('message', rule['rule']))}"

@@ -1,7 +1,7 @@
-"""What MkDocs asks of us while it builds the site of docs/.
+"""Hooks of MkDocs for the site of docs/.
 
-Our fences say to tests what a block is (`sh usage`, `sql refused: needs a name`). MkDocs takes one word and options, so
-the first word stays, and what SQL is refused for becomes the block's title.
+Fences in docs/ mark the kind of a block for tests (`sh usage`, `sql refused: needs a name`). MkDocs takes one word and
+options, so the first word stays, and the reason of a refusal becomes the block's title.
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def title(language: str, kind: str) -> str:
-    """What a reader is to know of the block, as an option of its fence."""
+    """The title of the block, as an option of its fence."""
     return f' title="{kind}"' if language == "sql" and kind.startswith("refused") else ""

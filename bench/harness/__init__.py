@@ -1,7 +1,7 @@
-"""What every benchmark needs.
+"""The parts that benchmarks share.
 
-cache    where data that is made once is kept           tpch     TPC-H's tables of a size
-deltas   seeded updates of lineitem                     queries  the views that are measured
+cache    data that is made once                         tpch     TPC-H's tables of a size
+deltas   seeded updates of lineitem                     queries  the measured views
 query    a view's plan, by the planner's process        engine   one view over shards, stepped
 tpch_history  shards and DuckDB's tables, in step          measure  views that take turns, checked at every step
 answers  results, compared before times                 clock    times and CPU time

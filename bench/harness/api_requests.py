@@ -22,7 +22,7 @@ _WRITES = ("PATCH", "PUT", "APPLY", "POST")
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked for: a verb, and of what."""
+    """A request: a verb and a resource."""
 
     verb: str
     resource: str
@@ -53,7 +53,7 @@ def parsed(metrics: str) -> Requests:
 
 @dataclass(frozen=True)
 class Rates:
-    """Requests a second, or for each of whatever is counted."""
+    """Requests per second, or per counted object."""
 
     of: Mapping[Asked, float]
 
@@ -66,7 +66,7 @@ class Rates:
         return sum(rate for asked, rate in self.of.items() if asked.is_status_write)
 
     def others(self, idle: Rates) -> float:
-        """All but writes of statuses, and what is asked anyway."""
+        """All requests but status writes and the constant background."""
         rates = ((rate, idle.of.get(asked, 0.0)) for asked, rate in self.of.items() if not asked.is_status_write)
         return sum(max(rate - anyway, 0.0) for rate, anyway in rates)
 

@@ -25,7 +25,7 @@ class Cost:
 
 
 def measured(action: Callable[[], Result]) -> tuple[Cost, Result]:
-    """(what it cost, what the action returned)"""
+    """(the cost, the action's result)"""
     others, own, begin = descendants_cpu_ms(), time.process_time(), time.perf_counter()
     result = action()
     wall, own = (time.perf_counter() - begin) * 1e3, (time.process_time() - own) * 1e3

@@ -34,7 +34,7 @@ def load() -> float:
 
 
 def progress(text: str) -> None:
-    """One line for whoever is watching; results go to standard output."""
+    """Print one line of progress on standard error; results go to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""An operator's side without an API server: an instance with its connections, and who is told what happens on it."""
+"""An operator's side without an API server: an instance with its connections and a listener."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ LAG_MS = 60_000
 
 
 class DeadlineExceeded(Exception):
-    """What was waited for did not come in time."""
+    """An awaited event did not happen in time."""
 
 
 class Stored(Heard):
-    """The listener: what is stored is installed when the first replica has said what it has."""
+    """The listener: it installs the stored dataflows once the first replica has described itself."""
 
     def __init__(self, as_of: Callable[[DataflowDescription, Description], DataflowDescription]) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ class Source:
             self._shard.run_maintenance(work)
 
     def forget(self, before: int) -> None:
-        """What happened before a time need not be told apart any more."""
+        """Allow compaction up to a time."""
         self._shard.downgrade_since(before)
 
     def _append(self, updates: Any) -> None:
@@ -110,7 +110,7 @@ class View:
         )
         self._as_of = description.as_of
         self.jobs, self.cold_reads = 0, 0
-        """Of the last step: Spark jobs, and files of state that had to be opened."""
+        """Spark jobs and opened files of state of the last step."""
         (self._index,) = self._dataflow.indexes.values()
 
     def hydrate(self) -> StepTimes:

@@ -1,12 +1,12 @@
-"""CPU time of all that a process has started, whatever becomes of it. Linux only, by the system's ticks.
+"""CPU time of a process with all its descendants, ended ones included. Linux only, by the system's ticks.
 
     look 1    spark 500 ── daemon 40 ── worker 300                       840
-    look 2    spark 510 ── daemon 41     (gone)                          851: what the worker took stays
+    look 2    spark 510 ── daemon 41     (gone)                          851: the worker's time stays
 
-The system adds what an ended process took to its parent only if that waits for it; PySpark's daemon does not, and a
-parent may be gone itself. So every process is remembered as it was last seen, and a parent's "children that have ended"
-count only for what goes beyond that: the ends of those, and processes that came and went between two looks. What such
-processes took is lost where nobody waited for them; so look often while a measurement takes long.
+The system adds the time of an ended process to its parent only if the parent waits for it; PySpark's daemon does not,
+and a parent may be gone itself. So each look records all processes, and a parent's "children that have ended" count
+only beyond the recorded times: for the rest of those, and for processes that lived between two looks. The time of such a
+process is lost if no parent waited for it; so look often during a long measurement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a look says of a process, in ticks."""
+    """The times of a process at a look, in ticks."""
 
     parent: int
     own: int
@@ -45,7 +45,7 @@ class Descendants:
         self._root = os.getpid() if root is None else root
         self._seen: dict[Key, Spent] = {}
         self.ticks = 0
-        """Of those that live and those that have ended, as of the last look."""
+        """The CPU time of living and ended processes, as of the last look."""
 
     def cpu_ms(self) -> float:
         """Milliseconds since they began; never less than before."""
@@ -53,7 +53,7 @@ class Descendants:
         return self.ticks / TICKS_PER_SECOND * 1e3
 
     def take(self, now: Mapping[Key, Spent]) -> None:
-        """What a look at the whole system has found."""
+        """The processes of the system at a look."""
         ours = self._ours(now)
         ended = self._ended(ours)
         for key, spent in ours.items():
@@ -63,7 +63,7 @@ class Descendants:
         self._seen = ours
 
     def _ended(self, ours: Mapping[Key, Spent]) -> dict[int, int]:
-        """What those that are gone had taken when they were last seen, by the nearest one above them that lives."""
+        """The last known times of ended processes, by their nearest living ancestor."""
         gone = {key.pid: was for key, was in self._seen.items() if key not in ours}
         ended: dict[int, int] = {}
         for was in gone.values():
@@ -89,7 +89,7 @@ class Descendants:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What one process has taken so far, without those that it started."""
+    """The CPU time of one process so far, without its children."""
     (own,) = (spent.own for key, spent in _processes([str(pid)]) if key.pid == pid)
     return own / TICKS_PER_SECOND
 

@@ -1,7 +1,7 @@
-"""The views that are measured, as SQL over tables in braces; none is changed for the sake of an engine.
+"""The measured views, as SQL over tables in braces, the same for all engines.
 
-The state of `STATE` is all of lineitem (about a row of it per line), so its size is what is asked for. `PLANS` are the
-usual shapes of views; `HYDRATED` are TPC-H's Q1, Q3, Q5 and Q18, without the order that only shows.
+The state of `STATE` has about a row per line of lineitem, so its size is given by the number of lines. `PLANS` are the
+usual shapes of views; `HYDRATED` are TPC-H's Q1, Q3, Q5 and Q18 without their final order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Query:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Whose columns it reads."""
+        """The tables whose columns it reads."""
         return tuple(dict.fromkeys(field for _, field, _, _ in Formatter().parse(self.sql) if field))
 
     @property

@@ -67,7 +67,7 @@ def describe(plan: Planner, sql: str, shards: Shards, as_of: int, key: Key = Non
 
 
 def planned(plan: Planner, sql: str, shards: Shards, key: Key = None) -> Planned:
-    """What the planner says; raises ValueError for what it refuses."""
+    """The planner's plan. Raises ValueError if the planner refuses the text."""
     relations = tuple(_relation(name, *shard) for name, shard in shards.items())
     text = sql.format_map({name: f"tpch.{name}" for name in shards})
     view, export = ViewRequest("view", text), ExportRequest("index", "index", "view", key)

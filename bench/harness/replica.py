@@ -45,7 +45,7 @@ BOUND = 600.0
 
 
 class ReplicaFailed(Exception):
-    """The replica said that something failed, or did not say in time what was waited for."""
+    """The replica reported a failure, or did not report progress in time."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Steps:
 
     @classmethod
     def asked(cls, port: int) -> Steps:
-        """Of the metrics that are served at this port of the machine."""
+        """The metrics that are served at this port of the machine."""
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=BOUND) as answer:
             return cls.read(answer.read().decode())
 
@@ -109,7 +109,7 @@ class Driven(ReplicaStream):
             return time.perf_counter()
 
     def rows(self, dataflow: DataflowDescription, at: int, bound: float = BOUND) -> pa.Table:
-        """What the dataflow's index holds at that time; raises ReplicaFailed."""
+        """The rows of the dataflow's index at that time. Raises ReplicaFailed."""
         (index,) = dataflow.index_exports
         every = MapFilterProject(tuple(ColumnType(c.type, c.nullable) for c in index.columns))
         asked = Peek(uuid.uuid4().hex, IndexTarget(index.id), Time(at), every, Finishing(), index.columns)
@@ -144,7 +144,7 @@ class Driven(ReplicaStream):
 
     @property
     def _failed(self) -> str:
-        """What failed; nothing while all is well."""
+        """The text of a reported failure; empty if there is none."""
         return self._failure or (f"the stream ended: {self.error}" if self._ended else "")
 
 

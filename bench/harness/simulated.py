@@ -1,13 +1,13 @@
-"""Replicas that only say how far they are: a process of its own.
+"""Simulated replicas, in their own process, which only report frontiers.
 
     python -m bench.harness.simulated --listen ADDRESS [--outlived]
 
     every second, each at a moment of its own:   Frontiers of all exports that it has, ShardFrontiers of their inputs
     SIGUSR1: nothing moves any more              SIGUSR2: it does again
 
-Any number of replicas is behind one address, a stream each. A new one has nothing, ingests what it is told to, and has
-hydrated what it is told to schedule. `--outlived`: every stream is a replica that outlived its operator; all shards are
-there, and what it is told to have it has, hydrated.
+Any number of replicas is behind one address, a stream each. A new one is empty, runs the ingestions that it gets, and
+hydrates a dataflow when it is scheduled. `--outlived`: every stream is a replica that outlived its operator; all shards
+exist, and every dataflow that it gets is hydrated.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Simulated(compute_pb2_grpc.ComputeServicer):
 
 
 class Replica:
-    """What it was told to have. `has`: exports that are hydrated; `shards`: those that are there."""
+    """The state of one replica. `has`: hydrated exports; `shards`: existing ones."""
 
     def __init__(self, outlived: bool) -> None:
         self._outlived = outlived
@@ -121,7 +121,7 @@ class Replica:
                 self._ingest(codec.decode(command.run_ingestion.ingestion, IngestionDescription))
 
     def fresh(self) -> Iterator[Any]:
-        """What a client is told at once: what has just hydrated, and what is ingested."""
+        """The immediate responses: exports that have just hydrated, and ingested shards."""
         ids, self._fresh = self._fresh, []
         ingestions, self._ingestions = self._ingestions, []
         for ingestion in ingestions:
@@ -158,7 +158,7 @@ async def _listen(frames: Any, replica: Replica, woken: asyncio.Event) -> None:
 
 @lru_cache(maxsize=100_000)
 def _description(data: bytes) -> DataflowDescription:
-    """Every replica is told the same."""
+    """All replicas get the same commands."""
     return codec.decode(data, DataflowDescription)
 
 

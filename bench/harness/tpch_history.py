@@ -54,7 +54,7 @@ class TpchHistory:
         return measured(partial(self.duckdb.apply, delta))[0]
 
     def answer(self, query: Query) -> tuple[Cost, pa.Table]:
-        """DuckDB's answer, computed anew, and what it cost."""
+        """The cost of computing DuckDB's answer, and the answer."""
         return measured(partial(self.duckdb.answer, query))
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""What people would use instead: each on the same data, in the same run, with its results compared to ours."""
+"""Peers: other engines on the same data, in the same run, with their results compared to ours."""

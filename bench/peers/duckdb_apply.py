@@ -1,4 +1,4 @@
-"""DuckDB with its tables in memory: apply the update, then compute the query anew."""
+"""DuckDB with its tables in memory: apply the update, then compute the query again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines outside this process are given, and what they give back: CSV files of integers.
+"""The exchange with engines outside this process: CSV files of integers.
 
     lineitem.csv, orders.csv, ...   the tables; lines that some round retracts are in going.csv instead
     going.csv, coming.csv           lines by round: 0, 1, 2, ...
@@ -60,7 +60,7 @@ Rows = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Handed:
-    """What a peer is given for one query: a folder of files, and the rows that must come out."""
+    """The input of a peer for one query: a folder of files, and the expected rows."""
 
     query: Query
     folder: Path
@@ -70,7 +70,7 @@ class Handed:
 
 @dataclass
 class PeerRun:
-    """What a peer's hydration and its rounds cost, rounds by their size; all milliseconds."""
+    """The times of a peer's hydration and of its rounds by size, in milliseconds."""
 
     hydration: Cost
     rounds: dict[int, list[Cost]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Spark computing a query anew, as a batch: from Parquet, and from tables that it has cached.
+"""Spark computing a query as a batch: from Parquet, and from tables that it has cached.
 
 A process of its own with Spark's default settings (adaptive execution, all optimiser rules, full JIT), as a user of
 Spark would run it: `python -m bench.peers.spark_batch JOB`, where JOB is JSON of a `SparkJob`.
@@ -24,7 +24,7 @@ from bench.harness.tpch import Tables
 
 @dataclass(frozen=True)
 class SparkJob:
-    """What to run: the query over files, so many times; `columns` are what is read of each, for the cache."""
+    """A job: the query over files, and its number of runs; `columns`: the columns of each table, for the cache."""
 
     sql: str
     files: Mapping[str, str]
@@ -37,7 +37,7 @@ class SparkJob:
 
 @dataclass(frozen=True)
 class SparkCosts:
-    """What the query cost each time."""
+    """The cost of each run of the query."""
 
     parquet: Sequence[Cost]
     cached: Sequence[Cost]

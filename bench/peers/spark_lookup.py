@@ -17,7 +17,7 @@ WARM_UP = 3
 
 
 class SparkLookup:
-    """Rows of one key that are there: what was added and not taken back."""
+    """The present rows of one key: added and not retracted."""
 
     def __init__(self, table: Path) -> None:
         self._table = table

@@ -38,7 +38,7 @@ from tidemark_replica.render.task.description import StepDescription
 
 @dataclass
 class Profiled:
-    """What steps of one query took, each as milliseconds by label; `costs` of steps and of empty jobs in between.
+    """The steps of one query, each as milliseconds by label; `costs` of steps and of empty jobs in between.
 
     `jobs` and `tasks` are those of the last step.
     """

@@ -42,7 +42,7 @@ class Call:
 
 @dataclass
 class Told:
-    """What the driver found out in one step: its own times by label, and what it waited for."""
+    """The driver's record of one step: its own times by label, and the calls that it waited for."""
 
     spent: Spent = field(default_factory=lambda: Spent(float))
     runs: list[Run] = field(default_factory=list)
@@ -91,7 +91,7 @@ def _of_run(run: Run, calls: Sequence[Call]) -> Spent:
 
 
 def shares(calls: Sequence[Call]) -> list[float]:
-    """Which part of each call's time counts: all of it where it was alone."""
+    """The counted part of each call's time: all of it if no other call ran."""
     counted = [0.0 for _ in calls]
     for begin, end in pairwise(sorted({mark for call in calls for mark in (call.begin, call.end)})):
         at_work = [n for n, call in enumerate(calls) if call.begin <= begin and end <= call.end]

@@ -40,7 +40,7 @@ class Steps:
 
 @contextmanager
 def workers(shape: str) -> Iterator[StepWorkers | None]:
-    """Those that the shape's steps run in, if not in Spark; they tell where their time goes."""
+    """The step workers of the shape, if it does not run in Spark; they record their times."""
     if shape != DRIVER:
         yield None
         return
@@ -52,5 +52,5 @@ def workers(shape: str) -> Iterator[StepWorkers | None]:
 
 
 def exchange_policy(shape: str, cores: int) -> ExchangePolicy:
-    """Whatever a step reads, it runs in the shape's number of tasks."""
+    """Every step runs in the shape's number of tasks, whatever it reads."""
     return ExchangePolicy(cores, _ALWAYS if shape == TASKS else _NEVER)

@@ -65,7 +65,7 @@ def run_stage(name: str, tree: Any, feed: StageFeed, rows: Any) -> Iterator[Any]
 
 @contextmanager
 def call(stage: str) -> Iterator[None]:
-    """A stage's Python call, from its beginning to its end, which is told then."""
+    """A stage's Python call, from its beginning to its end, when it is recorded."""
     _wrap_once()
     folder, begin = Path(os.environ[FOLDER]), time.time()
     CLOCK.spent.clear()
@@ -88,7 +88,7 @@ def calls(folder: Path) -> list[Call]:
 
 
 def forget(folder: Path) -> None:
-    """What has been told so far."""
+    """The records so far."""
     for path in folder.glob("spans.*.jsonl"):
         path.unlink()
 
@@ -97,7 +97,7 @@ _STAGE = stage.run_stage
 
 
 def label(node: pipeline.Pipeline) -> str:
-    """What a node's own time is called."""
+    """The label of a node's own time."""
     if isinstance(node, pipeline.Kernel):
         return f"operator {type(node.spec).__name__.removesuffix('Spec')}"
     return f"operator {type(node).__name__.removesuffix('Kernel')}"
@@ -130,7 +130,7 @@ def _calls(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _wrap_once() -> None:
-    """Wrap what is worth a line of its own; in this worker, for ever."""
+    """Wrap the functions that have their own line; in this worker, for its lifetime."""
     evaluate = stage.Stage.evaluate
     stage.Stage.evaluate = lambda self, tree: _timed(label(tree), evaluate(self, tree))  # type: ignore[method-assign]
     StepDescription.read = staticmethod(_calls("description", StepDescription.read))  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What processes are doing, sampled from inside: collapsed stacks, as speedscope.app and flamegraph.pl read them.
+"""Stacks of processes, sampled from inside: collapsed stacks, as speedscope.app and flamegraph.pl read them.
 
     <process>;outermost;...;innermost 17          17 samples, a millisecond apart
 

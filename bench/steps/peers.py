@@ -86,7 +86,7 @@ def _by_size(view: Measured, sizes: Sequence[int]) -> Steps:
 
 
 def _worst(found: Figures, sizes: Sequence[int]) -> Figures:
-    """For the queries together what is said of the least favourable one; None where a peer was not there."""
+    """The figures of the least favourable query; None if the peer is not installed."""
     names, figures = [query.name for query in QUERIES], Figures()
     for size in sizes:
         figures |= worst(found, f"{PATHWAY}_{label(size)}", names, min)

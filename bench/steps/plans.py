@@ -1,4 +1,4 @@
-"""What views of usual shapes cost, beside the least that Spark does.
+"""The cost of views of usual shapes, beside an empty job of Spark.
 
 empty_job_ratio_PLAN          a step, shard to index, as one Spark task, over an empty DataFrame job of one task
 empty_job_driver_ratio_PLAN   a step in the worker beside the driver over the same

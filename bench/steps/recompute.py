@@ -1,4 +1,4 @@
-"""A step against computing the view anew: lineitem joined with part, summed up by brand and flag.
+"""A step against recomputing the view: lineitem joined with part, summed up by brand and flag.
 
 spark_recompute_ratio_SIZE  Spark computing the query from Parquet over a step
 spark_cached_ratio_SIZE     the same from tables that Spark has cached

@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Setting:
-    """What parts share: steps as one Spark task, and as a replica does them, small ones beside the driver."""
+    """The setting of all parts: steps as one Spark task, and as a replica runs them, small ones beside the driver."""
 
     task: Engine
     driver: Engine

@@ -1,8 +1,8 @@
-"""Where small steps end: the same delta as one Spark task and in the worker beside the driver, by its rows.
+"""The limit of small steps: the same delta as one Spark task and in the worker beside the driver, by its rows.
 
     task_driver_ratio_ROWS   a step as one Spark task over one in the worker
 
-The worker is one process that all dataflows share: a step that keeps it for long holds up others', whatever it saves.
+All dataflows share the worker process: a long step in it delays those of others.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ THREADS = 4
 WAIT_SECONDS = 600.0
 """If one of the steps fails before its job, the others do not wait for ever."""
 LINES = 60_000
-"""What a small step costs does not depend on the state's size (`state`)."""
+"""The cost of a small step does not depend on the state's size (`state`)."""
 Steps = Sequence[Callable[[], object]]
 QUERY = Query(
     "catalyst",

@@ -35,6 +35,7 @@ PAGES = (
     "operations",
     "subscribes-and-copies",
     "object-stores",
+    "sources",
     "refreshes-and-ends",
     "../operator",
     "../reference/introspection",

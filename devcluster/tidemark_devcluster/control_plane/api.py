@@ -35,7 +35,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody uses at this moment."""
+    """A loopback port that is free at this moment."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -28,7 +28,7 @@ _ESTABLISHED_SECONDS = 110
 
 @dataclass(frozen=True)
 class Status:
-    """What runs: pid and resident memory of each server, and whether the API server answers."""
+    """The running servers, with pid and resident memory, and whether the API server answers."""
 
     server: str | None
     ready: bool
@@ -61,7 +61,7 @@ class ControlPlane:
 
     @property
     def outsider_kubeconfig(self) -> Path:
-        """For a user who is authenticated and has no right at all."""
+        """For an authenticated user without any right."""
         return self.layout.outsider_kubeconfig
 
     def up(self, binaries: Binaries, options: Options) -> None:

@@ -1,16 +1,16 @@
 """The state folder of one control plane (mode 0700, because it holds keys), and its files.
 
-    lock            held while a command changes what runs
+    lock            held while a command starts or ends servers
     settings.json   the API server's port, so that a restart keeps the address
-    tokens.csv      who may speak to the API server
+    tokens.csv      the users of the API server
     sa.key          signs service account tokens
     pki/            the serving certificate, made by the API server itself
     etcd/           the data
     etcd.sock       where etcd listens: no port, no other user
     pids/, log/     one file per server
     bin/            kubectl, for PATH
-    kubeconfig      for the administrator (or elsewhere, where that was asked for)
-    kubeconfig-outsider   for a user who is authenticated and has no right
+    kubeconfig      for the administrator (or at the requested path)
+    kubeconfig-outsider   for an authenticated user without any right
 
 Files are written atomically, so a command that dies leaves a valid folder.
 """

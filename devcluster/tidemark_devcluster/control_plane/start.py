@@ -191,9 +191,9 @@ class Start:
         return self._start_apiserver(stored)
 
     def _start_apiserver(self, stored: int | None) -> int:
-        """Start it on the port asked for, else on that of the last time, else on any.
+        """Start the API server on the requested port, else on the last one, else on a free one.
 
-        Between finding a port free and listening on it another program may take it: any port is tried anew.
+        Another program may take a free port before the server listens on it: then another free port is tried.
         """
         for attempt in range(PORT_ATTEMPTS):
             port = choose_port(self._options.port, stored if attempt == 0 else None)

@@ -5,8 +5,8 @@
       bin/                          kubectl, kubectl-tidemark, tidemark ...: for PATH
       control-plane/                etcd, kube-apiserver, kube-controller-manager
       operator/                     the operator's state: replicas, the planner
-      data/incoming, data/shards    what comes in, and what is kept
+      data/incoming, data/shards    files of sources, and tables
       log/, pids/                   of the operator and of the feeder
 
-Everything is idempotent: a second run adopts what is there and brings up what is not.
+Everything is idempotent: a second run adopts running processes and starts missing ones.
 """

@@ -1,6 +1,6 @@
-"""What a machine needs before anything is started: said in one line each, with the remedy.
+"""Requirements of a machine, checked before anything is started: one line for each missing one, with the remedy.
 
-Java is checked before this (`tools/check-java`), Python and its packages by whoever made the environment.
+`tools/check-java` checks Java before this, and make checks Python and its packages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the demo tells the API server, and what it reads there."""
+"""The demo's writes to the API server, and its reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def example_dataflows(manifests: str) -> frozenset[str]:
 
 
 def create_examples(cluster: Cluster, manifests: str) -> int:
-    """Create the examples that are absent. Those that are there stay as they are; returns how many these are.
+    """Create the absent examples. Returns the number of existing ones, which stay as they are.
 
     Raises KubectlFailed if an object cannot be created for any other reason.
     """
@@ -65,7 +65,7 @@ def create_examples(cluster: Cluster, manifests: str) -> int:
 
 
 def reset_examples(cluster: Cluster, manifests: str) -> None:
-    """Apply examples/ over whatever has become of them."""
+    """Apply examples/ over the present objects."""
     cluster.kubectl("apply", "-f", "-", stdin=manifests)
 
 
@@ -82,7 +82,7 @@ def dataflows(cluster: Cluster) -> list[DataflowState]:
 
 
 def replica_states(cluster: Cluster) -> dict[str, str]:
-    """By name, what each replica's Ready condition says."""
+    """The Ready condition of each replica as text, by name."""
     listed = json.loads(cluster.kubectl("get", "computereplicas", "-o", "json"))
     return {item["metadata"]["name"]: _said(_condition(item, "Ready")) for item in listed["items"]}
 
@@ -94,7 +94,7 @@ def _dataflow(item: Mapping[str, Any]) -> DataflowState:
 
 
 def _why(item: Mapping[str, Any]) -> str:
-    """The first condition that says what is waited for."""
+    """The first condition that is not True, as text."""
     for kind in ("Planned", "Scheduled", "Hydrated"):
         condition = _condition(item, kind)
         if condition.get("status") != "True":

@@ -51,7 +51,7 @@ class Context:
 
 @dataclass(frozen=True)
 class ExistingCluster:
-    """A cluster that somebody else runs, through the demo's copy of its kubeconfig."""
+    """A cluster of the user, through the demo's copy of its kubeconfig."""
 
     kubectl_program: Path
     kubeconfig: Path

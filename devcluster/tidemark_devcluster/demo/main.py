@@ -64,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def up(home: Home, seconds_per_month: float, looks: int, *, reset: bool = False) -> None:
-    """Bring up what does not run, create what is absent, and show the first rows.
+    """Start missing processes, create absent objects, and show the first rows.
 
-    What runs is left alone, and so are the user's edits of the examples, unless `reset`.
+    Running processes stay, and so do the user's edits of the examples, unless `reset`.
     """
     progress = Progress(sys.stderr)
     home.make()
@@ -87,7 +87,7 @@ def up(home: Home, seconds_per_month: float, looks: int, *, reset: bool = False)
 
 
 def _make_examples(api: cluster.Cluster, manifests: str, *, reset: bool) -> str:
-    """Create the examples that are absent, or apply all of them; a note on what was found."""
+    """Create the absent examples, or apply all of them. Returns a note about existing ones."""
     if reset:
         cluster.reset_examples(api, manifests)
         return ", examples/ applied anew"
@@ -113,7 +113,7 @@ def _existing_cluster(home: Home, progress: Progress) -> ExistingCluster | None:
 
 
 def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Program, ...]) -> ControlPlane:
-    """The demo's own control plane, started with `programs` and whatever else is built already.
+    """The demo's own control plane, started with `programs` and with all other programs that are built.
 
     kube-controller-manager is compiled last: views are computed without it.
     """
@@ -127,7 +127,7 @@ def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Pr
 
 
 def down(home: Home, *, delete: bool) -> None:
-    """End the feeder, the operator, what the operator runs, and the control plane; nothing else."""
+    """End the feeder, the operator with its replicas and planner, and the control plane; nothing else."""
     step = Progress(sys.stderr).step("ending the demo", "some seconds")
     context = existing_cluster.recorded(home)
     if delete and context is not None and processes.running(home.pid_file(services.OPERATOR)) is not None:

@@ -1,4 +1,4 @@
-"""What the demo shows while it waits, and what it says at the end."""
+"""The demo's output while it waits and at the end."""
 
 from __future__ import annotations
 

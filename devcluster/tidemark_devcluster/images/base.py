@@ -2,7 +2,7 @@
 
     debootstrap ─► a minimal bookworm ─► less documentation ─► an image ─► base.Dockerfile: python3.11 and venv
 
-It is made once; `tidemark-devcluster images --new-base` makes it anew, with what Debian has mended since.
+It is made once; `tidemark-devcluster images --new-base` makes it again, with Debian's present packages.
 """
 
 import shutil

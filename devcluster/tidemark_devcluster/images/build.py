@@ -95,7 +95,7 @@ class BuildContext:
 
 
 def _note(archive: Path) -> Path:
-    """What is known of an archive: of which image it is, and its size once that was asked for."""
+    """Metadata of an archive: the id of its image, and its size if that was computed."""
     return archive.with_suffix(".json")
 
 
@@ -138,7 +138,7 @@ def build_all(options: BuildOptions, environ: Mapping[str, str], progress: Progr
 
 
 def table(images: Mapping[str, Image]) -> str:
-    """What a person reads: one line per image."""
+    """A summary for people: one line per image."""
     lines = [f"{'image':<44}{'gzip':>8}{'goal':>8}{'on a node':>12}"]
     for target, image in images.items():
         compressed, unpacked = image.size.compressed / 1e6, image.size.unpacked / 1e6

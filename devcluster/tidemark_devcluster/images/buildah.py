@@ -45,7 +45,7 @@ class Buildah:
             self._run(["rm", container])
 
     def build(self, context: Path, target: str, image: str, options: Sequence[str], progress: Progress) -> None:
-        """One target of the Dockerfile; what was built before and did not change is not built again."""
+        """Build one target of the Dockerfile; unchanged layers are reused."""
         step = progress.step(f"image {image}", "minutes the first time")
         try:
             self._run(["build", "--layers", f"--target={target}", f"--tag={image}", *options, str(context)])

@@ -34,7 +34,7 @@ def parse(listed: str) -> dict[str, str]:
 
 
 def config(settings: Mapping[str, str], environ: Mapping[str, str]) -> HostConfig:
-    """What of these settings a build takes over."""
+    """The settings of pip that a build takes over."""
     lines = ["[global]"] + [f"{name} = {settings[name]}" for name in KEPT if name in settings]
     named = settings.get("cert") or environ.get("SSL_CERT_FILE")
     authorities = Path(named) if named and Path(named).is_file() else None

@@ -38,7 +38,7 @@ GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What runs: the pids on the host, and whether pods would run and find each other by name."""
+    """The running node: pids on the host, and whether pods would run and find each other by name."""
 
     server: str | None
     ready: bool
@@ -91,7 +91,7 @@ class OneNode:
         self.layout.remove()
 
     def status(self) -> NodeStatus:
-        """What runs now."""
+        """The present state of the node."""
         init, addresses = self._init(), veth.find_own(self.place)
         if init is None or addresses is None:
             return NodeStatus(None, False, {})
@@ -145,7 +145,7 @@ class OneNode:
         return api.answers(API_PORT, self.layout.certificate, token, "/readyz", addresses.node)
 
     def wait(self, what: str, condition: Callable[[], bool], outer: Identity | None = None) -> None:
-        """Wait until `condition` holds, as long as the node lives: `outer`, or who is on record."""
+        """Wait until `condition` holds or the node's first process has ended (`outer`, or the recorded one)."""
         deadline = time.monotonic() + READY_SECONDS
         while not condition():
             if not outer.is_running() if outer else processes.running(self.layout.pid_file(INIT)) is None:

@@ -54,7 +54,7 @@ def missing_packages(
 
 
 def missing_features(filesystems: str, cgroups: str) -> list[str]:
-    """What the kernel lacks, by `/proc/filesystems` and `/proc/cgroups` (which lists the controllers of v2, too)."""
+    """The missing kernel features, by `/proc/filesystems` and `/proc/cgroups` (with the controllers of v2)."""
     known = {line.split()[-1] for line in filesystems.splitlines() if line.strip()}
     enabled = {row[0] for line in cgroups.splitlines() if not line.startswith("#") and (row := line.split())[-1] == "1"}
     features = [] if "overlay" in known else ["overlayfs (CONFIG_OVERLAY_FS; perhaps `modprobe overlay`)"]

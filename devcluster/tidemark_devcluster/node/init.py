@@ -2,8 +2,8 @@
 
     mounts ─► wait for the interface ─► first servers ─► API server ready ─► the others ─► reap, start again, …
 
-A server that ends is started again after a second, as a service manager would do; whatever is orphaned inside is
-reaped. It runs until it is killed, and with it goes everything.
+It starts a server that ended again after a second, and reaps orphaned processes. It runs until it is killed; then the
+kernel ends all processes of the node.
 """
 
 import os
@@ -110,7 +110,7 @@ def _api_is_ready(addresses: Addresses) -> bool:
 
 
 def _reap(servers: list[Server]) -> None:
-    """Take note of every child that ended: servers of ours, and what was orphaned."""
+    """Reap every child that ended: servers, and orphaned processes."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,8 +1,8 @@
 """The mounts that isolate a node's files, in a mount namespace of its own.
 
-/run/tidemark   the state folder, under a name that is short wherever it is
+/run/tidemark   the state folder, under a short name
 /run            otherwise empty, in memory: sockets, network namespaces of pods, locks of iptables
-/var            as on the host to read; what is written goes to the state folder
+/var            reads the host's; writes go to the state folder
 """
 
 import subprocess

@@ -75,7 +75,7 @@ class Place:
 
     @property
     def hardware_address(self) -> str:
-        """Of the veth's end on the host: locally administered, and this node's own."""
+        """The MAC address of the veth's end on the host: locally administered, one per node."""
         return ":".join(f"{byte:02x}" for byte in (0x02, *self._digest[:5]))
 
     @property

@@ -40,7 +40,7 @@ def program_name(pid: int) -> str | None:
 
 
 def network_namespace(pid: int) -> str | None:
-    """Which network namespace a process is in."""
+    """The network namespace of a process."""
     try:
         return os.readlink(f"/proc/{pid}/ns/net")
     except (FileNotFoundError, ProcessLookupError):

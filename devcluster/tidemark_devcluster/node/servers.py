@@ -19,7 +19,7 @@ LAYOUT = Layout.of(INSIDE)
 
 @dataclass(frozen=True)
 class Plan:
-    """What `init` does: it has no other knowledge of a node."""
+    """The plan of `init`, which knows nothing else of a node."""
 
     state: str
     number: int

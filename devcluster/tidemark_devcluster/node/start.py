@@ -28,7 +28,7 @@ NAMESPACES = ("--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-pr
 
 
 class Node(Protocol):
-    """What a start asks of the node: `cluster.OneNode`."""
+    """The methods of `cluster.OneNode` that a start calls."""
 
     @property
     def layout(self) -> Layout: ...

@@ -73,7 +73,7 @@ def ensure_binaries(environ: Mapping[str, str], progress: Progress, programs: Fa
 
 
 def cached(cache: Cache, family: Family) -> dict[Program, Path]:
-    """Those programs of `family` that the cache holds."""
+    """The programs of `family` that the cache holds."""
     folder = cache.binaries(recipe.digest(family))
     return {program: folder / program.name for program in family if (folder / program.name).is_file()}
 
@@ -99,7 +99,7 @@ def _ensure_apart(program: Program, environ: Mapping[str, str], progress: Progre
 
 
 def from_assets(environ: Mapping[str, str]) -> dict[Program, Path]:
-    """What `KUBEBUILDER_ASSETS` holds. kube-controller-manager may be missing: its makers leave it out."""
+    """The programs in `KUBEBUILDER_ASSETS`. kube-controller-manager may be missing: kubebuilder leaves it out."""
     named = environ.get("KUBEBUILDER_ASSETS")
     if not named:
         return {}

@@ -40,7 +40,7 @@ class Go:
 
 
 def parse_version(text: str) -> GoVersion | None:
-    """`go1.26.8`, `go1.27rc1` as (major, minor); None for what is no release, such as `devel`."""
+    """`go1.26.8`, `go1.27rc1` as (major, minor); None for other texts, such as `devel`."""
     found = re.match(r"go(\d+)\.(\d+)", text.strip())
     return (int(found.group(1)), int(found.group(2))) if found else None
 
@@ -52,7 +52,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def version_of(executable: Path, environ: Mapping[str, str]) -> GoVersion | None:
-    """What version a Go command says it is; None when it does not run."""
+    """The version that a Go command prints; None if it does not run."""
     try:
         answer = subprocess.run(
             [executable, "env", "GOVERSION"],

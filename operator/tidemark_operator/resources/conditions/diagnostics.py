@@ -13,7 +13,7 @@ _MISSING = "UNRESOLVED_RELATION"
 
 
 def standing(refused: Refused) -> WaitingForInputs | PlanRefused:
-    """What to say of a Dataflow that the planner refused. The first diagnostic gives the reason."""
+    """The refusal of a Dataflow by the planner, for its conditions. The first diagnostic gives the reason."""
     if not refused.diagnostics:
         return PlanRefused("Internal", "the planner refused the SQL without a reason: see the planner's log")
     faults = [diagnostic for diagnostic in refused.diagnostics if diagnostic.code != _MISSING]

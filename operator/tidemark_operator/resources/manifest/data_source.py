@@ -26,7 +26,7 @@ PLURAL = "datasources"
 
 
 class DeletionPolicy(Enum):
-    """What becomes of tables when the object that made them is deleted."""
+    """The fate of the tables of a deleted object: kept, or deleted."""
 
     RETAIN = "Retain"
     DELETE = "Delete"

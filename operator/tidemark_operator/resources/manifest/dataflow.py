@@ -1,8 +1,7 @@
-"""Dataflow: SQL views that are kept up to date, and what is exported of them.
+"""Dataflow: SQL views that are kept up to date, and their exports.
 
 The short form (`sql` with `index`, `materializedView` or `continualTask`) is the long form with one view and one
-export, both named after the Dataflow; everything behind this module sees the long form alone, in the words of the
-planner's requests.
+export, both named after the Dataflow; all other modules get the long form, in the words of the planner's requests.
 """
 
 from __future__ import annotations

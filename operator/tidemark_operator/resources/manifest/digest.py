@@ -1,7 +1,7 @@
-"""spec_digest: has anything changed that a plan is made from?
+"""spec_digest: a digest of all fields that a plan depends on.
 
-It decides whether to plan anew, no more: what the replicas compute has an identity of its own (plan_digest), so
-an edit of white space is planned again, found to be the same plan, and rehydrates nothing. Labels, `readPolicy`,
+It only decides whether to plan again. Replicas compare plan_digest, so an edit of white space is planned again, found
+to be the same plan, and rehydrates nothing. Labels, `readPolicy`,
 `suspend` and `deletionPolicy` are not part of it; the two ways to write a Dataflow with one export are equal.
 """
 
@@ -26,7 +26,7 @@ def spec_digest(dataflow: Dataflow) -> SpecDigest:
 
 
 def _semantic_fields(dataflow: Dataflow) -> dict[str, Any]:
-    """What came later is left out where it is absent: digests that are stored stay as they are."""
+    """Later fields are left out where they are absent, so stored digests stay valid."""
     fields: dict[str, Any] = {
         "format": _FORMAT,
         "dialect": dataflow.dialect.value,

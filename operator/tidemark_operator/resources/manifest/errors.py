@@ -1,9 +1,9 @@
-"""What can be wrong with a manifest.
+"""Errors of a manifest.
 
 ResourceError                 root: names the field
 ├── MissingField              a required field is absent
 ├── WrongType                 a field holds another type of value
-└── InvalidValue              a field's value is outside of what is allowed
+└── InvalidValue              a field's value is not allowed
 """
 
 
@@ -31,4 +31,4 @@ class WrongType(ResourceError):
 
 
 class InvalidValue(ResourceError):
-    """A field's value is outside of what is allowed."""
+    """A field's value is not allowed."""

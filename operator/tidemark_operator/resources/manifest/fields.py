@@ -68,7 +68,7 @@ class Fields:
             raise InvalidValue(self.at(name), f"must be one of {allowed}, not {value!r:.100}") from None
 
     def child(self, name: str) -> Fields:
-        """The object below `name`; an absent one reads as empty, so that its own fields say what is missing."""
+        """The object below `name`; an absent one reads as empty, so that an error names its missing field."""
         value = self.values.get(name)
         if value is None:
             value = {}

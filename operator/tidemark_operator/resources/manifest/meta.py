@@ -1,4 +1,4 @@
-"""What all four kinds share: their identity, and what the API server keeps of their life."""
+"""Metadata of all four kinds: identity, generation, deletion and finalizers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ PLURAL = "computereplicas"
 
 
 class UpdateStrategy(Enum):
-    """What happens to the process when its shape changes; by default what its orchestrator does best."""
+    """The way to a new shape of the process; by default the orchestrator chooses it."""
 
     SURGE = "Surge"
     """The new one hydrates beside the old one, and then takes its place."""
@@ -28,7 +28,7 @@ class ComputeReplica:
     meta: Meta
     instance: InstanceName
     resources: Resources
-    """Of the Spark driver, its Python workers included. A change, as of `pod`, needs another process."""
+    """Limits of the Spark driver with its Python workers. A change of these, or of `pod`, needs another process."""
     pod: PodFields
     strategy: UpdateStrategy | None
     spark_only: bool
