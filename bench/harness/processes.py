@@ -5,8 +5,8 @@
 
 The system adds the time of an ended process to its parent only if the parent waits for it; PySpark's daemon does not,
 and a parent may be gone itself. So each look records all processes, and a parent's "children that have ended" count
-only beyond the recorded times: for the rest of those, and for processes that lived between two looks. The time of such a
-process is lost if no parent waited for it; so look often during a long measurement.
+only beyond the recorded times: for the rest of those, and for processes that lived between two looks. The time of such
+a process is lost if no parent waited for it; so look often during a long measurement.
 """
 
 from __future__ import annotations
