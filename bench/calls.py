@@ -85,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for query in queries:
                 figures |= _figures(_Stepped(history, plan, query), given)
         history.close()
-    said = {"lines": given.lines, "steps": given.steps, "load_before": before, "load_after": load()}
-    report("calls", figures, said, given.json)
+    settings = {"lines": given.lines, "steps": given.steps, "load_before": before, "load_after": load()}
+    report("calls", figures, settings, given.json)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -82,29 +82,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
         vars(given).update(rounds=1, steps=5)
     host_requirements.require_all()
     circumstances = context() | {"load_before": load(), **vars(given)}
-    said = Progress(sys.stderr)
-    images = nodes.built(said)
-    with nodes.running_node(ensure_node_binaries(os.environ, said)) as node, place(node, images, said) as at:
+    progress = Progress(sys.stderr)
+    images = nodes.built(progress)
+    with nodes.running_node(ensure_node_binaries(os.environ, progress)) as node, place(node, images, progress) as at:
         figures = _sizes(images) | _measured(at, given.parts, given.rounds, given.steps)
     report("cluster", rounded(figures), circumstances | {"load_after": load()}, given.json)
 
 
 @contextmanager
-def place(node: OneNode, images: Mapping[str, Image], said: Progress) -> Iterator[Place]:
+def place(node: OneNode, images: Mapping[str, Image], progress: Progress) -> Iterator[Place]:
     """The node with its images, those with other JVMs among them, and with an object store."""
     nodes.load(node, images)
-    node.load(_plain(images["replica"], said))
+    node.load(_plain(images["replica"], progress))
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder:
         packed, home = Path(folder) / "image.tar", Path(folder) / "helm"
         home.mkdir()
-        store = install(node, ensure_versitygw(os.environ, said), images["operator"].name, packed)
-        yield Place(node, Helm(ensure_helm(os.environ, said), node, home), store)
+        store = install(node, ensure_versitygw(os.environ, progress), images["operator"].name, packed)
+        yield Place(node, Helm(ensure_helm(os.environ, progress), node, home), store)
 
 
-def _plain(replica: Image, said: Progress) -> Path:
+def _plain(replica: Image, progress: Progress) -> Path:
     """The archive of the image with other JVMs."""
     name = f"{replica.name.rpartition(':')[0]}:{PLAIN}"
-    with workshop(BuildOptions(python=image_name("operator")), os.environ, said) as shop:
+    with workshop(BuildOptions(python=image_name("operator")), os.environ, progress) as shop:
         return shop.build(name, "replica-plain", "plain", DOCKERFILE, [f"--build-arg=REPLICA={replica.name}"])
 
 

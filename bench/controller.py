@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.quick:
         vars(given).update(dataflows=20, replicas=4, seconds=3.0)
-    said = {name: value for name, value in vars(given).items() if name != "profile"}
-    circumstances = context() | {"load_before": load(), **said}
+    settings = {name: value for name, value in vars(given).items() if name != "profile"}
+    circumstances = context() | {"load_before": load(), **settings}
     with tempfile.TemporaryDirectory(prefix="tm-") as folder, simulated(Path(folder)) as address:
         figures = asyncio.run(_measured(address, given.dataflows, given.replicas, given.seconds, given.profile))
     report("controller", rounded(figures), circumstances | {"load_after": load()}, given.json)

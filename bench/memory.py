@@ -95,8 +95,8 @@ def _heap_mib(jvm: int) -> float | None:
     if jcmd is None:
         return None
     subprocess.run([jcmd, str(jvm), "GC.run"], check=True, capture_output=True)
-    said = subprocess.run([jcmd, str(jvm), "GC.heap_info"], check=True, capture_output=True, text=True).stdout
-    generations = re.findall(r"(?:generation|heap)\s+total \d+K, used (\d+)K", said)
+    output = subprocess.run([jcmd, str(jvm), "GC.heap_info"], check=True, capture_output=True, text=True).stdout
+    generations = re.findall(r"(?:generation|heap)\s+total \d+K, used (\d+)K", output)
     return sum(map(int, generations)) / 2**10
 
 

@@ -128,13 +128,13 @@ def _measured(system: System, dataflows: int, seconds: float, idle: Rates) -> tu
     assert system.operator is not None
     pid = system.operator.pid
     manifests = {"apiVersion": "v1", "kind": "List", "items": [_dataflow(number) for number in range(dataflows)]}
-    with Conditions(system) as said:
+    with Conditions(system) as conditions:
         before, began, spent = requests(system.plane), time.perf_counter(), cpu_seconds(pid)
         applied = _applied(system, manifests)
-        planned = _until("planned", lambda: said.hold(0) == dataflows + 1) - began
+        planned = _until("planned", lambda: conditions.hold(0) == dataflows + 1) - began
         planning = cpu_seconds(pid) - spent
         progress(f"all are planned after {planned:.1f} s, {planning:.1f} s of CPU")
-        hydrated = _until("hydrated", lambda: said.hold(1) == dataflows + 1) - began
+        hydrated = _until("hydrated", lambda: conditions.hold(1) == dataflows + 1) - began
         applied.communicate()
     each = Rates.between(before, requests(system.plane), dataflows)
     progress(f"all are hydrated after {hydrated:.1f} s")
@@ -184,7 +184,7 @@ class Conditions:
         """Of how many Dataflows the condition is true."""
         if self._watch.poll() is not None:
             raise DeadlineExceeded("kubectl does not watch any more")
-        return sum(said[which : which + 1] == ["True"] for said in list(self._said.values()))
+        return sum(message[which : which + 1] == ["True"] for message in list(self._said.values()))
 
     def _read(self) -> None:
         assert self._watch.stdout is not None

@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures |= {f"{name}_{key}": round(value, 3) for key, value in _figures(profiled).items()}
         if not options.json:
             print(_table(f"{query}, {SHAPES[shape]}", profiled))
-    said = {name: vars(options)[name] for name in ("delta_rows", "large_rows", "large_steps")}
-    print(last_line("profile", figures, circumstances | said | {"load_after": load()}))
+    settings = {name: vars(options)[name] for name in ("delta_rows", "large_rows", "large_steps")}
+    print(last_line("profile", figures, circumstances | settings | {"load_after": load()}))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

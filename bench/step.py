@@ -76,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     circumstances: dict[str, Any] = context() | {"load_before": load()}
     figures, absent = _run(options, given.parts.split(","))
-    said = {name: getattr(options, name) for name in ("lines", "steps", "delta_rows", "large_rows", "large_steps")}
-    circumstances |= {**said, "seed": SEED, "warm_up": options.warm_up, "absent": absent, "load_after": load()}
+    settings = {name: getattr(options, name) for name in ("lines", "steps", "delta_rows", "large_rows", "large_steps")}
+    circumstances |= {**settings, "seed": SEED, "warm_up": options.warm_up, "absent": absent, "load_after": load()}
     report("step", figures, circumstances, given.json)
 
 

@@ -45,7 +45,7 @@ BOUND = 600.0
 
 
 class ReplicaFailed(Exception):
-    """The replica reported a failure, or did not report progress in time."""
+    """The replica in_time a failure, or did not report progress in time."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Driven(ReplicaStream):
         self.send(*(AllowCompaction(id, Frontier.at(Time(since))) for id in exports))
 
     def uppers(self, exports: Sequence[GlobalId]) -> list[int]:
-        """How far each was reported."""
+        """How far each was in_time."""
         with self._changed:
             return [self._uppers.get(id, 0) for id in exports]
 
@@ -102,8 +102,8 @@ class Driven(ReplicaStream):
             return bool(self._failed) or all(self._uppers.get(id, 0) >= upper for id in exports)
 
         with self._changed:
-            told = self._changed.wait_for(arrived, bound)
-            if self._failed or not told:
+            in_time = self._changed.wait_for(arrived, bound)
+            if self._failed or not in_time:
                 behind = [(id, self._uppers.get(id)) for id in exports if self._uppers.get(id, 0) < upper][:3]
                 raise ReplicaFailed(self._failed or f"not at {upper} in {bound:.0f} s: {behind}; see {self.home}")
             return time.perf_counter()
@@ -144,7 +144,7 @@ class Driven(ReplicaStream):
 
     @property
     def _failed(self) -> str:
-        """The text of a reported failure; empty if there is none."""
+        """The text of a in_time failure; empty if there is none."""
         return self._failure or (f"the stream ended: {self.error}" if self._ended else "")
 
 

@@ -44,10 +44,10 @@ def run(handed: Handed) -> PeerRun:
     with (handed.folder / "pathway.log").open("ab") as log:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=log, env=environment, timeout=_SECONDS)
     if done.returncode:
-        told = (handed.folder / "pathway.log").read_text()[-2000:]
+        output = (handed.folder / "pathway.log").read_text()[-2000:]
         if done.returncode == _OTHER_ROWS:
-            raise WrongAnswer(f"Pathway, {handed.query.name}: {told}")
-        raise PeerAbsent(f"Pathway ended with {done.returncode} on {handed.query.name}: {told}")
+            raise WrongAnswer(f"Pathway, {handed.query.name}: {output}")
+        raise PeerAbsent(f"Pathway ended with {done.returncode} on {handed.query.name}: {output}")
     return taken_back(f"Pathway, {handed.query.name}", handed, done.stdout)
 
 

@@ -26,7 +26,7 @@ from bench.harness.query import Planner, describe
 from bench.harness.tpch import Tables
 from bench.peers.duckdb_apply import DuckDb
 from bench.profiling import spans
-from bench.profiling.parts import SPARK, WORKER, Run, Spent, Told, parts, tasks
+from bench.profiling.parts import SPARK, WORKER, Run, Spent, StepRecord, parts, tasks
 from bench.profiling.plans import QUERIES, lines_changed, tables
 from bench.profiling.shapes import Steps, exchange_policy, workers
 from tidemark_replica.render.execution import prepare
@@ -70,24 +70,30 @@ class Profiler:
         description = describe(self.plan, query.sql, shards, AS_OF)
         cores = self.session.sparkContext.defaultParallelism
         changes = lines_changed(data["lineitem"], steps.all, steps.rows)
-        with instrumented() as told, workers(shape) as beside:
+        with instrumented() as record, workers(shape) as beside:
             how = beside, math.inf, exchange_policy(shape, cores)
             view = View(self.session, home, description, sources, *how)
             view.hydrate()
-            result = self._stepped(view, sources, changes, steps.warm_up, told, log)
+            result = self._stepped(view, sources, changes, steps.warm_up, record, log)
             what = f"{name} in the shape {shape}, compared with DuckDB"
             check(what, view.answer(), _answer(Plain(name, query.sql), data, changes))
             view.close()
         return result
 
     def _stepped(
-        self, view: View, sources: dict[str, Source], changes: Sequence[Delta], warm_up: int, told: Told, log: Path
+        self,
+        view: View,
+        sources: dict[str, Source],
+        changes: Sequence[Delta],
+        warm_up: int,
+        record: StepRecord,
+        log: Path,
     ) -> Profiled:
         result, empty = Profiled(), self.session.range(0, 1, 1, 1)
         for number, delta in enumerate(changes):
             for table, source in sources.items():
                 source.append(delta.updates(number + 1) if table == "lineitem" else None)
-            told.forget()
+            record.forget()
             spans.forget(log)
             job = measured(empty.collect)[0]
             cost, phases = measured(view.step)
@@ -95,26 +101,26 @@ class Profiler:
             if number >= warm_up:
                 result.empty.append(job)
                 result.costs.append(Cost(phases.all, cost.cpu))
-                result.parts.append(parts(told, calls, vars(phases)))
-            result.jobs, result.tasks = told.jobs, tasks(calls)
+                result.parts.append(parts(record, calls, vars(phases)))
+            result.jobs, result.tasks = record.jobs, tasks(calls)
         return result
 
 
 @contextmanager
-def instrumented() -> Iterator[Told]:
+def instrumented() -> Iterator[StepRecord]:
     """The driver's own times by label, and workers that report theirs."""
-    told = Told()
+    record = StepRecord()
     patches = [
         mock.patch.object(prepare, "run_stage", spans.run_stage),
-        mock.patch.object(StepDescription, "write", _adding(told, "describe", StepDescription.write)),
-        mock.patch(f"{SparkRunner.__module__}.complete_report", _adding(told, "believe reports", complete_report)),
-        mock.patch.object(SparkRunner, "_run", _waiting(told, SPARK, SparkRunner._run)),
-        mock.patch.object(WorkerRunner, "_run", _waiting(told, WORKER, WorkerRunner._run)),
+        mock.patch.object(StepDescription, "write", _adding(record, "describe", StepDescription.write)),
+        mock.patch(f"{SparkRunner.__module__}.complete_report", _adding(record, "believe reports", complete_report)),
+        mock.patch.object(SparkRunner, "_run", _waiting(record, SPARK, SparkRunner._run)),
+        mock.patch.object(WorkerRunner, "_run", _waiting(record, WORKER, WorkerRunner._run)),
     ]
     for patch in patches:
         patch.start()
     try:
-        yield told
+        yield record
     finally:
         for patch in patches:
             patch.stop()
@@ -127,23 +133,23 @@ def _answer(query: Plain, data: Tables, changes: Sequence[Delta]) -> pa.Table:
     return database.answer(query)
 
 
-def _adding(told: Told, label: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _adding(record: StepRecord, label: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def timed(*arguments: Any, **named: Any) -> Any:
         begin = time.perf_counter()
         try:
             return function(*arguments, **named)
         finally:
-            told.spent[label] += (time.perf_counter() - begin) * 1e3
+            record.spent[label] += (time.perf_counter() - begin) * 1e3
 
     return timed
 
 
-def _waiting(told: Told, where: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _waiting(record: StepRecord, where: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def timed(*arguments: Any) -> Any:
         begin = time.time() * 1e3
         try:
             return function(*arguments)
         finally:
-            told.runs.append(Run(where, begin, time.time() * 1e3))
+            record.runs.append(Run(where, begin, time.time() * 1e3))
 
     return timed

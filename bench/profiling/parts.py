@@ -41,7 +41,7 @@ class Call:
 
 
 @dataclass
-class Told:
+class StepRecord:
     """The driver's record of one step: its own times by label, and the calls that it waited for."""
 
     spent: Spent = field(default_factory=lambda: Spent(float))
@@ -57,13 +57,13 @@ class Told:
         return sum(run.where == SPARK for run in self.runs)
 
 
-def parts(told: Told, calls: Sequence[Call], phases: dict[str, float]) -> Spent:
+def parts(record: StepRecord, calls: Sequence[Call], phases: dict[str, float]) -> Spent:
     """The step's milliseconds by label; they add up to those of its `phases`."""
     found = Spent(float, {f"driver: {name}": phases[name] for name in ("listen", "plan", "commit")})
-    found |= {f"driver: {name}": took for name, took in told.spent.items()}
-    waited = sum(run.end - run.begin for run in told.runs)
-    found["driver: all else"] = phases["run"] - waited - sum(told.spent.values())
-    for run in told.runs:
+    found |= {f"driver: {name}": took for name, took in record.spent.items()}
+    waited = sum(run.end - run.begin for run in record.runs)
+    found["driver: all else"] = phases["run"] - waited - sum(record.spent.values())
+    for run in record.runs:
         for label, took in _of_run(run, [c for c in calls if run.begin <= c.begin <= run.end]).items():
             found[label] += took
     return found

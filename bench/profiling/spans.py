@@ -76,9 +76,9 @@ def call(stage: str) -> Iterator[None]:
         yield
     finally:
         CLOCK.leave()
-        told = Call(stage, begin * 1e3, time.time() * 1e3, dict(CLOCK.spent))
+        call_record = Call(stage, begin * 1e3, time.time() * 1e3, dict(CLOCK.spent))
         with (folder / f"spans.{os.getpid()}.jsonl").open("a") as out:
-            out.write(json.dumps(vars(told)) + "\n")
+            out.write(json.dumps(vars(call_record)) + "\n")
 
 
 def calls(folder: Path) -> list[Call]:

@@ -92,7 +92,7 @@ def test_a_row_that_leaves_a_growing_input_is_an_error_for_ever(tmp_path: Path) 
     errors = []
     for time, rows in enumerate(steps):
         context = driver.context(time, time + 1, hydration=time == 0)
-        said = contents(top_k(context, spec, [updates([pa.int64()], rows)]))
-        errors.append([d for (_, error, _), d in said.items() if error and "NON_MONOTONIC_INPUT" in error])
+        output_rows = contents(top_k(context, spec, [updates([pa.int64()], rows)]))
+        errors.append([d for (_, error, _), d in output_rows.items() if error and "NON_MONOTONIC_INPUT" in error])
         driver.commit(context)
     assert errors == [[], [1], [1]]

@@ -43,8 +43,8 @@ print(driver.manifests[A].rows, pa.default_memory_pool().max_memory())
 def hydrated(folder: Path, rows: int) -> tuple[int, int]:
     """(rows of state, the most bytes that Arrow held), in a process of its own."""
     command = [sys.executable, "-c", HYDRATES, str(folder), str(rows)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.split()
-    return int(said[0]), int(said[1])
+    output = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout.split()
+    return int(output[0]), int(output[1])
 
 
 def test_a_state_four_times_as_large_takes_no_more_memory(tmp_path: Path) -> None:
@@ -66,11 +66,11 @@ def test_more_state_than_memory_hydrates(kernel: str, tmp_path: Path) -> None:
     # one pool without reservations, and without gaps between what is large: the limit would count both
     pools = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
     pools["MALLOC_MMAP_THRESHOLD_"] = str(1 << 20)
-    said = subprocess.run(
+    result = subprocess.run(
         command, capture_output=True, text=True, timeout=1700, check=False, env={**os.environ, **pools}, cwd=ROOT
     )
 
-    assert said.returncode == 0, said.stderr[-2000:]
-    rows, megabytes = map(int, said.stdout.split())
+    assert result.returncode == 0, result.stderr[-2000:]
+    rows, megabytes = map(int, result.stdout.split())
     assert rows == STATE_ROWS
     assert megabytes > GRANTED_MB

@@ -101,9 +101,11 @@ def one(tmp_path: Path, shape: AccumulatorLayout, steps: list[list[tuple]], **op
         context = driver.context(time, time + 1, hydration=time == 0)
         batch = updates(shape_types(shape), [(row, time, diff) for row, diff in rows])
         output = list(reduce(context, ReduceSpec(A, shape), [batch]))
-        said = contents(output)
-        assert ok_rows(output) == sum(1 for _, error, _ in said if error is None)
-        result.append({(row if error is None else json.loads(error)["code"]): d for (row, error, _), d in said.items()})
+        output_rows = contents(output)
+        assert ok_rows(output) == sum(1 for _, error, _ in output_rows if error is None)
+        result.append(
+            {(row if error is None else json.loads(error)["code"]): d for (row, error, _), d in output_rows.items()}
+        )
         driver.commit(context, compact=True)
     return result
 

@@ -177,8 +177,8 @@ def test_many_times_in_one_step_are_shown_one_by_one(tmp_path: Path) -> None:
     driver = Driver(tmp_path, Manifest.empty(A, ranking.layout, 0))
     context = driver.context(0, 50, hydration=True)
     rows = [((i,), i, 1) for i in range(50)]
-    said = contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)]))
-    assert said == {
+    output_rows = contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)]))
+    assert output_rows == {
         **{((i,), None, i): 1 for i in range(50)},
         **{((i - 1,), None, i): -1 for i in range(1, 50)},
     }
@@ -191,7 +191,7 @@ def test_a_negative_multiplicity_behind_the_last_place_is_not_looked_at(tmp_path
     shown = []
     for time, rows in enumerate([[((1,), 0, 1), ((2,), 0, -1)], [((1,), 1, -1)], [((2,), 2, 2)]]):
         context = driver.context(time, time + 1, hydration=time == 0)
-        said = contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)]))
-        shown.append({row if error is None else "error": diff for (row, error, _), diff in said.items()})
+        output_rows = contents(top_k(context, TopKSpec(RankingStateSpec(A), ranking), [updates([pa.int64()], rows)]))
+        shown.append({row if error is None else "error": diff for (row, error, _), diff in output_rows.items()})
         driver.commit(context, compact=True)
     assert shown == [{(1,): 1}, {(1,): -1, "error": 1}, {"error": -1, (2,): 1}]

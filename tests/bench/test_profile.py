@@ -13,7 +13,7 @@ import pytest
 
 from bench.harness.tpch import Table
 from bench.profiling import spans, stacks
-from bench.profiling.parts import SPARK, WORKER, Call, Run, Spent, Told, parts, shares, tasks
+from bench.profiling.parts import SPARK, WORKER, Call, Run, Spent, StepRecord, parts, shares, tasks
 from bench.profiling.plans import lines_changed
 from tests.waiting import until
 
@@ -50,8 +50,8 @@ def test_parts_add_up_to_the_step_whatever_ran_at_once() -> None:
     """Two tasks read side by side, one of them for longer, then one joins; before and behind, Spark is at work."""
     read = [Call("reads", 110, 150, {READ: 40.0}), Call("reads", 110, 130, {READ: 18.0})]
     joined = Call("joins", 155, 165, {JOIN: 9.0})
-    told = Told(Spent(float, {"describe": 3.0}), [Run(SPARK, 105, 180)])
-    found = parts(told, [*read, joined], PHASES)
+    record = StepRecord(Spent(float, {"describe": 3.0}), [Run(SPARK, 105, 180)])
+    found = parts(record, [*read, joined], PHASES)
     assert sum(found.values()) == pytest.approx(sum(PHASES.values()))
     assert found[READ] == pytest.approx(30 + 9), "half of what they did at once, and all that was done alone"
     assert found[JOIN] == 9
@@ -59,17 +59,17 @@ def test_parts_add_up_to_the_step_whatever_ran_at_once() -> None:
     assert found["spark: from the last Python call to the driver"] == 15
     assert found["spark: between Python calls, and waiting"] == pytest.approx(55 - 39 - 9)
     assert found["driver: all else"] == 100 - 75 - 3
-    assert (told.jobs, tasks([*read, joined])) == (1, 2)
+    assert (record.jobs, tasks([*read, joined])) == (1, 2)
 
 
 def test_every_job_and_order_of_a_step_has_its_own_calls() -> None:
     """One fragment in the worker, then one in Spark."""
     calls = [Call("one", 12, 18, {READ: 6.0}), Call("two", 40, 44, {READ: 4.0})]
-    told = Told(runs=[Run(WORKER, 10, 20), Run(SPARK, 30, 50)])
-    found = parts(told, calls, PHASES)
+    record = StepRecord(runs=[Run(WORKER, 10, 20), Run(SPARK, 30, 50)])
+    found = parts(record, calls, PHASES)
     assert sum(found.values()) == pytest.approx(sum(PHASES.values()))
     assert (found["worker: order, to the call"], found["worker: from the call to the driver"]) == (2, 2)
-    assert (found["spark: submit and launch, to the first Python call"], found[READ], told.jobs) == (10, 10, 1)
+    assert (found["spark: submit and launch, to the first Python call"], found[READ], record.jobs) == (10, 10, 1)
 
 
 def test_a_call_that_was_alone_counts_whole() -> None:

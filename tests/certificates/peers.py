@@ -54,10 +54,10 @@ async def described(channel: grpc.aio.Channel) -> str:
 def echo(address: str, folder: CertificateFolder) -> Iterator[int]:
     """All four kinds of calls, each answering what it hears; the port."""
     handlers = {
-        "UnaryUnary": grpc.unary_unary_rpc_method_handler(lambda said, _: said),
-        "UnaryStream": grpc.unary_stream_rpc_method_handler(lambda said, _: iter([said])),
-        "StreamUnary": grpc.stream_unary_rpc_method_handler(lambda said, _: b"".join(said)),
-        "StreamStream": grpc.stream_stream_rpc_method_handler(lambda said, _: said),
+        "UnaryUnary": grpc.unary_unary_rpc_method_handler(lambda responses, _: responses),
+        "UnaryStream": grpc.unary_stream_rpc_method_handler(lambda responses, _: iter([responses])),
+        "StreamUnary": grpc.stream_unary_rpc_method_handler(lambda responses, _: b"".join(responses)),
+        "StreamStream": grpc.stream_stream_rpc_method_handler(lambda responses, _: responses),
     }
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[RequireCaller(OPERATOR)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("Echo", handlers),))

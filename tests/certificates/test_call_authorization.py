@@ -75,8 +75,8 @@ def test_every_kind_of_call_is_guarded(kind: str, tmp_path: Path) -> None:
 
     def ask(shown: Material) -> bytes:
         with showing_blocking(shown, R1, address) as channel:
-            said = getattr(channel, kind)(method)(iter([b"x"]) if kind.startswith("stream") else b"x", timeout=BOUND)
-            return bytes(said) if kind.endswith("unary") else b"".join(said)
+            answer = getattr(channel, kind)(method)(iter([b"x"]) if kind.startswith("stream") else b"x", timeout=BOUND)
+            return bytes(answer) if kind.endswith("unary") else b"".join(answer)
 
     with echo(address, written(tmp_path / "tls", material(OURS, R1, NOW_MS))):
         assert ask(material(OURS, OPERATOR, NOW_MS)) == b"x"
@@ -123,9 +123,9 @@ def test_the_operator_takes_the_replica_alone_and_says_who_answered(case: str, t
                 return await dialer.explain(address)
 
     with replica(address, None if shown is None else written(tmp_path / "tls", shown)):
-        said = run(call())
-        assert wrong in said
-        assert (said == INCARNATION) == (not wrong)
+        answer = run(call())
+        assert wrong in answer
+        assert (answer == INCARNATION) == (not wrong)
 
 
 def test_a_dead_address_is_no_certificate_error(tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_another_replica_at_the_address_is_named_and_never_told_anything(tmp_pat
     async def scenario() -> None:
         running, name = instance(), ReplicaId("r1")
         running.attach(name, address, TlsChannels(R1, Own(material(OURS, OPERATOR, NOW_MS))))
-        said = "replica team-a/r1 (1111) presented a certificate for replica team-a/r2 (2222)"
-        await until(lambda: running.replicas[name].last_error == said)
+        error = "replica team-a/r1 (1111) presented a certificate for replica team-a/r2 (2222)"
+        await until(lambda: running.replicas[name].last_error == error)
         assert not running.online
         written(tmp_path / "tls", material(OURS, R1, NOW_MS))
         await until(lambda: running.online)

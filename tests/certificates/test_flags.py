@@ -24,9 +24,9 @@ def test_a_replica_listens_on_a_network_address_with_certificates_or_not_at_all(
     with pytest.raises(SystemExit):
         options.parse(["--listen", "0.0.0.0:7171", "--scratch", "s"])
     assert "a network address needs --tls-dir" in capsys.readouterr().err
-    told = options.parse(["--listen", "0.0.0.0:7171", "--scratch", "s", "--tls-dir", str(tmp_path)])
-    assert told.tls is not None
-    assert told.tls.path == tmp_path
+    parsed = options.parse(["--listen", "0.0.0.0:7171", "--scratch", "s", "--tls-dir", str(tmp_path)])
+    assert parsed.tls is not None
+    assert parsed.tls.path == tmp_path
 
 
 def test_a_replica_without_its_certificate_does_not_listen(tmp_path: Path) -> None:

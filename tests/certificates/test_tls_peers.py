@@ -119,10 +119,10 @@ def test_a_replica_that_cannot_be_prepared_says_why_until_it_can() -> None:
 
 def test_unneeded_certificates_are_released_once() -> None:
     """Not at every look; another resource version is the same replica."""
-    told: list[set[str]] = []
+    retained: list[set[str]] = []
 
     def forget(places: Collection[SecretLocation]) -> None:
-        told.append({place.name for place in places})
+        retained.append({place.name for place in places})
 
     async def scenario() -> None:
         peers = await TlsPeers.start(MemoryStore(), forget)
@@ -130,7 +130,7 @@ def test_unneeded_certificates_are_released_once() -> None:
             peers.retain(retained)
 
     asyncio.run(scenario())
-    assert told == [{location_of(ONE).name, location_of(TWO).name}, {location_of(TWO).name}]
+    assert retained == [{location_of(ONE).name, location_of(TWO).name}, {location_of(TWO).name}]
 
 
 def test_the_planners_certificate_is_renewed_whatever_replicas_there_are() -> None:

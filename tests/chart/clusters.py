@@ -108,12 +108,12 @@ def account(name: str, namespace: str = NAMESPACE) -> str:
 def answers(plane: ControlPlane, questions: Iterable[May]) -> dict[May, bool]:
     """All of them in one request of kubectl's."""
     asked = list(questions)
-    said = plane.kubectl(
+    output = plane.kubectl(
         "create", "-o", "json", "-f", "-", stdin=yaml.safe_dump_all(question.review() for question in asked)
     )
     decoder, reviews, at = json.JSONDecoder(), [], 0
-    while at < len(said.rstrip()):
-        review, at = decoder.raw_decode(said, at)
+    while at < len(output.rstrip()):
+        review, at = decoder.raw_decode(output, at)
         reviews += review.get("items", [review])
-        at += len(said[at:]) - len(said[at:].lstrip())
+        at += len(output[at:]) - len(output[at:].lstrip())
     return {question: review["status"]["allowed"] for question, review in zip(asked, reviews, strict=True)}

@@ -47,8 +47,8 @@ class Leading:
 
     @property
     def found(self) -> dict[str, str]:
-        said: dict[str, str] = json.loads((self.folder / "state" / "gateway.json").read_text())
-        return said
+        document: dict[str, str] = json.loads((self.folder / "state" / "gateway.json").read_text())
+        return document
 
     def log(self) -> str:
         return (self.folder / "log").read_text()

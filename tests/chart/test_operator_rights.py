@@ -138,25 +138,25 @@ def test_helm_test_passes_where_somebody_leads_and_planner_and_gateway_answer(
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        status, said = works(rights, tmp_path, NAMESPACE, f"127.0.0.1:{port}", BOUND)
+        status, output = works(rights, tmp_path, NAMESPACE, f"127.0.0.1:{port}", BOUND)
     finally:
         server.stop(None)
 
-    assert status == 0, said + log.read_text()
-    assert f"leads; the planner at 127.0.0.1:{port} and the gateway at 127.0.0.1:{port} answer" in said
+    assert status == 0, output + log.read_text()
+    assert f"leads; the planner at 127.0.0.1:{port} and the gateway at 127.0.0.1:{port} answer" in output
 
 
 def test_helm_test_fails_where_the_lease_cannot_be_seen(rights: ControlPlane, tmp_path: Path) -> None:
     """Its account may look at one Lease of its own namespace."""
-    status, said = works(rights, tmp_path, "team-a", "127.0.0.1:1", BOUND)
+    status, output = works(rights, tmp_path, "team-a", "127.0.0.1:1", BOUND)
 
     assert status == 1
-    assert "Lease team-a/tidemark-operator cannot be read: 403" in said
+    assert "Lease team-a/tidemark-operator cannot be read: 403" in output
 
 
 def test_helm_test_fails_where_nobody_leads(rights: ControlPlane, tmp_path: Path) -> None:
     """A Lease that nobody renews is nobody's."""
-    status, said = works(rights, tmp_path, NAMESPACE, "127.0.0.1:1", 0.1)
+    status, output = works(rights, tmp_path, NAMESPACE, "127.0.0.1:1", 0.1)
 
     assert status == 1
-    assert f"no operator holds and renews Lease {NAMESPACE}/tidemark-operator" in said
+    assert f"no operator holds and renews Lease {NAMESPACE}/tidemark-operator" in output

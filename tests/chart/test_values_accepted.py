@@ -45,7 +45,7 @@ def test_the_api_server_takes_what_was_rendered(case: str, monitored: ControlPla
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    ("kind", "below", "right", "wrong", "said"),
+    ("kind", "below", "right", "wrong", "message"),
     [
         ("PodMonitor", ("podMetricsEndpoints", 0), "interval", "intervall", "unknown field .*intervall"),
         ("PodMonitor", ("namespaceSelector",), "matchNames", "matchName", "unknown field .*matchName"),
@@ -54,7 +54,7 @@ def test_the_api_server_takes_what_was_rendered(case: str, monitored: ControlPla
     ],
 )
 def test_misspelt_monitoring_is_refused(
-    kind: str, below: tuple[str | int, ...], right: str, wrong: str, said: str, monitored: ControlPlane
+    kind: str, below: tuple[str | int, ...], right: str, wrong: str, message: str, monitored: ControlPlane
 ) -> None:
     """So that what is taken says something."""
     body = next(b for b in kept("watched") if b["kind"] == kind)
@@ -64,7 +64,7 @@ def test_misspelt_monitoring_is_refused(
         inside = inside[step]
     inside[wrong] = inside.pop(right)
 
-    with pytest.raises(KubectlFailed, match=said):
+    with pytest.raises(KubectlFailed, match=message):
         apply(monitored, [body], "--dry-run=server")
 
 
@@ -280,14 +280,14 @@ REFUSED: list[tuple[str, str]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("values", "said"), REFUSED)
-def test_helm_refuses_what_is_not_in_the_schema(values: str, said: str) -> None:
+@pytest.mark.parametrize(("values", "message"), REFUSED)
+def test_helm_refuses_what_is_not_in_the_schema(values: str, message: str) -> None:
     """With the value named."""
     with pytest.raises(subprocess.CalledProcessError) as error:
         template(yaml.safe_load(values))
 
     assert "schema" in error.value.stderr
-    assert said in error.value.stderr
+    assert message in error.value.stderr
 
 
 @pytest.mark.slow

@@ -111,8 +111,8 @@ def test_a_copy_says_where_it_is_or_why_not(gateway: Scripted, capsys: pytest.Ca
     assert main(["copy", "delays", "--to", "x", "--format", "csv"]) == 0
     assert capsys.readouterr().out == "1 row as of 1970-01-01T00:00:01.000Z copied to /data/default/_copies/x\n"
     assert main(["copy", "delays", "--to", "x", "--format", "parquet", "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said == {"as_of": 1000, "rows": 1, "location": "/data/default/_copies/x"}
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"as_of": 1000, "rows": 1, "location": "/data/default/_copies/x"}
     assert main(["copy", "delays", "--to", "taken", "--format", "csv"]) == 1
     assert capsys.readouterr().err == "error: taken exists\n"
     assert gateway.asked[0] == pb.CopyRequest(namespace="default", subject="delays", to="x", format="csv")

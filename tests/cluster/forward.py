@@ -17,8 +17,8 @@ def forwarded(node: OneNode, namespace: str, target: str, port: int) -> Iterator
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            said = process.stdout.readline()  # Forwarding from 127.0.0.1:40123 -> 7070
-            assert said.startswith("Forwarding from "), f"{target} cannot be reached"
-            yield int(said.split()[2].rpartition(":")[2])
+            output = process.stdout.readline()  # Forwarding from 127.0.0.1:40123 -> 7070
+            assert output.startswith("Forwarding from "), f"{target} cannot be reached"
+            yield int(output.split()[2].rpartition(":")[2])
         finally:
             process.kill()

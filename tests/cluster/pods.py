@@ -99,9 +99,9 @@ def run(node: OneNode, namespace: str, made: dict[str, Any], seconds: float = BO
     while phase(node, namespace, name) not in ("Succeeded", "Failed"):
         assert time.monotonic() < deadline, node.kubectl("describe", "-n", namespace, "pod", name)
         time.sleep(POLL_SECONDS)
-    said = logs(node, namespace, name)
-    assert phase(node, namespace, name) == "Succeeded", said
-    return said
+    output = logs(node, namespace, name)
+    assert phase(node, namespace, name) == "Succeeded", output
+    return output
 
 
 def phase(node: OneNode, namespace: str, name: str) -> str:

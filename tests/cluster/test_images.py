@@ -30,8 +30,8 @@ def test_an_image_is_no_larger_than_its_goal(images: dict[str, Image], target: s
 def test_an_image_needs_no_right_at_all(node: OneNode, namespace: str, images: dict[str, Image], target: str) -> None:
     """The pod is admitted under `restricted`, and the kernel says that nothing was given."""
     made = pods.pod("who", images[target].name, [], command=["python", "-c", WHO])
-    said = pods.run(node, namespace, made).splitlines()
-    assert said == [f"uid {pods.STRANGER}", "['0000000000000000', '1', '2']", "Read-only file system"]
+    output = pods.run(node, namespace, made).splitlines()
+    assert output == [f"uid {pods.STRANGER}", "['0000000000000000', '1', '2']", "Read-only file system"]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_stranger_is_forbidden(bare_node: OneNode) -> None:
     )
     # to check it first, kubectl would ask for more than an outsider may
     asked = ("create", "--filename=-", "--output=json", "--validate=false")
-    said = bare_node.kubectl(*asked, stdin=review)
-    assert json.loads(said)["status"]["allowed"]
+    output = bare_node.kubectl(*asked, stdin=review)
+    assert json.loads(output)["status"]["allowed"]
     outsider = bare_node.kubectl(*asked, stdin=review, kubeconfig=bare_node.layout.outsider_kubeconfig)
     assert not json.loads(outsider)["status"]["allowed"]

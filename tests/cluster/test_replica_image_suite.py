@@ -47,5 +47,5 @@ def test_all_that_a_replica_does_runs_on_its_image(node: OneNode, namespace: str
     """As an unknown user, on a root that is only read."""
     options = ["-q", "-m", "not slow and not cluster", "-p", "no:cacheprovider", "--basetemp=/tmp/pytest"]
     made = pods.pod("tests", tests_image, ["pytest", *options, *TESTS[part]], workingDir="/src")
-    said = pods.run(node, namespace, made, seconds=3000.0)
-    assert " passed" in said.splitlines()[-1]
+    output = pods.run(node, namespace, made, seconds=3000.0)
+    assert " passed" in output.splitlines()[-1]

@@ -36,10 +36,10 @@ def test_a_session_of_a_replica_runs_in_a_pod(node: OneNode, namespace: str, ima
     files = pods.config_map("job", {"local_job.py": (JOBS / "local.py").read_text()})
     made = pods.with_files(pods.pod("local", images["replica"].name, ["local_job"]), "job")
     pods.apply(node, namespace, files)
-    said = json.loads(pods.run(node, namespace, made).splitlines()[-1])
-    assert said["counts"] == dict.fromkeys(("parquet", "json", "csv", "orc"), 1000)
-    assert said["sum"] == sum(range(1000))
-    assert said["mapped"]
+    document = json.loads(pods.run(node, namespace, made).splitlines()[-1])
+    assert document["counts"] == dict.fromkeys(("parquet", "json", "csv", "orc"), 1000)
+    assert document["sum"] == sum(range(1000))
+    assert document["mapped"]
 
 
 def job(namespace: str, settings: Settings) -> Member:
@@ -59,8 +59,8 @@ def template(of: Member, settings: Settings) -> str:
 def driver(of: Member, settings: Settings) -> dict[str, Any]:
     """The driver's pod: it may do six things to pods, and has no other right."""
     environment = [{"name": n, "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in FIELDS.items()]
-    told = [f"{name}={value}" for name, value in spark_conf(of, settings).items()]
-    made = pods.pod("driver", settings.image, ["executors_job", MASTER, *told], env=environment)
+    arguments = [f"{name}={value}" for name, value in spark_conf(of, settings).items()]
+    made = pods.pod("driver", settings.image, ["executors_job", MASTER, *arguments], env=environment)
     spec = made["spec"]
     spec["serviceAccountName"], spec["automountServiceAccountToken"] = settings.driver_account, True
     volumes, mounts = shared_volumes(of)
@@ -110,8 +110,8 @@ class Application:
 
     def results(self) -> list[dict[str, Any]]:
         """What each job so far came to."""
-        said = pods.logs(self.node, self.namespace, "driver")
-        return [json.loads(line) for line in said.splitlines() if line.startswith('{"rows"')]
+        output = pods.logs(self.node, self.namespace, "driver")
+        return [json.loads(line) for line in output.splitlines() if line.startswith('{"rows"')]
 
     def executors(self) -> list[dict[str, Any]]:
         return list(pods.get(self.node, self.namespace, "pods", f"--selector={ROLE}={EXECUTOR}")["items"])

@@ -133,10 +133,10 @@ def test_an_error_stops_the_task_before_its_change_until_the_sql_is_another(orac
         replica.loop.run_until(lambda r=replica: r.written == 7 and r.said("erroring"), replica.advance)
         for _ in range(3):
             replica.turn()
-        (told,) = [s for s in replica.loop.said if isinstance(s, Status) and s.kind == "erroring"]
+        (status,) = [s for s in replica.loop.said if isinstance(s, Status) and s.kind == "erroring"]
         replica.end()
 
-        assert (told.id, told.fields["errors"], told.fields["code"]) == (EXPORT, "1", "EXPRESSION_FAILED")
+        assert (status.id, status.fields["errors"], status.fields["code"]) == (EXPORT, "1", "EXPRESSION_FAILED")
         assert written(tmp_path) == {3: {(1, 2): 1}, 5: {(2, 5): 1}}
     mended = replace(AUDIT, views={"v": "SELECT a, CASE WHEN b <> 0 THEN 10 div b END AS q FROM table_changes('t')"})
     goes_on = Replica(oracle.spark, tmp_path / "m", later(describe(oracle.catalyst, mended, tmp_path, 2)), term=2)

@@ -35,8 +35,8 @@ def looking(tables: Tables, owner: bool = True, makers: Mapping[str, str] | None
             at = location.removeprefix("/data/ns/revenue/")
             columns, upper = tables.get(at, ((), Frontier.minimum()))
             whose = ShardId(makers.get(at, f"old/{at}")) if owner and at in tables else None
-            told = (upper, Frontier.minimum(), WriterTerm(7), None, whose, columns)
-            described.append(DescribedShard(id, at in tables, *told))
+            details = (upper, Frontier.minimum(), WriterTerm(7), None, whose, columns)
+            described.append(DescribedShard(id, at in tables, *details))
         return described
 
     return look

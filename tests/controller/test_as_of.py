@@ -60,15 +60,15 @@ def test_as_of(request_: AsOfRequest, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said"),
+    ("inputs", "message"),
     [
         pytest.param((UNKNOWN,), "tpch.orders is: permission denied", id="nobody knows how far the input is"),
         pytest.param((shard(0, 0),), "first data of tpch.orders", id="the input is empty so far"),
     ],
 )
-def test_a_new_dataflow_waits_for_its_inputs(inputs: tuple[Input, ...], said: str) -> None:
+def test_a_new_dataflow_waits_for_its_inputs(inputs: tuple[Input, ...], message: str) -> None:
     """And says which."""
-    with pytest.raises(Waiting, match=said):
+    with pytest.raises(Waiting, match=message):
         select_as_of(AsOfRequest(inputs))
 
 

@@ -293,9 +293,9 @@ def test_a_subscribe_ends_with_the_table_that_it_reads(
     harness.instance.create(Dataflow("s", description, LAG_MS), TERM)
 
     dropped = harness.instance.drop("ns/d", over, "Dataflow d was edited")
-    told = [news for news in dropped if isinstance(news, SubscribeAdvanced)]
-    assert len(told) == ends
-    assert all("Dataflow d was edited" in str(news.batch.error) for news in told)
+    reported = [news for news in dropped if isinstance(news, SubscribeAdvanced)]
+    assert len(reported) == ends
+    assert all("Dataflow d was edited" in str(news.batch.error) for news in reported)
 
 
 def test_must_not_leave_what_imports_a_dropped_index_for_replicas_to_come() -> None:

@@ -52,10 +52,10 @@ def test_the_end_of_a_subscribe_after_an_edit_says_who_was_edited_and_where_to_g
 
     assert isinstance(ended, SubscribeAdvanced)
     assert (ended.lower, ended.batch.upper) == ((at(350), 0), EMPTY)
-    said = str(ended.batch.error)
-    assert said.startswith(f"{EDITED}. All changes before 350 (1970-01-01T00:00:00.350Z) had been told. ")
-    assert "Subscribe again with --as-of 349, and with the snapshot" in said
-    assert said.endswith("every change from 350 on")
+    message = str(ended.batch.error)
+    assert message.startswith(f"{EDITED}. All changes before 350 (1970-01-01T00:00:00.350Z) had been told. ")
+    assert "Subscribe again with --as-of 349, and with the snapshot" in message
+    assert message.endswith("every change from 350 on")
 
 
 def test_the_end_of_a_copy_says_whether_to_copy_again() -> None:
@@ -68,19 +68,19 @@ def test_the_end_of_a_copy_says_whether_to_copy_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "since", "expected"),
+    ("position", "since", "expected"),
     [
         pytest.param((at(350), 7), at(0), "before 350 (1970-01-01T00:00:00.350Z) had been told, and some", id="within"),
         pytest.param((at(350), 7), at(0), "--as-of 349, ", id="within a time: the one before was told whole"),
         pytest.param((at(350), 0), at(349), "--as-of 349, ", id="just readable"),
         pytest.param((at(350), 0), at(351), "can be read as of 351 (1970-01-01T00:00:00.351Z) and later", id="later"),
-        pytest.param((at(0), 0), at(320), "Nothing had been told yet. Subscribe again: ", id="nothing told"),
+        pytest.param((at(0), 0), at(320), "Nothing had been told yet. Subscribe again: ", id="nothing position"),
         pytest.param((at(0), 0), at(0), "Nothing had been told yet. Subscribe again with --as-of 0, ", id="from 0 on"),
     ],
 )
-def test_where_to_go_on(told: Position, since: Frontier, expected: str) -> None:
+def test_where_to_go_on(position: Position, since: Frontier, expected: str) -> None:
     """Where what was told whole and what can be read overlap; else, from when on it can be read."""
-    assert expected in EndMessage("c", since).of_subscribe(told)
+    assert expected in EndMessage("c", since).of_subscribe(position)
 
 
 def test_where_nothing_takes_its_place_nothing_is_advised() -> None:

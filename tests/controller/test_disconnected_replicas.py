@@ -45,9 +45,9 @@ def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable
         replica.dataflows = (DescribedDataflow(plan.export_ids, plan.plan_digest, Time(300), at(359)),)
         replica.hang_up()
         await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))
-        told = [m for m in replica.streams[1] if isinstance(m, c.CreateDataflow | c.AllowCompaction)]
+        commands = [m for m in replica.streams[1] if isinstance(m, c.CreateDataflow | c.AllowCompaction)]
         compacted = [c.AllowCompaction(INDEX, at(380)), c.AllowCompaction(VIEW, at(479))]
-        assert told == [c.CreateDataflow(dataflow("d", 359)), *compacted]
+        assert commands == [c.CreateDataflow(dataflow("d", 359)), *compacted]
         instance.maintain()
         shard = instance.core.shards.get(INPUT)
         assert shard is not None
@@ -159,13 +159,13 @@ def test_must_times_that_one_replica_compacted_are_readable_nowhere() -> None:
     harness.connect(R2)
     harness.install(as_of=300)
     harness.sent(R2)
-    said = (DescribedCollection(INDEX, at(340), at(480)), DescribedCollection(VIEW, at(479), at(480)))
-    harness.instance.connect(R1, 2, harness.now, has=Description("", None, 0, (), said, ()))
+    reported = (DescribedCollection(INDEX, at(340), at(480)), DescribedCollection(VIEW, at(479), at(480)))
+    harness.instance.connect(R1, 2, harness.now, has=Description("", None, 0, (), reported, ()))
     compacted = [c.AllowCompaction(VIEW, at(479)), c.AllowCompaction(INDEX, at(340))]
     assert harness.sent(R2) == compacted
-    told = harness.sent(R1)
-    assert c.CreateDataflow(dataflow("d", 340)) in told
-    assert compacted[0] in told
+    commands = harness.sent(R1)
+    assert c.CreateDataflow(dataflow("d", 340)) in commands
+    assert compacted[0] in commands
 
 
 def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:

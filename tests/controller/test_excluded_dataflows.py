@@ -156,9 +156,9 @@ def test_where_a_finished_table_begins_is_heard_before_anybody_reads_it(table_fi
     """Who reads it begins there: what was never seen to move forward can be read from one time on alone."""
     harness = installed(view())
     connect(harness, R1, at(0), exists=False)
-    said: list[Response] = [ShardFrontiers(VIEW_SHARD, EMPTY, at(350)), Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]
+    responses: list[Response] = [ShardFrontiers(VIEW_SHARD, EMPTY, at(350)), Frontiers(VIEW, EMPTY, EMPTY, EMPTY)]
     news, known = [], []
-    for each in said if table_first else said[::-1]:
+    for each in responses if table_first else responses[::-1]:
         news += harness.hear(R1, each)
         known.append(harness.shards.frontiers(VIEW_SHARD))
 

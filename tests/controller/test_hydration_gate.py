@@ -134,8 +134,8 @@ class Standings:
 
 def schedule(g: HydrationGate, *names: str) -> list[str]:
     """Who is let through when all of these are scheduled, in order, and at the next look."""
-    told = [command for name in names for s in (index(name), view(name)) for command in g.absorb(s)]
-    return through([*told, *g.admit()])
+    batches = [command for name in names for s in (index(name), view(name)) for command in g.absorb(s)]
+    return through([*batches, *g.admit()])
 
 
 def through(commands: list[c.Command]) -> list[str]:
@@ -216,10 +216,10 @@ def test_nothing_is_kept_of_what_a_replica_says_of_its_progress() -> None:
     """It may be megabytes of nonsense, of each dataflow."""
     g = gate("a")
     schedule(g, "a")
-    said = Text("x" * 1000)
-    kept = weakref.ref(said)
-    g.observe(Status(index("a").id, "hydration", {"operators": said}))
-    del said
+    reported = Text("x" * 1000)
+    kept = weakref.ref(reported)
+    g.observe(Status(index("a").id, "hydration", {"operators": reported}))
+    del reported
     gc.collect()
     assert kept() is None
 

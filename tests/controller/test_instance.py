@@ -225,8 +225,8 @@ def test_progress_of_a_hydration_is_known_until_it_has_ended_and_is_no_news() ->
     assert index is not None
 
     for replica, percent in ((R1, "7"), (R2, "42")):
-        said = Status(INDEX, "hydration", {"state": "hydrating", "percent": percent})
-        assert harness.hear(replica, said) == []
+        reported = Status(INDEX, "hydration", {"state": "hydrating", "percent": percent})
+        assert harness.hear(replica, reported) == []
     assert index.hydrating is not None
     assert index.hydrating.percent == 42
 
@@ -252,8 +252,8 @@ def test_must_the_first_answer_wins_and_the_hold_goes_after_the_cancellation() -
     assert harness.hear(R2, PeekResponse("p", PeekRows(b"x", 1))) == [PeekAnswer("p", PeekRows(b"x", 1))]
     harness.maintain()
     compacted = c.AllowCompaction(INDEX, at(400))
-    said, others = harness.sent(R1), harness.sent(R2)
-    assert said.index(c.CancelPeek("p")) < said.index(compacted)
+    commands, others = harness.sent(R1), harness.sent(R2)
+    assert commands.index(c.CancelPeek("p")) < commands.index(compacted)
     assert compacted in others
     assert c.CancelPeek("p") not in others, "it has answered"
     assert harness.hear(R1, PeekResponse("p", PeekRows(b"y", 1))) == []

@@ -131,9 +131,9 @@ def test_must_end_the_initialization_once_on_each_connection() -> None:
     harness.install()
     for _ in range(2):
         harness.connect(R1)
-        said = harness.sent(R1)
-        assert said.count(COMPLETE) == 1
-        assert said[-1] == COMPLETE
+        commands = harness.sent(R1)
+        assert commands.count(COMPLETE) == 1
+        assert commands[-1] == COMPLETE
     harness.instance.drop("ns/d")
     harness.instance.initialized()
 
@@ -147,11 +147,11 @@ def test_must_allow_writes_to_sinks_that_exist_and_never_take_it_back() -> None:
         harness.connect(R1)
         if not harness.instance.dataflows.owners():
             harness.install()
-        said = harness.sent(R1)
-        allowed = [m for m in said if isinstance(m, c.AllowWrites)]
+        commands = harness.sent(R1)
+        allowed = [m for m in commands if isinstance(m, c.AllowWrites)]
         assert allowed == [c.AllowWrites(VIEW, TERM)]
         created = c.CreateDataflow(dataflow("d", 300))
-        assert said.index(created) < said.index(allowed[0])
+        assert commands.index(created) < commands.index(allowed[0])
 
 
 def test_must_answer_a_peek_whose_index_went_with_the_last_replica_that_was_asked() -> None:

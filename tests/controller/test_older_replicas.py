@@ -93,25 +93,25 @@ def _failed(answer: CopyAnswer) -> bool:
 
 @pytest.mark.parametrize("older", [(), (R1,)], ids=["alone", "beside an older one"])
 @pytest.mark.parametrize(
-    ("sink", "said", "why"), [(SUBSCRIBE, DIVIDED, "division by zero"), (COPY, FULL, "the disk is full")]
+    ("sink", "response", "why"), [(SUBSCRIBE, DIVIDED, "division by zero"), (COPY, FULL, "the disk is full")]
 )
 def test_a_dataflow_that_fails_on_all_its_replicas_has_failed(
-    sink: SubscribeSink | CopyToSink, said: Response, why: str, older: tuple[ReplicaId, ...]
+    sink: SubscribeSink | CopyToSink, response: Response, why: str, older: tuple[ReplicaId, ...]
 ) -> None:
     """Its client waited for ever for the one that has never heard of it."""
     harness = beside(*older)
     harness.instance.create(over_index(sink), TERM)
-    assert told(harness.hear(R2, said)) == [why]
+    assert told(harness.hear(R2, response)) == [why]
 
 
-@pytest.mark.parametrize(("sink", "said"), [(SUBSCRIBE, DIVIDED), (COPY, FULL)])
-def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink, said: Response) -> None:
+@pytest.mark.parametrize(("sink", "response"), [(SUBSCRIBE, DIVIDED), (COPY, FULL)])
+def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink, response: Response) -> None:
     """Until it is lost, or comes back with an older image: then the first one's error is the answer."""
     r3 = ReplicaId("r3")
     harness = beside(R1)
     connect(harness, r3, *SUPPORTED_FEATURES)
     harness.instance.create(over_index(sink), TERM)
-    assert told(harness.hear(R2, said)) == []
+    assert told(harness.hear(R2, response)) == []
     assert told(harness.instance.disconnect(R1)) == []
     assert len(told(harness.instance.disconnect(r3, harness.now))) == 1
 
@@ -186,8 +186,8 @@ def test_a_waiting_reader_learns_that_all_replicas_are_too_old(ask: Asking) -> N
     async def scenario(instance: RunningInstance) -> None:
         asking = await begun(ask, instance)
         await looked_at(instance)
-        said = await asyncio.wait_for(asking, BOUND)
-        assert said.startswith(f"{TOO_OLD}, so no connected replica can compute it")
+        reported = await asyncio.wait_for(asking, BOUND)
+        assert reported.startswith(f"{TOO_OLD}, so no connected replica can compute it")
         assert instance.core.dataflows.owners() == ["ns/d"]
         assert instance.core.peeks.pending() == []
         assert instance.in_vain.keys() <= {"q", "s", "p"}

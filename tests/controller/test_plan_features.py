@@ -69,8 +69,8 @@ def installed(*descriptions: DataflowDescription) -> InstanceHarness:
 
 def told(harness: InstanceHarness, replica: ReplicaId) -> list[tuple[str, str]]:
     """What a replica is told of dataflows: the kind of each command, and the export."""
-    said = [command for command in harness.sent(replica) if isinstance(command, ABOUT)]
-    return [(type(each).__name__, _of(each)) for each in said]
+    commands = [command for command in harness.sent(replica) if isinstance(command, ABOUT)]
+    return [(type(each).__name__, _of(each)) for each in commands]
 
 
 def _of(command: c.Command) -> str:

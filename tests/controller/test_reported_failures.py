@@ -9,19 +9,19 @@ from tidemark_operator.controller.frontiers.collection import failures
 from tidemark_protocol.messages.responses import Frontiers, Status
 
 
-def hears(*said: Status) -> InstanceHarness:
+def hears(*statuses: Status) -> InstanceHarness:
     harness = InstanceHarness()
     harness.install()
     harness.connect(R1)
-    for status in said:
+    for status in statuses:
         harness.hear(R1, status)
     return harness
 
 
 def failures_after(kind: str, *reports: Frontiers, retrying: bool = True) -> list[int]:
     """How many failures are told of the view, at first and after each report: the first says where it begins."""
-    said = {"message": "no room", "retrying": str(retrying).lower()}
-    harness, counts = hears(Status(VIEW, kind, said)), []
+    settings = {"message": "no room", "retrying": str(retrying).lower()}
+    harness, counts = hears(Status(VIEW, kind, settings)), []
     collection = harness.instance.dataflows.collection(VIEW)
     assert collection is not None
     for report in (Frontiers(VIEW, at(300), at(300), at(300)), *reports):

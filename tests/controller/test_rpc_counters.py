@@ -20,10 +20,10 @@ def test_bytes_messages_and_connect_times_are_counted(play: Callable[..., None])
         first, waited = traffic.sent_bytes, traffic.connect_seconds
         assert (first > 0, waited > 0, traffic.received_bytes) == (True, True, 0)
 
-        said = Frontiers(INDEX, at(480), at(360), at(360))
-        replica.say(said)
+        reported = Frontiers(INDEX, at(480), at(360), at(360))
+        replica.say(reported)
         await replica.until(lambda: traffic.received_bytes > 0)
-        assert traffic.received_bytes == sum(frame.ByteSize() for frame in pack_responses([said]))
+        assert traffic.received_bytes == sum(frame.ByteSize() for frame in pack_responses([reported]))
 
         replica.hang_up()
         await replica.until(lambda: len(replica.streams) == 2 and complete(replica.streams[1]))

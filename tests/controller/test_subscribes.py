@@ -169,7 +169,7 @@ DONE, FULL, NOT_HERE = CopyToDone(7), CopyToFailed("disk full"), CopyToFailed("n
 
 
 @pytest.mark.parametrize(
-    ("said", "answers"),
+    ("reported", "answers"),
     [
         ([(R1, DONE), (R2, DONE)], [DONE]),
         ([(R1, FULL), (R2, DONE)], [DONE]),
@@ -180,12 +180,12 @@ DONE, FULL, NOT_HERE = CopyToDone(7), CopyToFailed("disk full"), CopyToFailed("n
     ],
 )
 def test_must_have_one_winner_among_the_copies_of_replicas(
-    said: list[tuple[ReplicaId, CopyToDone | CopyToFailed | CopyToDropped]], answers: list[object]
+    reported: list[tuple[ReplicaId, CopyToDone | CopyToFailed | CopyToDropped]], answers: list[object]
 ) -> None:
     """The first that completes it; else, once all have failed, the first failure."""
     book = Copies()
     book.add(S)
-    found = [a for replica, result in said for a in book.hear(replica, CopyToResponse(S, result), lambda _: BOTH)]
+    found = [a for replica, result in reported for a in book.hear(replica, CopyToResponse(S, result), lambda _: BOTH)]
 
     assert found == [CopyAnswer(S, answer) for answer in answers]  # type: ignore[arg-type]
 

@@ -31,14 +31,14 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "before", "after", "said"), IMMUTABLE)
+@pytest.mark.parametrize(("kind", "before", "after", "message"), IMMUTABLE)
 def test_immutable_fields_stay(
-    kind: str, before: dict[str, Any], after: dict[str, Any], said: str, kubectl: Kubectl
+    kind: str, before: dict[str, Any], after: dict[str, Any], message: str, kubectl: Kubectl
 ) -> None:
     """Replacing the object without the field is the first half of removing it and adding it again."""
     kubectl.create(bent(kind, before))
 
-    with pytest.raises(KubectlFailed, match=said):
+    with pytest.raises(KubectlFailed, match=message):
         kubectl.replace(bent(kind, after))
 
 

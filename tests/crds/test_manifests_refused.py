@@ -171,11 +171,13 @@ TABLE: list[tuple[dict[str, Any], str]] = [*INSTANCES, *REPLICAS, *SOURCES, *FLO
 
 
 @pytest.mark.parametrize(
-    ("document", "said"), TABLE, ids=[f"{document['kind']}-{i}-{said[:40]}" for i, (document, said) in enumerate(TABLE)]
+    ("document", "message"),
+    TABLE,
+    ids=[f"{document['kind']}-{i}-{message[:40]}" for i, (document, message) in enumerate(TABLE)],
 )
 def test_an_invalid_manifest_is_refused_with_the_field_named(
-    document: dict[str, Any], said: str, dry_kubectl: Kubectl
+    document: dict[str, Any], message: str, dry_kubectl: Kubectl
 ) -> None:
     """A dry run of `kubectl create`, strict as it is by default."""
-    with pytest.raises(KubectlFailed, match=said):
+    with pytest.raises(KubectlFailed, match=message):
         dry_kubectl.create(document, dry_run=True)

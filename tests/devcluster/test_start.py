@@ -146,9 +146,9 @@ def test_the_command_line_says_an_error_in_one_line(
     """No traceback; exit status 1."""
     monkeypatch.setitem(os.environ, "KUBEBUILDER_ASSETS", str(tmp_path))
     assert main(["up", "--state", str(tmp_path / "state")]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("tidemark-devcluster: KUBEBUILDER_ASSETS=")
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("tidemark-devcluster: KUBEBUILDER_ASSETS=")
+    assert output.count("\n") == 1
 
 
 def test_down_and_status_of_what_never_ran_are_no_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,8 @@ def test_a_go_on_path_that_is_too_old_gives_way_to_the_one_in_the_cache(tmp_path
     assert go.executable == cached
 
 
-@pytest.mark.parametrize(("version", "said"), [("go1.19", "is 1.19"), (None, "PATH has no go")])
-def test_no_go_at_all_is_refused_in_one_line_with_the_remedy(tmp_path: Path, version: str | None, said: str) -> None:
+@pytest.mark.parametrize(("version", "message"), [("go1.19", "is 1.19"), (None, "PATH has no go")])
+def test_no_go_at_all_is_refused_in_one_line_with_the_remedy(tmp_path: Path, version: str | None, message: str) -> None:
     """Without a Go and without a registry: what is missing, why, and what to install. Nothing half is left."""
     if version is not None:
         a_go(tmp_path / "bin", version)
@@ -56,7 +56,7 @@ def test_no_go_at_all_is_refused_in_one_line_with_the_remedy(tmp_path: Path, ver
     with pytest.raises(ToolchainMissing) as refused:
         find_go((1, 24), Cache(tmp_path / "cache"), environ, Progress(io.StringIO()))
     message = str(refused.value)
-    assert said in message
+    assert message in message
     assert "install Go 1.24 or newer" in message
     assert "\n" not in message
     assert list((tmp_path / "cache" / "toolchain").iterdir()) == []

@@ -36,11 +36,11 @@ class Following:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            said = json.loads(line)
-            if "__progress" in said:
-                self.progress.append(said["__progress"])
+            document = json.loads(line)
+            if "__progress" in document:
+                self.progress.append(document["__progress"])
             else:
-                time, diff, *row = said.values()
+                time, diff, *row = document.values()
                 self.changes.append((time, tuple(row), diff))
 
     def end(self, how: int = signal.SIGINT) -> int:
@@ -65,9 +65,9 @@ class Following:
 
     def before(self, time: int) -> Counter[Row]:
         """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
-        told = [(t, row) for t, row, _ in self.changes]
-        assert max(Counter(told).values(), default=0) <= 1, "a change was told twice"
-        assert [t for t, _ in told] == sorted(t for t, _ in told)
+        reported = [(t, row) for t, row, _ in self.changes]
+        assert max(Counter(reported).values(), default=0) <= 1, "a change was told twice"
+        assert [t for t, _ in reported] == sorted(t for t, _ in reported)
         total: Counter[Row] = Counter()
         for t, row, diff in self.changes:
             if t < time:

@@ -56,9 +56,9 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, status, printed.getvalue(), errors.getvalue())
 
 
-def is_to_be_asked_again(said: str) -> bool:
+def is_to_be_asked_again(message: str) -> bool:
     """Whether a command that failed said so on standard error."""
-    return any(why in said for why in _AGAIN)
+    return any(why in message for why in _AGAIN)
 
 
 def wait_for(
@@ -210,8 +210,8 @@ class System:
 
     def live_frontiers(self) -> dict[str, dict[str, Any]]:
         """What `kubectl tidemark frontiers` shows, by name."""
-        said = json.loads(self.tidemark("frontiers", "-n", self.namespace, "-o", "json").stdout)
-        return {c["name"]: c for c in said.get("collections", [])}
+        document = json.loads(self.tidemark("frontiers", "-n", self.namespace, "-o", "json").stdout)
+        return {c["name"]: c for c in document.get("collections", [])}
 
     # --- answers ---
 

@@ -65,16 +65,16 @@ def jvm(parent: int) -> int:
     return next(p for p in children(parent) if Path(f"/proc/{p}/comm").read_text().strip() == "java")
 
 
-def reads_from(said: Description) -> Frontier:
+def reads_from(description: Description) -> Frontier:
     """The earliest time of any input that it still reads."""
-    known = [d.reads_from for d in said.dataflows if d.reads_from is not None]
-    assert len(known) == len(said.dataflows) == 3
+    known = [d.reads_from for d in description.dataflows if d.reads_from is not None]
+    assert len(known) == len(description.dataflows) == 3
     return min(known)
 
 
-def readable(said: Description) -> Frontier:
+def readable(description: Description) -> Frontier:
     """From when on all of its exports can be read."""
-    return max(c.since for c in said.collections)
+    return max(c.since for c in description.collections)
 
 
 def test_crash_of_the_operator_while_a_replica_is_behind_computes_nothing_anew(both: System) -> None:
@@ -109,8 +109,10 @@ def test_crash_of_the_operator_while_a_replica_is_behind_computes_nothing_anew(b
     ahead = readable(says(system, "r1"))
     wait_for("the second to catch up", lambda: reads_from(says(system, "r2")) > ahead, system.log)
     for name in NAMES:
-        said = says(system, name)
-        assert (said.incarnation, said.hydrations) == (before[name].incarnation, before[name].hydrations), system.log()
+        message = says(system, name)
+        assert (message.incarnation, message.hydrations) == (before[name].incarnation, before[name].hydrations), (
+            system.log()
+        )
         shown = wait_for(
             "its status to say so",
             lambda name=name: system.get("computereplica", name)["status"].get("hydrations"),

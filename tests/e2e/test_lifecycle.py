@@ -27,9 +27,9 @@ def test_sql_that_cannot_be_is_said_where_and_why(system: System) -> None:
     """`Planned=False` with line, column and word; nothing runs."""
     for number, (sql, _, _) in enumerate(REFUSED.values()):
         system.dataflow(f"refused-{number}", sql)
-    for number, (_, reason, said) in enumerate(REFUSED.values()):
+    for number, (_, reason, reported) in enumerate(REFUSED.values()):
         message = system.wait_condition("dataflow", f"refused-{number}", "Planned", "False", reason)
-        assert re.search(said, message), message
+        assert re.search(reported, message), message
     for number in range(len(REFUSED)):
         system.kubectl("delete", "dataflow", f"refused-{number}")
 

@@ -176,12 +176,12 @@ def _given(system: System, name: str) -> str:
 def _credentials_are_nowhere(system: System, *servers: S3Server) -> None:
     """But in the Secret, and in files that this user alone can read."""
     kinds = "computeinstances,computereplicas,datasources,dataflows,events,controllerrevisions"
-    told = [system.kubectl("get", kinds, "-o", "yaml")]
-    told += [text_of(path) for path in matching(system.home, "**/*") if _is_text(path)]
+    output = [system.kubectl("get", kinds, "-o", "yaml")]
+    output += [text_of(path) for path in matching(system.home, "**/*") if _is_text(path)]
     for pid in system.replica_pids().values():
-        told += [Path(f"/proc/{pid}/{file}").read_text(errors="replace") for file in ("cmdline", "environ")]
+        output += [Path(f"/proc/{pid}/{file}").read_text(errors="replace") for file in ("cmdline", "environ")]
     for secret in (secret for server in servers for secret in (server.secret_key, server.access_key)):
-        assert not any(secret in text for text in told)
+        assert not any(secret in text for text in output)
     stores = system.home / "operator" / "stores"
     for folder, _, files in os.walk(stores):
         assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700

@@ -41,16 +41,16 @@ def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_fro
 
     refreshed(system, "seldom")
     for type_ in ("Hydrated", "Ready", "Progressing"):
-        said = system.wait_condition("dataflow", "seldom", type_, "False", "ImageTooOld")
-        assert said.startswith("the image of replica r1 does not know refresh")
+        message = system.wait_condition("dataflow", "seldom", type_, "False", "ImageTooOld")
+        assert message.startswith("the image of replica r1 does not know refresh")
     system.dataflow("after", COUNT)
     system.wait_condition("dataflow", "after", "Ready")
     assert system.query("SELECT orders FROM after")["rows"]
     assert system.query("SELECT count(*) FROM tpch.customer")["rows"]
     end = system.frontier("before")
     wait_for("what was there to go on", lambda: system.frontier("before") > end, system.log)
-    said = system.wait_condition("computereplica", "r1", "Ready", "False", "ImageTooOld")
-    assert said == "2 of 3 dataflows are hydrated; its image does not know refresh, and computes nothing of seldom"
+    message = system.wait_condition("computereplica", "r1", "Ready", "False", "ImageTooOld")
+    assert message == "2 of 3 dataflows are hydrated; its image does not know refresh, and computes nothing of seldom"
     assert system.condition("computereplica", "r1", "Online")["status"] == "True"
     assert system.process_says(pid).epoch == connections, "it was connected all the while"
 

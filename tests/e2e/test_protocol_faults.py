@@ -117,7 +117,7 @@ def test_crash_the_connection_breaks_while_it_is_reconciled(fleet: Fleet, r1: Re
     greeted = wait_until(lambda: (e := r1.describe().epoch) is not None and e > epoch and e)
     dropped = others[0].export_ids[0]
     fleet.drop(others[0].name)
-    said = fleet.said_of(dropped)
+    reported = fleet.said_of(dropped)
     wait_until(lambda: (e := r1.describe().epoch) is not None and e > greeted)
     assert len(r1.describe().dataflows) == len(others) + 1, "what was not said to the end is not acted on"
     r1.proxy.heal()
@@ -129,8 +129,8 @@ def test_crash_the_connection_breaks_while_it_is_reconciled(fleet: Fleet, r1: Re
     assert (after.incarnation, after.hydrations) == (before.incarnation, before.hydrations)
     wait_until(lambda: fleet.gone(others[0].name))
     # what follows the reconciliation has been heard, so all that came of it has
-    assert said
-    assert fleet.said_of(dropped) == said
+    assert reported
+    assert fleet.said_of(dropped) == reported
 
 
 def test_a_reused_dataflow_reports_its_end(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_the_history_follows_what_is_there(fleet: Fleet, r1: Remote, tmp_path: P
         data.tick()
     data.follows(r1)
 
-    told = fleet.replay()
-    assert len(told) <= short + 2
-    assert [c.dataflow.name for c in told if isinstance(c, CreateDataflow)] == [data.dataflow.name]
+    reported = fleet.replay()
+    assert len(reported) <= short + 2
+    assert [c.dataflow.name for c in reported if isinstance(c, CreateDataflow)] == [data.dataflow.name]
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody listens", "it speaks no protocol"])

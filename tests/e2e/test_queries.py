@@ -47,13 +47,13 @@ def test_oracle_any_select_is_answered_as_of_one_time(system: System) -> None:
 
 def test_a_refused_query_has_its_reason_and_no_effect(system: System) -> None:
     """An error of the data, an error of the text, a time that is gone."""
-    for sql, said in {
+    for sql, message in {
         "SELECT sum(1 / (n_regionkey - 1)) FROM tpch.nation": "EXPRESSION_FAILED in (1.0D",
         "SELECT count(n_nam) FROM tpch.nation": "n_nam",
         "SELECT count(*) FROM tpch.nation TABLESAMPLE (5 PERCENT)": "TABLESAMPLE",
     }.items():
         done = system.tidemark("query", sql, "-n", system.namespace)
-        assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (1, True), done.stderr
     for command in (
         ("query", "SELECT count(*) FROM tpch.orders"),
         ("subscribe", "tpch.orders"),
@@ -96,11 +96,11 @@ def test_crash_a_query_outlives_the_replica_that_computes_it(system: System) -> 
     while "no replica of ComputeInstance" in why:  # a busy machine takes more than a minute to start one
         with _under_way(system, slow, "--as-of", at) as asked:
             system.kill_replica()
-            said, why = asked.communicate(timeout=2 * PATIENCE_SECONDS)
+            output, why = asked.communicate(timeout=2 * PATIENCE_SECONDS)
         wait_for("the replica to answer again", lambda: _counts(system), system.log)
 
     assert asked.returncode == 0, why + system.log()
-    assert [cell.strip() for cell in said.splitlines()[1].split("  ") if cell.strip()] == [
+    assert [cell.strip() for cell in output.splitlines()[1].split("  ") if cell.strip()] == [
         str(v) for v in expected["rows"][0].values()
     ]
 

@@ -91,9 +91,9 @@ def test_oracle_a_view_holds_what_was_at_its_last_refresh(system: System, refres
     at = end - 1
     sums = expanded(system.contents("over", "over", at)).to_pylist()
     assert sums == [{"orders": sum(int(row[1]) for row in shown(system, at))}]
-    said = system.tidemark("why", NAME, "-n", system.namespace).stdout
-    assert "refreshes every 7s, the last one planned was at" in said
-    assert ", the next at" in said
+    output = system.tidemark("why", NAME, "-n", system.namespace).stdout
+    assert "refreshes every 7s, the last one planned was at" in output
+    assert ", the next at" in output
 
 
 def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system: System, refreshed: int) -> None:

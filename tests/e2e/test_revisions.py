@@ -126,18 +126,18 @@ def test_a_subscribe_to_what_is_edited_says_so_and_can_be_taken_up(system: Syste
         system.dataflow("counted", f"{COUNTED} HAVING o_orderstatus > 'F'", **BY_STATUS)
         system.wait_condition("dataflow", "counted", "Ready")
         assert first.wait() == 1, system.log()
-    said, told = first.said(), first.progress[-1]
-    assert "Dataflow counted was edited" in said
-    assert f"All changes before {told} (" in said
-    again = re.search(r"as[- ]of (\d+)", said)
-    assert again is not None, said
+    output, last_progress = first.said(), first.progress[-1]
+    assert "Dataflow counted was edited" in output
+    assert f"All changes before {last_progress} (" in output
+    again = re.search(r"as[- ]of (\d+)", output)
+    assert again is not None, output
     at = int(again[1])
-    assert told is not None
-    assert at + 1 >= told
+    assert last_progress is not None
+    assert at + 1 >= last_progress
 
     with following(system, "counted", "--as-of", str(at), "--up-to", str(at + 3000)) as second:
         assert second.wait() == 0, second.said()
-    assert first.before(told) == counted(system, told - 1)
+    assert first.before(last_progress) == counted(system, last_progress - 1)
     for time in (at, at + 2999):
         assert second.before(time + 1) == counted(system, time, "O", "P")
 

@@ -37,12 +37,12 @@ def standby(system: System) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
-        said = log_of(system).count("standing by: ")
+        output = log_of(system).count("standing by: ")
         with (system.home / "operator.log").open("ab") as log:
             started.append(
                 subprocess.Popen(system.operator_command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
             )
-        wait_for("it to stand by", lambda: log_of(system).count("standing by: ") > said, system.log)
+        wait_for("it to stand by", lambda: log_of(system).count("standing by: ") > output, system.log)
         return started[-1]
 
     yield start

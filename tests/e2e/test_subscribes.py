@@ -91,9 +91,9 @@ def test_crash_a_subscribe_whose_leader_dies_within_its_snapshot_tells_each_row_
         assert followed.wait() == 0, both.log()
 
     lines = contents(both, "lineitem", at, "l_orderkey", "l_linenumber", "l_comment")
-    told = followed.before(at + 1)
-    assert sum(told.values()) == 12 * sum(lines.values())
-    assert Counter({row[:3]: 0 for row in told}).keys() == lines.keys()
+    reported = followed.before(at + 1)
+    assert sum(reported.values()) == 12 * sum(lines.values())
+    assert Counter({row[:3]: 0 for row in reported}).keys() == lines.keys()
     assert {t for t, _, _ in followed.changes} == {at}
 
 
@@ -115,14 +115,14 @@ def test_subscribes_end_where_and_why_they_should(both: System) -> None:
     with following(both, ORDERS, "--no-snapshot", "--as-of", str(at), "--up-to", str(at + 3000)) as followed:
         assert followed.wait() == 0, both.log()
         assert all(at < t < at + 3000 for t, _, _ in followed.changes)
-    for subject, options, said in (
+    for subject, options, message in (
         ("SELECT 1 / (n_regionkey - 1) AS x FROM tpch.nation", (), "the subscribe is in error: EXPRESSION_FAILED"),
         ("SELECT n_nam FROM tpch.nation", (), "n_nam"),
         ("nowhere", (), "nowhere"),
         ("tpch.nation", ("--up-to", "5"), "choose a later end"),
     ):
         done = both.tidemark("subscribe", subject, "-n", both.namespace, *options)
-        assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+        assert (done.returncode, message in done.stderr) == (1, True), done.stderr
     at = both.query("SELECT count(*) AS n FROM tpch.orders")["as_of"]
     shown = both.tidemark("subscribe", "tpch.region", "-n", both.namespace, "--as-of", str(at), "--up-to", str(at + 1))
     assert shown.stdout.splitlines()[0].split()[:3] == ["__time", "__diff", "r_regionkey"]
@@ -154,8 +154,8 @@ def copy_under_way(system: System, sql: str) -> subprocess.Popen[str]:
         wait_for("the copy to run", lambda asked=asked: scratch(system) or asked.poll() is not None, system.log)
         if asked.poll() is None:
             return asked
-        said = asked.communicate()[1]
-        assert is_to_be_asked_again(said), said
+        output = asked.communicate()[1]
+        assert is_to_be_asked_again(output), output
 
 
 def scratch(system: System) -> set[str]:
@@ -168,13 +168,15 @@ def test_a_copy_is_the_table_at_one_time(both: System) -> None:
     sql = "SELECT o_orderkey, o_orderstatus, o_clerk FROM tpch.orders WHERE o_orderkey < 500"
     copied = both.tidemark("copy", sql, "--to", "day/one", "--format", "parquet", "-o", "json", "-n", both.namespace)
     assert copied.returncode == 0, copied.stderr + both.log()
-    said = json.loads(copied.stdout)
-    rows = [tuple(r.values()) for f in Path(said["location"]).glob("*.parquet") for r in pq.read_table(f).to_pylist()]
-    expected = contents(both, "orders", said["as_of"], "o_orderkey", "o_orderstatus", "o_clerk")
+    document = json.loads(copied.stdout)
+    rows = [
+        tuple(r.values()) for f in Path(document["location"]).glob("*.parquet") for r in pq.read_table(f).to_pylist()
+    ]
+    expected = contents(both, "orders", document["as_of"], "o_orderkey", "o_orderstatus", "o_clerk")
     assert Counter(rows) == Counter({row: n for row, n in expected.items() if row[0] < 500})
-    assert said["rows"] == len(rows)
+    assert document["rows"] == len(rows)
 
-    at = ("--as-of", str(said["as_of"]))
+    at = ("--as-of", str(document["as_of"]))
     text = both.tidemark("copy", sql, "--to", "day/two", "--format", "csv", "-o", "json", *at, "-n", both.namespace)
     assert text.returncode == 0, text.stderr + both.log()
     folder = Path(json.loads(text.stdout)["location"])

@@ -164,8 +164,8 @@ def test_an_edit_of_what_a_finished_report_reads_leaves_it_alone(system: System,
 def test_an_end_before_all_that_can_be_read_is_refused(system: System) -> None:
     """With what can be; nothing runs."""
     apply(system, "past", 1_000)
-    said = system.wait_condition("dataflow", "past", "Planned", "False", "UntilNotReadable")
-    assert "spec.until is 1000, but the inputs can be read from" in said
+    message = system.wait_condition("dataflow", "past", "Planned", "False", "UntilNotReadable")
+    assert "spec.until is 1000, but the inputs can be read from" in message
     assert not system.shard("past", "past").exists()
     system.kubectl("delete", "dataflow", "past")
 

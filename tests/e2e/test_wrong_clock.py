@@ -57,7 +57,7 @@ def test_a_replica_whose_clock_is_ahead_drags_nobody_along(
         fleet.attach(each.name, each.proxy.address)
 
     fleet.ingest(ahead.name, ingestion, 1)
-    wait_until(lambda: any("ClockSkew" in said for said in fleet.ingestion_said(ahead.name)))
+    wait_until(lambda: any("ClockSkew" in message for message in fleet.ingestion_said(ahead.name)))
     assert fleet.upper(table) <= 0
 
     fleet.ingest(r1.name, ingestion, 2)

@@ -128,23 +128,23 @@ def check(spark: Any, schema: tuple[ColumnType, ...], asked: Sequence[Asked], ba
     in_parts, whole = by_catalyst(spark, schema, asked, batch)
     wrong = list[str]()
     for each, part, answers in zip(asked, in_parts, whole, strict=True):
-        told = to_sql(each.expr) if each.mapped is None else f"{to_sql(each.expr)} over {to_sql(each.mapped)}"
+        reported = to_sql(each.expr) if each.mapped is None else f"{to_sql(each.expr)} over {to_sql(each.mapped)}"
         if each.is_admitted(len(schema)):
-            wrong += differences(f"{told}: Arrow, text in parts", by_arrow(each, batch), part, each, batch)
+            wrong += differences(f"{reported}: Arrow, text in parts", by_arrow(each, batch), part, each, batch)
         if each.mapped is None or keeps_failures(each.whole(len(schema)), frozenset()):
             answered = [p if a is FAILED else a for p, a in zip(part, answers, strict=True)]
-            wrong += differences(f"{told}: text in parts, Spark's batch", part, answered, each, batch)
+            wrong += differences(f"{reported}: text in parts, Spark's batch", part, answered, each, batch)
     assert not wrong, "\n".join(wrong)
     return sum(part.count(FAILED) for part in in_parts)
 
 
-def differences(told: str, ours: list[Any], theirs: list[Any], asked: Asked, batch: pa.RecordBatch) -> list[str]:
+def differences(message: str, ours: list[Any], theirs: list[Any], asked: Asked, batch: pa.RecordBatch) -> list[str]:
     """The first one, and the columns that the expression reads there."""
     columns = sorted(columns_of(asked.whole(batch.num_columns - 3)))
     for at, (o, t) in enumerate(zip(ours, theirs, strict=True)):
         if o != t:
             read = {f"c{n}": listed(batch.column(n).slice(at, 1))[0] for n in columns}
-            return [f"{told}: {o!r}, {t!r}, where {read}"]
+            return [f"{message}: {o!r}, {t!r}, where {read}"]
     return []
 
 

@@ -26,8 +26,8 @@ def main() -> None:
 
     campaign.run(FRAMES, tell)
     outcomes = dict(campaign.outcomes.most_common())
-    said = {"frames": campaign.frames, "conversations": campaign.conversations, "seed": SEED}
-    print(json.dumps({**said, "seconds": round(time.monotonic() - began), "outcomes": outcomes}))
+    settings = {"frames": campaign.frames, "conversations": campaign.conversations, "seed": SEED}
+    print(json.dumps({**settings, "seconds": round(time.monotonic() - began), "outcomes": outcomes}))
 
 
 if __name__ == "__main__":

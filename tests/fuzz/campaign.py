@@ -54,13 +54,13 @@ OLDER = (c.CreateTimely(Epoch(3, 4)), c.AllowAllWrites())
 
 def _about(dataflow: DataflowDescription) -> list[c.Command]:
     """The commands of a dataflow's life. The plan comes most often, since most can be wrong in it."""
-    said: list[c.Command] = [c.CreateDataflow(dataflow)] * 4
+    commands: list[c.Command] = [c.CreateDataflow(dataflow)] * 4
     for id in dataflow.export_ids:
         target, at = c.IndexTarget(id), Frontier.at
-        said += [c.Schedule(id), c.AllowWrites(id, WriterTerm(2)), c.AllowCompaction(id, at(9))]
-        said += [c.AllowCompaction(id, Frontier.empty()), c.CancelPeek("p")]
-        said.append(c.Peek("p", target, Time(7), MapFilterProject(()), Finishing(limit=3), (Column("a", BIGINT),)))
-    return said
+        commands += [c.Schedule(id), c.AllowWrites(id, WriterTerm(2)), c.AllowCompaction(id, at(9))]
+        commands += [c.AllowCompaction(id, Frontier.empty()), c.CancelPeek("p")]
+        commands.append(c.Peek("p", target, Time(7), MapFilterProject(()), Finishing(limit=3), (Column("a", BIGINT),)))
+    return commands
 
 
 DATAFLOWS = (
@@ -124,15 +124,15 @@ class Campaign:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def run(self, frames: int, tell: Callable[[Campaign], None] = lambda campaign: None) -> None:
-        told = time.monotonic()
+        started = time.monotonic()
         with closing(StashEdge()) as self._stash:
             while self.frames < frames:
                 if self.conversations % GENERATION == 0:
                     self._replica, self._controller = ReplicaEdge(), ControllerEdge()
                 self.conversations += 1
                 self._converse(f"{self.seed}/{self.conversations}")
-                if time.monotonic() - told > 30:
-                    told = time.monotonic()
+                if time.monotonic() - started > 30:
+                    started = time.monotonic()
                     tell(self)
 
     def _converse(self, name: str) -> None:

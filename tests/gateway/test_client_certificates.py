@@ -176,11 +176,11 @@ def test_users_and_groups_of_certificates_have_the_rights_that_the_cluster_gives
                 ("carl", ("other",), "PERMISSION_DENIED: carl may not list"),
                 ("carl", ("Readers",), "PERMISSION_DENIED: carl may not list"),
             ):
-                said = await place.asks(found, CLUSTER.client(name, *groups))
-                assert said.startswith(ends), (name, said)
+                reported = await place.asks(found, CLUSTER.client(name, *groups))
+                assert reported.startswith(ends), (name, reported)
             assert await place.asks(found, CLUSTER.client("carl"), token=place.own_token()) == "answered"
-            said = await place.asks(found, CLUSTER.client("berta"), token="stolen")
-            assert said.startswith("UNAUTHENTICATED"), "who shows a token is asked for by it"
+            reported = await place.asks(found, CLUSTER.client("berta"), token="stolen")
+            assert reported.startswith("UNAUTHENTICATED"), "who shows a token is asked for by it"
 
     run(scenario)
 
@@ -199,8 +199,8 @@ def test_a_foreign_client_certificate_opens_nothing(place: Place) -> None:
             ):
                 assert (await place.asks(found, shown)).startswith("UNAVAILABLE"), shown
             for names in ((), ("berta", "carl")):
-                said = await place.asks(found, CLUSTER.client(names, "readers"))
-                assert said.startswith("UNAUTHENTICATED: the client certificate names no user"), said
+                reported = await place.asks(found, CLUSTER.client(names, "readers"))
+                assert reported.startswith("UNAUTHENTICATED: the client certificate names no user"), reported
             assert await place.asks(found, CLUSTER.client("berta")) == "answered"
 
     run(scenario)
@@ -229,14 +229,14 @@ def test_the_command_line_shows_what_kubectl_shows(place: Place) -> None:
         async with place.gateway(ClientAuthority(place.authority)):
             done = await asyncio.to_thread(place.asks_with_kubectl, CLUSTER.client("anne", "readers"))
             assert (done.returncode, done.stderr) == (0, "")
-            for shown, said in (
+            for shown, message in (
                 (CLUSTER.client("carl"), "carl may not list"),
                 (Authority.named("other").client("berta"), "does not take the client certificate"),
                 (CLUSTER.client(()), "names no user"),
                 (None, "has no client certificate"),
             ):
                 done = await asyncio.to_thread(place.asks_with_kubectl, shown)
-                assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+                assert (done.returncode, message in done.stderr) == (1, True), done.stderr
 
     run(scenario)
 
@@ -265,12 +265,12 @@ def test_the_clusters_own_authority_is_the_one_that_the_api_server_publishes(
     """Where it publishes none, or nothing that is one, the operator says so and does not start."""
 
     async def scenario() -> None:
-        for text, said in (
+        for text, message in (
             (None, "accepts no client certificates"),
             ("nonsense", "not the certificate of an authority"),
         ):
             published(text)
-            with pytest.raises(OperatorError, match=said):
+            with pytest.raises(OperatorError, match=message):
                 async with place.gateway(ClientAuthority(None)):
                     pass
         published(CLUSTER.pair.certificate.decode())

@@ -213,11 +213,11 @@ def test_a_request_that_waits_has_a_deadline() -> None:
 def test_a_request_that_waits_tells_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers are in turn, so the place is not the number of requests that came before; it is told when it changes."""
     monkeypatch.setattr(fair_queue, "PLACE_SECONDS", 0.01)
-    told: dict[str, list[str]] = {}
+    settings: dict[str, list[str]] = {}
 
     async def waits(queue: FairQueue, caller: str, name: str, news: asyncio.Event) -> None:
         async def listen(place: str) -> None:
-            told.setdefault(name, []).append(place)
+            settings.setdefault(name, []).append(place)
             news.set()
 
         PLACE_LISTENER.set(listen)
@@ -225,7 +225,7 @@ def test_a_request_that_waits_tells_its_place(monkeypatch: pytest.MonkeyPatch) -
 
     async def until_told(places: dict[str, str], news: asyncio.Event) -> None:
         wanted = {name: f"waiting at {place} among queries" for name, place in places.items()}
-        while {name: sentences[-1] for name, sentences in told.items() if name in wanted} != wanted:
+        while {name: sentences[-1] for name, sentences in settings.items() if name in wanted} != wanted:
             await news.wait()
             news.clear()
 
@@ -241,7 +241,7 @@ def test_a_request_that_waits_tells_its_place(monkeypatch: pytest.MonkeyPatch) -
             await until_told({"b1": "place 1 of 3"}, news)
             for task in tasks:
                 task.cancel()
-        assert all(len(set(sentences)) == len(sentences) for sentences in told.values())
+        assert all(len(set(sentences)) == len(sentences) for sentences in settings.values())
 
     asyncio.run(asyncio.wait_for(play(), BOUND))
 

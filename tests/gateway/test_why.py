@@ -56,7 +56,7 @@ def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> No
 
 
 @pytest.mark.parametrize(
-    ("on", "said"),
+    ("on", "message"),
     [
         (replica("r1", 100, "step failed: no space left"), "step failed: no space left"),
         (replica("r1", 100, hydrated=False), "is hydrating"),
@@ -64,16 +64,16 @@ def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> No
         (ReplicaSnapshot("r1", at(200), at(200), at(100), True), "has computed more than it has written"),
     ],
 )
-def test_a_replica_says_what_it_is_at(on: ReplicaSnapshot, said: str) -> None:
+def test_a_replica_says_what_it_is_at(on: ReplicaSnapshot, message: str) -> None:
     """Its own words come first."""
-    assert said in reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), on))[1]
+    assert message in reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), on))[1]
 
 
 HOURLY = RefreshSchedule(3_600_000, Time(600_000), (Time(5_000_000),))
 
 
 @pytest.mark.parametrize(
-    ("schedule", "write", "read", "said", "replica_says"),
+    ("schedule", "write", "read", "message", "replica_says"),
     [
         (
             HOURLY,
@@ -101,20 +101,20 @@ HOURLY = RefreshSchedule(3_600_000, Time(600_000), (Time(5_000_000),))
     ids=["between two", "before the first", "while one that is due is computed"],
 )
 def test_a_view_that_is_refreshed_says_when(
-    schedule: RefreshSchedule, write: int, read: int, said: str, replica_says: str
+    schedule: RefreshSchedule, write: int, read: int, message: str, replica_says: str
 ) -> None:
     """That its replica has not read on means nothing, unless the table is behind."""
-    upper = write if "everything" in said else write + 300_000
+    upper = write if "everything" in message else write + 300_000
     on = ReplicaSnapshot("r1", at(read), at(read), at(write), True)
     seen = RelationSnapshot("v.v", "materializedView", at(write), ("s.t",), (on,), refresh=schedule)
     (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", upper)})
 
-    assert cause.says.startswith(said)
+    assert cause.says.startswith(message)
     assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
 
 
 @pytest.mark.parametrize(
-    ("write", "read", "until", "said", "replica_says"),
+    ("write", "read", "until", "message", "replica_says"),
     [
         (None, None, None, "its inputs are further than it is; refreshes every 1h", "is hydrating"),
         (4_499_000, 4_200_001, None, "the next at 1970-01-01T01:23:20.000Z", "has not written yet"),
@@ -124,7 +124,7 @@ def test_a_view_that_is_refreshed_says_when(
     ids=["nothing is written yet", "a tick behind", "it ends before the next", "one is due"],
 )
 def test_a_refreshed_view_that_is_behind_says_why(
-    write: int | None, read: int | None, until: int | None, said: str, replica_says: str
+    write: int | None, read: int | None, until: int | None, message: str, replica_says: str
 ) -> None:
     """Its replica reads on at refreshes alone, and no time is told that is not known."""
     table_at, input_at = (None if time is None else at(time) for time in (write, read))
@@ -133,7 +133,7 @@ def test_a_refreshed_view_that_is_behind_says_why(
     seen = RelationSnapshot("v.v", "materializedView", table_at, ("s.t",), (on,), refresh=HOURLY, until=end)
     (cause,) = why("v", {"v.v": seen, "s.t": table("s.t", 4_500_000)})
 
-    assert cause.says.endswith(said)
+    assert cause.says.endswith(message)
     assert replica_says in next(below.says for below in cause.because if below.kind == "replica")
 
 

@@ -123,9 +123,9 @@ def manifest() -> Any:
 
 
 def commit() -> Any:
-    said = CHANGE.properties("t1")
-    moved = {each.app_id: each.version for each in said.app_transactions or ()}
-    return {"commitInfo": said.custom_metadata, "txn": moved, "stats": json.loads(FILE.stats)}
+    reported = CHANGE.properties("t1")
+    moved = {each.app_id: each.version for each in reported.app_transactions or ()}
+    return {"commitInfo": reported.custom_metadata, "txn": moved, "stats": json.loads(FILE.stats)}
 
 
 def process() -> Any:

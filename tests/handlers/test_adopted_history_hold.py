@@ -97,11 +97,11 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
                 state.pinned = INGESTION
 
         operator._sources = cast(Any, Pins())
-        told = asyncio.Event()
+        reported = asyncio.Event()
 
         def tell(keys: Iterable[Key]) -> None:
             woken.extend(keys)
-            told.set()
+            reported.set()
 
         cast(Any, operator.queue).add_all = tell
 
@@ -110,7 +110,7 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
             await operator._dispatch(source, harness.cache.get(source))
             assert bool(operator._gathering) is bool(expected)
             if expected:
-                await asyncio.wait_for(told.wait(), BOUND)
+                await asyncio.wait_for(reported.wait(), BOUND)
             assert woken == expected
         await harness.fleet.close()
 

@@ -66,9 +66,11 @@ def test_a_table_is_replaced_by_an_edit() -> None:
 
     context.install(state, edited="d")
 
-    (told,) = context.told
-    assert told.startswith("Dataflow d was edited, and its new revision has taken over. Nothing had been told yet. ")
-    assert "Subscribe again" in told
+    (reported,) = context.told
+    assert reported.startswith(
+        "Dataflow d was edited, and its new revision has taken over. Nothing had been told yet. "
+    )
+    assert "Subscribe again" in reported
     assert context.left == ["o"]
 
 

@@ -75,15 +75,15 @@ def test_must_events_that_arrive_while_others_are_taken_are_taken_too() -> None:
 
 def test_must_the_end_of_one_object_and_the_beginning_of_the_next_of_its_name_are_told_in_order() -> None:
     async def scenario() -> None:
-        told = list[tuple[str, bool]]()
-        handover = EventHandoff(lambda resource, seen, deleted: told.append((seen["metadata"]["uid"], deleted)))
+        reported = list[tuple[str, bool]]()
+        handover = EventHandoff(lambda resource, seen, deleted: reported.append((seen["metadata"]["uid"], deleted)))
         handover.give(DATAFLOWS, body(0, 1, "first"), False)
         handover.give(DATAFLOWS, body(0, 2, "first"), True)
         handover.give(DATAFLOWS, body(0, 3, "second"), False)
         async with asyncio.timeout(BOUND):
-            while len(told) < 2:  # noqa: ASYNC110
+            while len(reported) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
-        assert told == [("first", True), ("second", False)]
+        assert reported == [("first", True), ("second", False)]
 
     asyncio.run(scenario())
 

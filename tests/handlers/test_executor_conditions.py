@@ -52,12 +52,12 @@ def conditions(
 
 def test_executors_that_are_refused_are_told_in_the_words_of_the_api_server() -> None:
     """What the replica says of them; a pod that is there and does not run says more, and is told first."""
-    said = conditions(process("a", Workers(2, 1)), refused="a")
-    assert said["ExecutorsReady"] == f"False/QuotaExceeded: 1 of 2 executors run: {QUOTA['message']}"
-    assert said["Online"].startswith("True/")
+    reported = conditions(process("a", Workers(2, 1)), refused="a")
+    assert reported["ExecutorsReady"] == f"False/QuotaExceeded: 1 of 2 executors run: {QUOTA['message']}"
+    assert reported["Online"].startswith("True/")
 
-    said = conditions(process("a", Workers(2, 1, Problem("Unschedulable", "no room"))), refused="a")
-    assert said["ExecutorsReady"] == "False/Unschedulable: 1 of 2 executors run: no room"
+    reported = conditions(process("a", Workers(2, 1, Problem("Unschedulable", "no room"))), refused="a")
+    assert reported["ExecutorsReady"] == "False/Unschedulable: 1 of 2 executors run: no room"
 
 
 def test_a_shape_whose_executors_do_not_come_does_not_take_over_and_says_why() -> None:
@@ -76,11 +76,11 @@ def test_a_process_that_ended_is_told_with_who_was_hydrating_there_and_the_remed
     ended = Observation(Phase.BACKING_OFF, "a", "a-0", restarts=2, last_exit=Exit(137, 0, "OOMKilled"), shape="a")
     names = ("huge", "wide", "next", "last")
     record = {"incarnation": "1", "dataflows": [{"dataflow": name, "revision": f"{name}-1"} for name in names]}
-    said = conditions(ended, online=False, status={"hydratingIn": {"a": record}})
-    assert said["Online"] == (
+    reported = conditions(ended, online=False, status={"hydratingIn": {"a": record}})
+    assert reported["Online"] == (
         "False/OOMKilled: the process ended with exit code 137 while it hydrated huge, last, next and 1 more, 2 "
         "restarts so far; it is started again; give it more memory: spec.resources.limits.memory"
     )
     for nobody in ({}, {"hydrating": record}, {"hydratingIn": {"b": record}}):
-        said = conditions(ended, online=False, status=nobody)
-        assert said["Online"].startswith("False/OOMKilled: the process ended with exit code 137, 2 restarts")
+        reported = conditions(ended, online=False, status=nobody)
+        assert reported["Online"].startswith("False/OOMKilled: the process ended with exit code 137, 2 restarts")

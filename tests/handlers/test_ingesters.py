@@ -71,7 +71,7 @@ def test_statuses_of_an_earlier_ingester_are_ignored() -> None:
 
     def reports(_: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> None:
         state.ingester = Ingester(R2, WriterTerm(2))
-        running, fenced = (IngestionStatus(INGESTION.id, said, said) for said in ("running", "fenced"))
+        running, fenced = (IngestionStatus(INGESTION.id, message, message) for message in ("running", "fenced"))
         assert reconciler.report(R2, running, "ns") == KEY
         assert reconciler.report(R1, fenced, "ns") is None
         assert (state.report, state.failure) == (running, None)

@@ -98,8 +98,8 @@ def test_a_dataflow_that_gave_way_learns_when_the_planner_is_free(monkeypatch: p
     monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", 0.0)
 
     async def scenario() -> None:
-        told: list[Key] = []
-        turn = PlannerQueue(told.append)
+        reported: list[Key] = []
+        turn = PlannerQueue(reported.append)
         first, gone, second, third, fourth = (Key(DATAFLOWS, "ns", name) for name in "abcde")
 
         async def fails() -> None:
@@ -110,20 +110,20 @@ def test_a_dataflow_that_gave_way_learns_when_the_planner_is_free(monkeypatch: p
                             pass
                 turn.leave(gone)
                 turn.pass_on()
-                assert told == []
+                assert reported == []
                 raise RuntimeError("no plan")
 
         with pytest.raises(RuntimeError):
             await fails()
-        assert told == [second]
+        assert reported == [second]
         assert [turn.is_in_line(key) for key in (gone, second, third, fourth)] == [False, False, True, True]
         turn.pass_on()
-        assert told == [second, third]
+        assert reported == [second, third]
         async with turn.turn(third):
             pass
-        assert told == [second, third, fourth]
+        assert reported == [second, third, fourth]
         turn.pass_on()
-        assert told == [second, third, fourth]
+        assert reported == [second, third, fourth]
 
     run(scenario)
 
@@ -169,8 +169,8 @@ def test_while_plans_are_short_the_next_ones_wait_and_follow_at_once(monkeypatch
     monkeypatch.setattr(planner_queue, "SHORT_PLAN_SECONDS", math.inf)
 
     async def scenario() -> None:
-        told: list[Key] = []
-        turn, had, free = PlannerQueue(told.append), list[str](), asyncio.Event()
+        reported: list[Key] = []
+        turn, had, free = PlannerQueue(reported.append), list[str](), asyncio.Event()
 
         async def plan(name: str) -> None:
             async with turn.turn(Key(DATAFLOWS, "ns", name)):
@@ -183,6 +183,6 @@ def test_while_plans_are_short_the_next_ones_wait_and_follow_at_once(monkeypatch
         await asyncio.sleep(0)
         free.set()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert (had, told) == (["a", "c", "d"], [])
+        assert (had, reported) == (["a", "c", "d"], [])
 
     run(scenario)

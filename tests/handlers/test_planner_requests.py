@@ -22,10 +22,10 @@ TIMEOUT = Refused((Diagnostic("TIMEOUT", "planning took longer than 5 s"),))
 SYNTAX = Refused((Diagnostic("SYNTAX", "mismatched input", line=1, column=8, word="FORM"),))
 
 
-@pytest.mark.parametrize("said", [PLANNED, SYNTAX])
-def test_the_same_question_is_asked_once(said: Planned | Refused) -> None:
+@pytest.mark.parametrize("reported", [PLANNED, SYNTAX])
+def test_the_same_question_is_asked_once(reported: Planned | Refused) -> None:
     """Until the text, or what its names mean, is another."""
-    answer = remember(FLOW, said, Q, None, 0)
+    answer = remember(FLOW, reported, Q, None, 0)
 
     assert must_send(None, Q, 0)
     assert not must_send(answer, Q, 10**12)

@@ -78,17 +78,17 @@ def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (AWAY, Planning("the planner does not answer: UNAVAILABLE")),
         (MISSING, WaitingForInputs(("Dataflow t (there is no t)",))),
     ],
     ids=["the planner was away", "an input was missing"],
 )
-def test_a_past_planning_obstacle_is_not_shown(answer: Refused | PlannerUnavailable, told: Plan) -> None:
+def test_a_past_planning_obstacle_is_not_shown(answer: Refused | PlannerUnavailable, reported: Plan) -> None:
     """Once it is planned, though the plan waits for something else: that is said."""
     assert said(answer, PLANNED) == [
-        told,
+        reported,
         Planning("waiting for a replica of ComputeInstance default to answer"),
     ]
 

@@ -78,17 +78,17 @@ def test_an_importer_of_a_quarantined_dataflow_names_it() -> None:
         reading.stands(Standing.QUARANTINED)
         reading.running.attach(ReplicaId("r2"), "unix:///nowhere")
         for _ in range(2):
-            said = reading.says("b")
-            assert {said[type]["reason"] for type in ("Scheduled", "Ready", "Progressing")} == {"InputQuarantined"}
-            assert "an index of Dataflow a, which is quarantined" in said["Ready"]["message"]
+            message = reading.says("b")
+            assert {message[type]["reason"] for type in ("Scheduled", "Ready", "Progressing")} == {"InputQuarantined"}
+            assert "an index of Dataflow a, which is quarantined" in message["Ready"]["message"]
             reading.running.core.dataflows.seed({GlobalId("a/i/1"): at(400)})  # as an earlier operator wrote it down
             reading.running.maintain()
 
         reading.stands(Standing.CLEAR)
         assert reading.says("b")["Scheduled"]["reason"] == "Scheduled"
         reading.stands(Standing.QUARANTINED)
-        told = [Frontiers(GlobalId(f"{name}/i/1"), at(400), at(400), at(400)) for name in "ab"]
-        reading.running.received(R1, reading.running._connections, told)
+        reported = [Frontiers(GlobalId(f"{name}/i/1"), at(400), at(400), at(400)) for name in "ab"]
+        reading.running.received(R1, reading.running._connections, reported)
         assert reading.says("b")["Hydrated"]["status"] == "True"
 
     play(scenario)

@@ -78,8 +78,8 @@ def test_a_source_that_reads_tables_says_so() -> None:
 
         assert again is None
         assert status is not None
-        said = {condition["type"]: condition["reason"] for condition in status["conditions"]}
-        assert (said["Ingesting"], said["Ready"]) == ("ReadsOwnTables", "ReadsOwnTables")
+        settings = {condition["type"]: condition["reason"] for condition in status["conditions"]}
+        assert (settings["Ingesting"], settings["Ready"]) == ("ReadsOwnTables", "ReadsOwnTables")
 
     asyncio.run(scenario())
 

@@ -121,11 +121,11 @@ class Edited:
         hold_inputs(other.harness.context.fleet.book("ns"), other.state)
         return other
 
-    async def revise(self, sql: str, *, told: bool = True) -> None:
+    async def revise(self, sql: str, *, reported: bool = True) -> None:
         """As a reconcile does, with what a replica has told of its tables, or before any has."""
         dataflow = Dataflow.parse(self.body(sql))
         ask(self.state, digest=spec_digest(dataflow))
-        if told:
+        if reported:
             self.tell(*map(self.described, self.tables))
         note_ends(self.running, self.state)
         await self.reviser.revise(self.state, dataflow, self.running)
@@ -198,8 +198,8 @@ def test_nothing_is_marked_again_while_replicas_disagree() -> None:
         edited = Edited()
         table = await edited.begin(takes_over=False)
         before = edited.state.pending
-        told = replace(edited.described(table), upper=EMPTY)
-        edited.tell(told)
+        reported = replace(edited.described(table), upper=EMPTY)
+        edited.tell(reported)
         with pytest.raises(Waiting, match="confirms that its table is finished"):
             await edited.revise("SELECT 2 AS a")
 
@@ -220,10 +220,10 @@ def test_crash_an_operator_that_has_been_told_nothing_yet_keeps_the_revision_tha
         edited.tables[following] = at(300), 3
         for _ in range(2):
             edited = edited.another_operator()
-            await edited.revise("SELECT 2 AS a", told=False)
+            await edited.revise("SELECT 2 AS a", reported=False)
             await edited.revise("SELECT 2 AS a")
             edited.tell(replace(edited.described(table), exists=False, upper=at(0)))
-            await edited.revise("SELECT 2 AS a", told=False)
+            await edited.revise("SELECT 2 AS a", reported=False)
 
             assert (edited.table(), edited.state.pending) == (following, pending)
 

@@ -120,8 +120,8 @@ class Round:
                 each.process.wait()
 
     def _begin(self, lane: Lane, log: Path, passed: Path) -> Running:
-        told = {"commit": self.commit, "round": self.number, "lane": lane.name}
-        environ = os.environ | jvm_options() | {"TIDEMARK_LANE": json.dumps(told), "PYTHONUNBUFFERED": "1"}
+        settings = {"commit": self.commit, "round": self.number, "lane": lane.name}
+        environ = os.environ | jvm_options() | {"TIDEMARK_LANE": json.dumps(settings), "PYTHONUNBUFFERED": "1"}
         # each of some thousand processes that tests start would compile our packages for itself
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [*lane.command(), "--lane-ledger", str(self.ledger), "--lane-passed", str(passed)]
@@ -140,7 +140,7 @@ class Round:
     def _follow(self, running: Sequence[Running], position: int) -> None:
         """Until all have ended: what fails is said at once, how far they are now and then."""
         by_name = {each.lane.name: each for each in running}
-        began = said = time.monotonic()
+        began = started = time.monotonic()
         while True:
             over = all(each.process.poll() is not None for each in running)
             position = self._hear(by_name, position)
@@ -150,9 +150,9 @@ class Round:
                     say(f"{each.lane.name} ended after {each.seconds:.0f} s: {counted(each.outcomes)}")
             if over:
                 return
-            if time.monotonic() - said > PROGRESS_SECONDS:
-                said = time.monotonic()
-                say(f"{said - began:6.0f} s  " + ", ".join(f"{r.lane.name} {r.outcomes.total()}" for r in running))
+            if time.monotonic() - started > PROGRESS_SECONDS:
+                started = time.monotonic()
+                say(f"{started - began:6.0f} s  " + ", ".join(f"{r.lane.name} {r.outcomes.total()}" for r in running))
             time.sleep(POLL_SECONDS)
 
     def _hear(self, running: dict[str, Running], position: int) -> int:
@@ -209,8 +209,8 @@ def print_table(running: Sequence[Running]) -> None:
 
 def counted(outcomes: Counter[str]) -> str:
     """As pytest's last line has it; failures are said also where there are none."""
-    said = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
-    return said + (f", {outcomes['error']} errors" if outcomes["error"] else "")
+    reported = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
+    return reported + (f", {outcomes['error']} errors" if outcomes["error"] else "")
 
 
 def say(text: str) -> None:

@@ -82,9 +82,9 @@ def test_a_lane_that_breaks_off_is_an_error(lane: Lane, tmp_path: Path, capfd: p
     """A module that cannot be imported has no test that could fail."""
     (tmp_path / "test_more.py").write_text("import nothing_of_that_name\n")
     assert not Round([lane], tmp_path / "ledger.jsonl", "c").run()
-    said = capfd.readouterr().out
-    assert said.splitlines()[-1].endswith(", 1 errors")
-    assert "nothing_of_that_name" in said
+    output = capfd.readouterr().out
+    assert output.splitlines()[-1].endswith(", 1 errors")
+    assert "nothing_of_that_name" in output
 
 
 def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ class EditedSimulation(Simulation):
                 self.questions.count(notice)
 
     def _restore(self) -> None:
-        self.operator.running.replicas = {name: Seen(said) for name, said in self.descriptions.items()}
+        self.operator.running.replicas = {name: Seen(message) for name, message in self.descriptions.items()}
         here: Any = self.operator.running
         restore(here, self.operator.registry)
 

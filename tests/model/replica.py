@@ -231,9 +231,9 @@ class SimReplica:
 
     def drain(self) -> list[Response]:
         """What it has said."""
-        said = list(self._outbox._waiting.values())
+        reported = list(self._outbox._waiting.values())
         self._outbox._waiting.clear()
-        return said
+        return reported
 
     def intrude(self, frames: Iterable[bytes]) -> None:
         """Frames of a stranger, on a connection of its own: refused, or without effect, if it has had a client."""

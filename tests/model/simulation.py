@@ -130,8 +130,8 @@ class Simulation:
             self.clients.lose(name)
             self.questions.lose(name)
             self.take(self.instance.disconnect(name, self.now))
-            said = [*old.outbox, *self.replicas[name].drain()]
-            self.late.setdefault(name, []).extend((old.number, response) for response in said)
+            reported = [*old.outbox, *self.replicas[name].drain()]
+            self.late.setdefault(name, []).extend((old.number, response) for response in reported)
 
     def arrive_late(self, name: ReplicaId) -> None:
         """What was said on connections that are no more."""
@@ -321,12 +321,12 @@ class Simulation:
 
     def _known(self) -> list[object]:
         """What is believed of collections and shards."""
-        told = [
+        reported = [
             (c.id, c.write, r, on.write, on.input, on.output)
             for c in self._collections()
             for r, on in c.replicas.items()
         ]
-        return [*told, *((s.id, s.frontiers) for s in self.book.all())]
+        return [*reported, *((s.id, s.frontiers) for s in self.book.all())]
 
     def _remember_reached(self) -> None:
         """As statuses do."""

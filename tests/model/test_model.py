@@ -109,10 +109,10 @@ class Model(RuleBasedStateMachine):
 
         def tell(true: Description) -> Description:
             reads_from = None if from_ is None else Frontier.at(from_)
-            told = (
+            reported = (
                 replace(d, reads_from=reads_from, as_of=d.as_of if began is None else began) for d in true.dataflows
             )
-            return replace(true, dataflows=tuple(told))
+            return replace(true, dataflows=tuple(reported))
 
         self.simulation.connect(name, tell)
 

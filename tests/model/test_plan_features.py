@@ -57,13 +57,13 @@ class Images(Model):
             if collection.owner not in self.simulation.stored:
                 continue
             for name in self.simulation.connections:
-                on, told = collection.replicas[name], self.simulation.questions.is_told(name, collection.owner)
-                assert told is not bool(on.missing_features), f"{name} and {collection.id}"
-                assert told or (on.excluded and not on.hydrated and on.is_gone), "it has nothing of it"
-            told = any(
+                on, reported = collection.replicas[name], self.simulation.questions.is_told(name, collection.owner)
+                assert reported is not bool(on.missing_features), f"{name} and {collection.id}"
+                assert reported or (on.excluded and not on.hydrated and on.is_gone), "it has nothing of it"
+            reported = any(
                 self.simulation.questions.is_told(name, collection.owner) for name in self.simulation.connections
             )
-            assert told or not collection.hydrated, f"nobody computes {collection.id}"
+            assert reported or not collection.hydrated, f"nobody computes {collection.id}"
 
     def teardown(self) -> None:
         """First what is there goes on as far as it can, then the last image is up to date, and all is done."""

@@ -79,8 +79,8 @@ def test_definitions_go_and_come_back_under_an_operator(plane: ControlPlane, ope
 
     def all_is_said() -> bool:
         bodies = json.loads(plane.kubectl("get", "dataflows", "-o", "json"))["items"]
-        said = {body["metadata"]["name"]: conditions(body).get("InstanceFound", ("", ""))[0] for body in bodies}
-        return len(said) == 6 and said == {name: "True" if name != "d0" else "False" for name in said}
+        settings = {body["metadata"]["name"]: conditions(body).get("InstanceFound", ("", ""))[0] for body in bodies}
+        return len(settings) == 6 and settings == {name: "True" if name != "d0" else "False" for name in settings}
 
     plane.kubectl("apply", "-f", "-", stdin=manifests(0))
     operator.until(all_is_said)

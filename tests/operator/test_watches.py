@@ -133,9 +133,9 @@ def test_crash_of_each_watch_and_what_comes_after_it_is_seen(
                 await until(lambda: seen.told["d1", True] or seen.missed > missed)
 
     run(scenario)
-    told = [record.getMessage() for record in caplog.records if record.name == watch_backoff.__name__]
-    assert bool(told) == (fault in ENDING)
-    assert len(told) == len(set(told)) <= len(OURS), told
+    reported = [record.getMessage() for record in caplog.records if record.name == watch_backoff.__name__]
+    assert bool(reported) == (fault in ENDING)
+    assert len(reported) == len(set(reported)) <= len(OURS), reported
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "begun anew"])

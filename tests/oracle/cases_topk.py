@@ -77,10 +77,10 @@ def top(
     """The first rows by `order` (positions, with DESC and NULLS LAST as in SQL) of all rows, or of each key."""
     named = [c.name for c in of.named]
     keys = tuple(_order_key(o) for o in order)
-    said = [f"{named[k.column]}{_direction(k)}" for k in keys] + named
+    reported = [f"{named[k.column]}{_direction(k)}" for k in keys] + named
     columns = ", ".join(named)
     partition = "" if key is None else f"PARTITION BY {named[key]} "
-    numbered = f"SELECT *, row_number() OVER ({partition}ORDER BY {', '.join(said)}) AS __n FROM {table}"
+    numbered = f"SELECT *, row_number() OVER ({partition}ORDER BY {', '.join(reported)}) AS __n FROM {table}"
     last = "" if limit is None else f" AND __n <= {offset + limit}"
     sql = f"SELECT {columns} FROM ({numbered}) WHERE __n > {offset}{last}"
     plan = TopK(

@@ -18,9 +18,9 @@ def on_executors(what: str, folder: Path) -> list[str]:
     # executors run in folders of their own, and the planted fault is this checkout's
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     variables = {**os.environ, "PYTHONPATH": path}
-    said = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False, env=variables)
-    lines = said.stdout.splitlines()
-    assert {f"done: {part}" for part in what.split(",")} <= set(lines), f"{said.stdout}\n{said.stderr[-2000:]}"
+    result = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False, env=variables)
+    lines = result.stdout.splitlines()
+    assert {f"done: {part}" for part in what.split(",")} <= set(lines), f"{result.stdout}\n{result.stderr[-2000:]}"
     return lines
 
 

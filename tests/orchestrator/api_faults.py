@@ -46,8 +46,8 @@ async def through_faults(plane: ControlPlane, namespace: str, faults: Faults) ->
             async with sent as got:
                 body, status, kind = await got.read(), got.status, got.content_type
         if found is not None:
-            said = {"kind": "Status", "status": "Failure", "message": "planted", "code": found[0]}
-            return web.json_response(said, status=found[0])
+            settings = {"kind": "Status", "status": "Failure", "message": "planted", "code": found[0]}
+            return web.json_response(settings, status=found[0])
         return web.Response(body=body, status=status, content_type=kind)
 
     async with aiohttp.ClientSession(auto_decompress=True) as session:

@@ -60,7 +60,7 @@ def test_crash_of_every_write_comes_to_the_same(cluster: Cluster, done: bool) ->
             tries.clear()
             await through(orchestrator, lambda: cluster.made() == [])
             for status in STATUSES:
-                assert any(told.startswith(str(status)) for told in faults.told)
+                assert any(reported.startswith(str(status)) for reported in faults.told)
 
     asyncio.run(asyncio.wait_for(scenario(), BOUND))
 

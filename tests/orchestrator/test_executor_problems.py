@@ -27,7 +27,7 @@ NEVER_BEGAN = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't 
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "reported"),
     [
         (failed(), Problem("OOMKilled", REMEDY)),
         (EVICTED, Problem("Evicted", EVICTED["message"])),
@@ -36,6 +36,6 @@ NEVER_BEGAN = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't 
         ({"phase": "Failed"}, Problem("Failed", "Failed")),
     ],
 )
-def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], told: Problem) -> None:
+def test_a_pod_that_its_node_ended_is_told_in_the_nodes_words(status: dict[str, Any], reported: Problem) -> None:
     """Also where no container is left in it, or none ever was."""
-    assert observe_executors(2, [{"metadata": {}, "status": status}]).problem == told
+    assert observe_executors(2, [{"metadata": {}, "status": status}]).problem == reported

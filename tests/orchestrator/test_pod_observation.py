@@ -83,12 +83,12 @@ def test_how_it_ended_is_told_as_reason_and_code(last: dict[str, Any], exit: Exi
 
 def test_a_pod_that_is_gone_while_it_ran_has_not_died() -> None:
     """Told to go or not, as of the last look: its own death would have left the pod. One that was seen has."""
-    told = {"deletionTimestamp": "2026-01-01T00:00:20Z"}
+    settings = {"deletionTimestamp": "2026-01-01T00:00:20Z"}
 
-    assert vanished(pod(running(), **told), 7) == Exit(None, 7, "Terminated")
+    assert vanished(pod(running(), **settings), 7) == Exit(None, 7, "Terminated")
     assert vanished(pod(running()), 7) == Exit(None, 7, "Terminated")
     assert vanished(pod(container(ended(1))), 7) == Exit(1, AT)
-    assert vanished(pod(container(ended(137, "OOMKilled")), **told), 7) == Exit(137, AT, "OOMKilled")
+    assert vanished(pod(container(ended(137, "OOMKilled")), **settings), 7) == Exit(137, AT, "OOMKilled")
     assert observe("a", "s", pod(running()), 0.0, before=Exit(None, 7, "Terminated")).last_exit == Exit(
         None, 7, "Terminated"
     )
@@ -127,8 +127,8 @@ def test_executors_are_counted_and_one_of_their_troubles_is_told() -> None:
 def test_a_pod_that_does_not_end_is_on_a_lost_node() -> None:
     """When it has been seen to end for its grace and a minute; until then it is stopping as any other. Its time may be
     long past, or to come: it is of another clock."""
-    told: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:20Z", "deletionGracePeriodSeconds": 30}
-    body = pod(running(), name="r1-0", **told) | {"spec": {"nodeName": "n7"}}
+    settings: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:20Z", "deletionGracePeriodSeconds": 30}
+    body = pod(running(), name="r1-0", **settings) | {"spec": {"nodeName": "n7"}}
 
     soon, late = (observe("a", "s", body, seconds) for seconds in (89.9, 90.0))
 

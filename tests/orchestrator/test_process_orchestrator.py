@@ -135,7 +135,7 @@ def test_why_the_planner_does_not_answer_is_said(tmp_path: Path) -> None:
     home.create()
     home.write_attempts(Attempts(3, 3, Exit(1, 0)))
 
-    said = ProcessOrchestrator(tmp_path, {}).explain_planner()
+    reported = ProcessOrchestrator(tmp_path, {}).explain_planner()
 
-    assert "exit code 1" in said
-    assert f"{tmp_path}/planner/log" in said
+    assert "exit code 1" in reported
+    assert f"{tmp_path}/planner/log" in reported

@@ -137,8 +137,8 @@ class Scene:
     def __init__(self, executors: Executors) -> None:
         self.loop, self.now, self.spark = Loop(), 0.0, Spark()
         self.session: Any = None
-        jobs, said = self.loop.jobs, self.loop.said
-        self.watch = ExecutorWatch(executors, lambda: self.session, jobs, said.append, lambda: self.now)
+        jobs, reported = self.loop.jobs, self.loop.said
+        self.watch = ExecutorWatch(executors, lambda: self.session, jobs, reported.append, lambda: self.now)
 
     def until(self, holds: Any) -> None:
         def step() -> None:
@@ -149,9 +149,9 @@ class Scene:
 
     def told(self) -> list[str]:
         """The reasons, one after the other; empty: all is well again."""
-        said = [each for each in self.loop.said if isinstance(each, Status)]
-        assert {(each.id, each.kind) for each in said} <= {(INSTANCE, "executors")}
-        return [each.fields.get("reason", "") for each in said]
+        statuses = [each for each in self.loop.said if isinstance(each, Status)]
+        assert {(each.id, each.kind) for each in statuses} <= {(INSTANCE, "executors")}
+        return [each.fields.get("reason", "") for each in statuses]
 
 
 def test_a_refusal_and_its_end_are_reported_once(cluster: Cluster, tmp_path: Path) -> None:

@@ -79,11 +79,11 @@ def test_a_driver_keeps_what_it_has_until_more_are_admitted(cluster: Cluster, tm
     """
     (tmp_path / "pod.yaml").write_text(template_text(MINE, SETTINGS))
     server = account(cluster, tmp_path, "create", "get", "list", "watch", "delete", "deletecollection")
-    told = {"folder": str(tmp_path), "master": f"k8s://{server}", "namespace": cluster.namespace}
-    told |= {"labels": labels(MINE), "conf": conf(cluster, tmp_path, server, MINE)}
+    settings = {"folder": str(tmp_path), "master": f"k8s://{server}", "namespace": cluster.namespace}
+    settings |= {"labels": labels(MINE), "conf": conf(cluster, tmp_path, server, MINE)}
     log = tmp_path / "log"
-    command = [sys.executable, "-c", DRIVER, json.dumps(told)]
-    with log.open("w") as said, subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT) as driver:
+    command = [sys.executable, "-c", DRIVER, json.dumps(settings)]
+    with log.open("w") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as driver:
         try:
             wait_for("two executors", lambda: _alive(driver, log) and len(executors(cluster)) == 2)
             (tried,) = pod_template(MINE, SETTINGS)["spec"]["containers"]

@@ -38,8 +38,8 @@ def test_an_edit_that_is_taken_back_is_as_if_it_had_never_been(cluster: Cluster)
         assert [each.shape for each in orchestrator.observe(spec.key)] == [old.shape, new.shape]
 
         orchestrator.ensure(spec)
-        told = one(orchestrator, spec)
-        assert (told.shape, told.phase) == (old.shape, Phase.RUNNING)
+        observation = one(orchestrator, spec)
+        assert (observation.shape, observation.phase) == (old.shape, Phase.RUNNING)
         await until(orchestrator, lambda: not any(new.name in name for name in cluster.made()))
         assert f"pod/{old.name}-0" in cluster.made()
 

@@ -27,9 +27,9 @@ def test_must_tell_all_who_claim_the_one_that_came_first(place: Place) -> None:
     """At once, and ever after; before that there is none."""
     assert read_record(Storage.at(place.location)) is None
     with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(lambda n: put_if_absent(place.location, {"attempt": n}), range(8)))
-    assert told == [told[0]] * 8
-    assert put_if_absent(place.location, {"attempt": 99}) == told[0] == read_record(Storage.at(place.location))
+        reported = list(pool.map(lambda n: put_if_absent(place.location, {"attempt": n}), range(8)))
+    assert reported == [reported[0]] * 8
+    assert put_if_absent(place.location, {"attempt": 99}) == reported[0] == read_record(Storage.at(place.location))
 
 
 @pytest.mark.parametrize(

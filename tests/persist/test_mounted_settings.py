@@ -61,9 +61,9 @@ def test_without_the_variable_the_environment_alone_counts(monkeypatch: pytest.M
 def test_settings_without_credentials_are_told_by_what_is_missing(folder: Path, missing: str) -> None:
     """Instead of going to look for some elsewhere, which takes long where there are none."""
     mount(folder, "1", {name: value for name, value in KEYS.items() if name != missing})
-    with pytest.raises(StorageError, match=f"has no {missing}: check") as told:
+    with pytest.raises(StorageError, match=f"has no {missing}: check") as raised:
         open_shard("s3://bucket/x")
-    assert told.value.problem is StoreProblem.DENIED
+    assert raised.value.problem is StoreProblem.DENIED
 
 
 def test_settings_that_are_not_there_yet_are_looked_for_at_the_next_attempt(folder: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_handle_goes_on_with_new_credentials_when_the_old_ones_end(folder: Pat
         reader = open_shard(location)
         assert writer.compare_and_append(ROWS, expected_upper=0, new_upper=5, term=1) == Appended(5, 1)
         assert reader.refresh().upper == 5
-    with pytest.raises(StorageError) as told:  # the old server is gone, and its credentials with it
+    with pytest.raises(StorageError) as raised:  # the old server is gone, and its credentials with it
         reader.refresh()
-    assert told.value.problem is StoreProblem.UNREACHABLE
+    assert raised.value.problem is StoreProblem.UNREACHABLE
 
     mount(folder, "2", s3.environ)
     assert reader.refresh().upper == 5
@@ -105,16 +105,16 @@ def test_a_handle_goes_on_with_new_credentials_when_the_old_ones_end(folder: Pat
 def test_credentials_are_shown_by_nothing_that_holds_them(folder: Path, s3: S3Server) -> None:
     """Neither by what is read from files, nor by what is opened with it, nor by an error."""
     mount(folder, "1", {**s3.environ, "AWS_SECRET_ACCESS_KEY": f"{s3.secret_key}x"})
-    with pytest.raises(StorageError) as told:
+    with pytest.raises(StorageError) as raised:
         create_or_open(s3.location("denied"), COLUMNS, shard_id="s")
     shown = [
         repr(mounted_settings.read_mounted()),
         repr(Storage.at(s3.location("x"))),
-        str(told.value),
-        repr(told.value),
+        str(raised.value),
+        repr(raised.value),
     ]
     assert not any(s3.secret_key in text or s3.access_key in text for text in shown)
-    assert told.value.problem is StoreProblem.DENIED
+    assert raised.value.problem is StoreProblem.DENIED
 
 
 WRONG = {
@@ -130,9 +130,9 @@ def test_problems_of_a_store_are_distinguished_with_their_remedy(s3: S3Server, n
     wrong, problem = WRONG[name]
     storage = Storage.at(s3.location("wrong"), {**s3.environ, **wrong})
     for attempt in (lambda: storage.list(""), lambda: storage.write("x", b"1"), lambda: open_shard(**vars_of(storage))):
-        with pytest.raises(StorageError, match=problem.advice) as told:
+        with pytest.raises(StorageError, match=problem.advice) as raised:
             attempt()
-        assert told.value.problem is problem
+        assert raised.value.problem is problem
 
 
 def vars_of(storage: Storage) -> dict[str, object]:
@@ -143,6 +143,6 @@ def test_a_bucket_that_is_not_there_is_told_as_that(s3: S3Server) -> None:
     """Also to who writes: a store says that the object is not found."""
     storage = Storage.at("s3://no-such-bucket/x", s3.environ)
     for attempt in (lambda: storage.list(""), lambda: storage.write("x", b"1")):
-        with pytest.raises(StorageError, match="create the bucket") as told:
+        with pytest.raises(StorageError, match="create the bucket") as raised:
             attempt()
-        assert told.value.problem is StoreProblem.NO_BUCKET
+        assert raised.value.problem is StoreProblem.NO_BUCKET

@@ -67,9 +67,9 @@ def test_agree_rows_that_meet_a_condition_are_read(tmp_path: Path, type: pa.Data
         whole = read(part, ())
         for operator, meets in MEETS.items():
             value = VALUES[type](rng.randint(-11, 10)) if type != pa.int64() else rng.choice([-(2**63), 0, 2**63 - 1])
-            told = condition("c", type, operator, value)
-            assert told is not None
-            found = [row for turn in range(2) for row in read(part, (told,), (turn, 2))]
+            pushed = condition("c", type, operator, value)
+            assert pushed is not None
+            found = [row for turn in range(2) for row in read(part, (pushed,), (turn, 2))]
             wanted = [row for row in whole if row[3] is not None or (row[0] is not None and meets(row[0], value))]
             assert sorted(map(str, wanted)) == sorted(
                 str(row) for row in found if row[3] is not None or (row[0] is not None and meets(row[0], value))
@@ -107,11 +107,11 @@ def test_where_statistics_do_not_surely_tell_is_no_condition(type: pa.DataType, 
 def test_a_column_of_another_type_is_read(tmp_path: Path) -> None:
     """The file's statistics are of its own type: a date's days are no microseconds."""
     part = staged(tmp_path, {"c": pa.array(range(30), pa.int32())}, [False] * 30, [5] * 30)
-    told = condition("c", pa.date32(), ">", date(2000, 1, 1))
+    pushed = condition("c", pa.date32(), ">", date(2000, 1, 1))
     absent = condition("d", pa.int32(), ">", 100)
-    assert told is not None
+    assert pushed is not None
     assert absent is not None
-    assert len(read(part, (told, absent))) == 30
+    assert len(read(part, (pushed, absent))) == 30
 
 
 def test_a_field_of_a_struct_is_not_taken_for_a_column(tmp_path: Path) -> None:
@@ -123,16 +123,16 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column(tmp_path: Path) -> None:
     }.items():
         part = staged(tmp_path / name, columns, [False] * 30, [5] * 30)
         for operator, value in ((">", 99), ("<", 50)):
-            told = condition("a.b", pa.int32(), operator, value)
-            assert told is not None
-            assert len(read(part, (told,))) == 30
+            pushed = condition("a.b", pa.int32(), operator, value)
+            assert pushed is not None
+            assert len(read(part, (pushed,))) == 30
 
 
 def test_rows_outside_the_times_are_not_read(tmp_path: Path) -> None:
     """Times are looked at besides: before the first and from the last on nothing is read."""
     part = staged(tmp_path, {"c": pa.array(range(30), pa.int32())}, [False] * 30, list(range(10)) * 3)
-    told = condition("c", pa.int32(), ">=", 0)
-    assert told is not None
-    assert read(part, (told,)) == read(part, ())
-    assert {row[1] for row in read(part, (told,))} == set(range(AT, UNTIL))
+    pushed = condition("c", pa.int32(), ">=", 0)
+    assert pushed is not None
+    assert read(part, (pushed,)) == read(part, ())
+    assert {row[1] for row in read(part, (pushed,))} == set(range(AT, UNTIL))
     assert AT < EMPTY

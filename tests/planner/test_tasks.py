@@ -157,16 +157,16 @@ REFUSED: list[tuple[str, str, PlanRequest]] = [
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "asked"), REFUSED, ids=[f"{i}-{s[:40]}" for i, (_, s, _) in enumerate(REFUSED)]
+    ("code", "message", "asked"), REFUSED, ids=[f"{i}-{s[:40]}" for i, (_, s, _) in enumerate(REFUSED)]
 )
-def test_a_task_is_refused_by_name(catalyst: Catalyst, code: str, said: str, asked: PlanRequest) -> None:
+def test_a_task_is_refused_by_name(catalyst: Catalyst, code: str, message: str, asked: PlanRequest) -> None:
     """The refusal says what is wrong and what to do."""
     outcome = plan(catalyst, asked)
     assert isinstance(outcome, Refused), outcome
     (diagnostic,) = outcome.diagnostics
 
     assert diagnostic.code == code
-    assert said in diagnostic.message
+    assert message in diagnostic.message
 
 
 def test_changes_are_for_tasks(catalyst: Catalyst) -> None:

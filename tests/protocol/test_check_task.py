@@ -56,10 +56,12 @@ BAD: list[tuple[str, DataflowDescription]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "description"), BAD, ids=[f"{i}-{said[:30]}" for i, (said, _) in enumerate(BAD)])
-def test_must_refuse_a_task_that_is_not_one(said: str, description: DataflowDescription) -> None:
+@pytest.mark.parametrize(
+    ("reported", "description"), BAD, ids=[f"{i}-{reported[:30]}" for i, (reported, _) in enumerate(BAD)]
+)
+def test_must_refuse_a_task_that_is_not_one(reported: str, description: DataflowDescription) -> None:
     """The error names the mistake."""
-    with pytest.raises(PlanNotAllowed, match=said):
+    with pytest.raises(PlanNotAllowed, match=reported):
         check_dataflow(description)
 
 
@@ -74,10 +76,10 @@ def test_changes_are_the_inputs_columns_a_word_and_a_time() -> None:
 
 def test_a_task_explains_what_it_watches() -> None:
     """The printed dataflow names the task."""
-    said = explain_dataflow(with_object(CHANGES))
+    reported = explain_dataflow(with_object(CHANGES))
 
-    assert f"continual task of d/o at each change of {SOURCE}, reading its own output as {OWN}" in said
-    assert f"Changes\n  Get {SOURCE}" in said
+    assert f"continual task of d/o at each change of {SOURCE}, reading its own output as {OWN}" in reported
+    assert f"Changes\n  Get {SOURCE}" in reported
 
 
 def test_the_output_must_have_the_columns_of_what_is_exported() -> None:

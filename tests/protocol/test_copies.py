@@ -26,7 +26,7 @@ def test_a_place_below_the_folder_for_copies(to: str, location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "said"),
+    ("to", "message"),
     [
         ("", "is not a location for a copy"),
         (".", "is not a location for a copy"),
@@ -46,9 +46,9 @@ def test_a_place_below_the_folder_for_copies(to: str, location: str) -> None:
         ("file://host/x", "file:// is not supported"),
     ],
 )
-def test_any_other_place_is_refused(to: str, said: str) -> None:
+def test_any_other_place_is_refused(to: str, message: str) -> None:
     """The error says what to write instead."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         copy_location(FOLDER, to)
 
 

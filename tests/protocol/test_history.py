@@ -23,9 +23,9 @@ def peek(uuid: str) -> c.Peek:
     return c.Peek(uuid, c.IndexTarget(INDEX), Time(4), MapFilterProject(()), Finishing(), ())
 
 
-def replayed(*said: c.Command) -> list[c.Command]:
+def replayed(*commands: c.Command) -> list[c.Command]:
     history = History()
-    for command in said:
+    for command in commands:
         history.push(command)
     return list(history.replay())
 
@@ -84,10 +84,10 @@ CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "expected"), CASES.values(), ids=CASES.keys())
-def test_history_replays(said: list[c.Command], expected: list[c.Command]) -> None:
+@pytest.mark.parametrize(("commands", "expected"), CASES.values(), ids=CASES.keys())
+def test_history_replays(commands: list[c.Command], expected: list[c.Command]) -> None:
     """The replay equals the reduced commands."""
-    assert replayed(*said) == expected
+    assert replayed(*commands) == expected
 
 
 def test_compaction_never_goes_back() -> None:

@@ -28,10 +28,10 @@ def writes(name: str) -> c.AllowWrites:
     return c.AllowWrites(GlobalId(f"{name}/v"), WriterTerm(EPOCH.leader_term))
 
 
-def accept(said: list[c.Command]) -> None:
+def accept(commands: list[c.Command]) -> None:
     """Translate and check the commands as a replica's edge does."""
     translator, stages = LegacyTranslator(), Stages()
-    for one in said:
+    for one in commands:
         for command in translator.translate(one):
             stages.accept(command)
 
@@ -61,11 +61,11 @@ CASES: dict[str, tuple[list[c.Command], list[c.Command]]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "meant"), CASES.values(), ids=CASES.keys())
-def test_must_understand_the_older_generation(said: list[c.Command], meant: list[c.Command]) -> None:
+@pytest.mark.parametrize(("commands", "meant"), CASES.values(), ids=CASES.keys())
+def test_must_understand_the_older_generation(commands: list[c.Command], meant: list[c.Command]) -> None:
     """The translation is a conversation that our own stages accept."""
     translator, stages = LegacyTranslator(lambda: "nonce"), Stages()
-    translated = [command for one in said for command in translator.translate(one)]
+    translated = [command for one in commands for command in translator.translate(one)]
 
     assert translated == meant
     for command in translated:
@@ -73,7 +73,7 @@ def test_must_understand_the_older_generation(said: list[c.Command], meant: list
 
 
 @pytest.mark.parametrize(
-    "said",
+    "commands",
     [
         [TIMELY, HELLO],
         [TIMELY, CREATE, A, writes("a")],
@@ -83,10 +83,10 @@ def test_must_understand_the_older_generation(said: list[c.Command], meant: list
     ],
     ids=["Hello", "per collection", "CreateTimely later", "for all", "for all, first"],
 )
-def test_must_not_mix_generations(said: list[c.Command]) -> None:
+def test_must_not_mix_generations(commands: list[c.Command]) -> None:
     """A connection keeps the generation of its first command."""
     with pytest.raises(StageViolation):
-        accept(said)
+        accept(commands)
 
 
 def test_must_take_two_create_timely_for_a_violation() -> None:

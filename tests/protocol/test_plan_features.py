@@ -99,8 +99,8 @@ def test_a_plan_needs_the_words_of_what_it_holds_alone() -> None:
 def test_a_description_has_the_features_that_a_replica_knows() -> None:
     """An older replica lists no features; unknown features of a newer one are kept."""
     for words in ((), SUPPORTED_FEATURES, ("refresh", "of tomorrow")):
-        told = Description("incarnation", None, 0, (), (), (), words)
-        assert description_from_proto(description_to_proto(told)) == told
+        description = Description("incarnation", None, 0, (), (), (), words)
+        assert description_from_proto(description_to_proto(description)) == description
     assert Description("incarnation", None, 0, (), (), ()).plan_features == ()
 
 

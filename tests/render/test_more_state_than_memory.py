@@ -23,10 +23,10 @@ def test_more_state_than_a_worker_may_hold_hydrates_and_is_merged(tmp_path: Path
     # no reservations, which the limit would count
     pools = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"}
     environ = os.environ | pools | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
-    said = subprocess.run(command, capture_output=True, text=True, timeout=3500, check=False, env=environ, cwd=ROOT)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=3500, check=False, env=environ, cwd=ROOT)
 
-    assert said.returncode == 0, said.stdout + said.stderr[-3000:]
-    hydrated, stepped, merged = map(int, said.stdout.splitlines()[-1].split())
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
+    hydrated, stepped, merged = map(int, result.stdout.splitlines()[-1].split())
     assert hydrated > 2 * GRANTED_MB
     assert stepped > 4 * GRANTED_MB
     assert merged == 4 * ROWS, "in each arrangement, what went has not been merged with what had come"

@@ -182,5 +182,5 @@ def test_other_comparisons_are_not_pushed_down() -> None:
     )
     mfp = MapFilterProject((), (), none)
     assert push_down(source, mfp).conditions == ()
-    told = push_down(source, MapFilterProject((), (), (is_true("<=", d, Literal("1970-01-03", DATE)),)))
-    assert [(c.column, c.operator, c.value) for c in told.conditions] == [("d", "<=", 2)]
+    pushed = push_down(source, MapFilterProject((), (), (is_true("<=", d, Literal("1970-01-03", DATE)),)))
+    assert [(c.column, c.operator, c.value) for c in pushed.conditions] == [("d", "<=", 2)]

@@ -51,7 +51,7 @@ def is_killed(batches: Batches) -> Batches:
 
 
 @pytest.mark.parametrize(
-    ("ends", "kind", "said"),
+    ("ends", "kind", "message"),
     [
         (loses_its_file, StepFailed, r"^step s failed: a Python worker of Spark could not read on .*SIGBUS"),
         (crashes, StepFailed, r"^step s failed: a Python worker of Spark crashed \(Segmentation fault\)"),
@@ -60,13 +60,13 @@ def is_killed(batches: Batches) -> Batches:
     ],
 )
 def test_a_worker_that_ended_is_told_by_how_it_ended(
-    spark: Any, ends: Callable[[Batches], Batches], kind: type[StepFailed], said: str
+    spark: Any, ends: Callable[[Batches], Batches], kind: type[StepFailed], message: str
 ) -> None:
     """Only one that says nothing is taken for one that was killed for its memory. Run as steps are."""
     plan = spark.range(10, numPartitions=1).mapInArrow(ends, "id long")._jdf.queryExecution().executedPlan()
     unused: Any = None
     work = FragmentRun(unused, Path("description"), None, 0, single_time=False, label="step s")
     runner = SparkRunner(spark, "t", unused, DataflowAffinity(None, "h"))
-    with pytest.raises(kind, match=said) as raised:
+    with pytest.raises(kind, match=message) as raised:
         runner._run(work, FragmentShape(plan, unused, 1))
     assert type(raised.value) is kind

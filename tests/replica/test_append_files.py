@@ -27,7 +27,7 @@ def assert_no_file_is_left_over(location: Path) -> None:
 
 def _has_heard(view: View, upper: int) -> bool:
     """By a look at the shard, which may come before its own append has ended; or that it is fenced."""
-    fenced = any(isinstance(said, Status) for said in view.loop.said)
+    fenced = any(isinstance(response, Status) for response in view.loop.said)
     return fenced or view.sink.write_frontier >= Frontier.at(upper)
 
 

@@ -16,7 +16,7 @@ from tidemark_replica.arrangement.store import ArrangementStore
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (OSError(5, "Input/output error"), "OSError: Input/output error"),
         (MemoryError("no memory is left"), "MemoryError: unexpected error in tidemark_replica/"),
@@ -29,7 +29,7 @@ def test_crash_a_commit_that_fails_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     error: Exception,
-    told: str,
+    expected: str,
 ) -> None:
     """Without the values that an error may quote: those are in the log. The other dataflow goes on; the state is that
     before the step, and then that after it."""
@@ -50,9 +50,9 @@ def test_crash_a_commit_that_fails_is_told_and_tried_again(
         table.append(20, ((1, "a"), 12, 1), ((2, "b"), 15, 1))
         two.reach(20, OTHER)
         two.wait_for_failure()
-        said = two.failed(LOSER)[0].fields["message"]
-        assert said.startswith(told)
-        assert "alice" not in said
+        message = two.failed(LOSER)[0].fields["message"]
+        assert message.startswith(expected)
+        assert "alice" not in message
         assert str(error) in caplog.text
         assert index.manifest == before
         assert two.installed[LOSER].processed == Frontier.at(10)

@@ -45,6 +45,6 @@ def test_of_one_that_is_followed_by_the_watch_alone(tmp_path: Path) -> None:
     loop.watch.follow(ID, location, "test")
     loop.run_until(lambda: ShardFrontiers(ID, Frontier.at(50), Frontier.at(40)) in loop.said, state.maintain)
 
-    sinces = [said.since for said in loop.said if isinstance(said, ShardFrontiers)]
+    sinces = [response.since for response in loop.said if isinstance(response, ShardFrontiers)]
     assert sinces == sorted(sinces)
     assert len(set(loop.said)) == len(loop.said)

@@ -75,12 +75,12 @@ def test_a_copy_holds_each_row_as_often_as_it_is_there(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("contents", "said"),
+    ("contents", "message"),
     [([*CONTENTS, (FAILS, 10, 1)], "EXPRESSION_FAILED in 1 / n"), ([((1, "a"), 10, -1)], "NEGATIVE_MULTIPLICITY")],
 )
-def test_must_refuse_to_copy_what_is_in_error(bucket: Bucket, contents: list[Update], said: str) -> None:
+def test_must_refuse_to_copy_what_is_in_error(bucket: Bucket, contents: list[Update], message: str) -> None:
     """Nothing is there afterwards."""
-    with pytest.raises(CopyFailed, match=said):
+    with pytest.raises(CopyFailed, match=message):
         bucket.written(bucket.copy(), contents)
     assert bucket.objects() == []
 
@@ -90,13 +90,13 @@ def test_an_existing_copy_is_never_touched(bucket: Bucket) -> None:
     copy = bucket.copy()
     bucket.written(copy, CONTENTS)
     Storage.at(f"{bucket.storage}/ns/_copies/mine").write("notes.txt", b"keep")
-    for to, said in [
+    for to, message in [
         ("day/one", "exists"),
         ("mine", "exists"),
         ("day", "exists"),
         ("day/one/n=1/more", "inside .*/day/one, which is another copy"),
     ]:
-        with pytest.raises(CopyFailed, match=said):
+        with pytest.raises(CopyFailed, match=message):
             bucket.written(bucket.copy(to, id="copy-2"), [])
 
     assert rows_at(bucket.place(copy)) == ROWS

@@ -36,29 +36,34 @@ def test_sizes_are_of_all_arrangements_together() -> None:
 
 def test_steps_are_told_together_after_a_while_and_again_to_a_new_client() -> None:
     """Nothing before the first step; nothing twice."""
-    said: list[Response] = []
+    responses: list[Response] = []
     now = [100.0]
-    working = CostStatus(GlobalId("d/i"), said.append, lambda: now[0])
+    working = CostStatus(GlobalId("d/i"), responses.append, lambda: now[0])
     working.report(lambda: kept(5))
-    assert said == []
+    assert responses == []
 
     working.step(0.25)
     working.report(lambda: kept(5))
-    first = {s.kind: s.fields for s in cast(list[Status], said)}
+    first = {s.kind: s.fields for s in cast(list[Status], responses)}
     assert first["steps"] == {"steps": "1", "elapsed_ms": "250", "max_ms": "250", "hydration_ms": "250"}
     assert first["arrangements"]["records"] == "5"
     assert operator_costs(first["operators"]) == ()
 
     working.step(0.5)
     working.report(lambda: kept(6))
-    assert len(said) == 3
+    assert len(responses) == 3
     now[0] += REPORT_SECONDS
     working.report(lambda: kept(5))
-    last: Any = said[-1]
-    assert (len(said), last.kind, last.fields["elapsed_ms"], last.fields["hydration_ms"]) == (4, "steps", "750", "250")
+    last: Any = responses[-1]
+    assert (len(responses), last.kind, last.fields["elapsed_ms"], last.fields["hydration_ms"]) == (
+        4,
+        "steps",
+        "750",
+        "250",
+    )
     working.report_again()
     working.report(lambda: kept(5))
-    assert len(said) == 7
+    assert len(responses) == 7
 
 
 def test_the_controller_reads_the_replicas_operator_reports() -> None:
@@ -71,10 +76,10 @@ def test_the_controller_reads_the_replicas_operator_reports() -> None:
 def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
     """The others together as one, so that sums stay what they are; and not more than is kept of what is said."""
     many = [OperatorCost(f"{n} " * NAME_LENGTH_MAX, "Join", 1, 2, 3, 1000 * (n % 100)) for n in range(200)]
-    said = operators_json(many)
-    heard = operator_costs({"operators": said})
+    reported = operators_json(many)
+    heard = operator_costs({"operators": reported})
     assert len(heard) == OPERATORS_MAX
-    assert len(said) < 64 * 1024
+    assert len(reported) < 64 * 1024
     assert heard[-1].name == f"{200 - OPERATORS_MAX + 1} others"
     assert [o.elapsed_ms for o in heard[:3]] == [68, 69, 70]
     assert sum(o.elapsed_ms for o in heard) == 2 * sum(range(100))
@@ -82,7 +87,7 @@ def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "message",
     [
         "",
         "{",
@@ -91,6 +96,6 @@ def test_of_very_many_operators_those_that_worked_longest_are_told() -> None:
         '[["join", "Join", 1, 2, 3]]',
     ],
 )
-def test_nonsense_is_not_shown(told: str) -> None:
+def test_nonsense_is_not_shown(message: str) -> None:
     """As little as what an image with another format reports."""
-    assert operator_costs({"operators": told}) == ()
+    assert operator_costs({"operators": message}) == ()

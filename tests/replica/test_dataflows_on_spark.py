@@ -60,16 +60,16 @@ def test_state_and_time_of_each_operator_are_reported(
     (index,) = dataflow.export_ids
     for _ in range(2):
         client = connect(*started(dataflow))
-        client.wait_for(lambda said: [o for o in _told(index, said) if o.records == 1000])
+        client.wait_for(lambda responses: [o for o in _told(index, responses) if o.records == 1000])
         read, kept = _told(index, client.responses)
         assert (read.kind, read.records, kept.kind, kept.records) == ("Get", 0, "ArrangeBy", 1000)
         assert kept.name.startswith("index ")
         assert kept.bytes > 0
 
 
-def _told(id: GlobalId, said: Iterable[Response]) -> tuple[OperatorCost, ...]:
+def _told(id: GlobalId, responses: Iterable[Response]) -> tuple[OperatorCost, ...]:
     """The operators, as the replica said it last and as an operator of ours hears it."""
-    statuses = [r.fields for r in said if isinstance(r, Status) and (r.id, r.kind) == (id, "operators")]
+    statuses = [r.fields for r in responses if isinstance(r, Status) and (r.id, r.kind) == (id, "operators")]
     return operator_costs(statuses[-1]) if statuses else ()
 
 
@@ -149,7 +149,9 @@ def test_a_dropped_dataflow_frees_its_files(
     assert arrangement_files(spark_replica)
     client.send(*(AllowCompaction(id, EMPTY) for id in dataflow.export_ids))
     for id in dataflow.export_ids:
-        client.wait_for(lambda said, id=id: all(furthest(k, id)(said) == EMPTY for k in ("write", "input", "output")))
+        client.wait_for(
+            lambda responses, id=id: all(furthest(k, id)(responses) == EMPTY for k in ("write", "input", "output"))
+        )
     wait_until(lambda: not arrangement_files(spark_replica))
 
     assert persisted(view.location, 9) == table.at(9)
@@ -181,7 +183,7 @@ def test_an_importer_follows_the_index_it_reads(connect: Callable[..., ScriptedC
     client = connect(*started(middle, reader))
     client.wait_for(reaches("write", reader.export_ids[0], 10))
     client.send(AllowCompaction(GlobalId(index), EMPTY))
-    client.wait_for(lambda said: furthest("write", index)(said) == EMPTY)
+    client.wait_for(lambda responses: furthest("write", index)(responses) == EMPTY)
     table.append(20, ((1, "a"), 12, -1), ((2, "b"), 15, 1))
     client.wait_for(reaches("write", reader.export_ids[0], 20))
 
@@ -213,7 +215,7 @@ def test_a_plan_that_is_not_allowed_harms_no_other(connect: Callable[..., Script
     bad = replace(bad, objects=(replace(bad.objects[0], plan=Mfp(bad.objects[0].plan, mfp)),))
     client = connect(*started(bad, good))
     client.wait_for(reaches("output", good.export_ids[0], 10))
-    refused = client.wait_for(lambda said: [r for r in said if isinstance(r, Status) and r.kind == "refused"])
+    refused = client.wait_for(lambda responses: [r for r in responses if isinstance(r, Status) and r.kind == "refused"])
 
     assert refused[0].id == bad.export_ids[0]
     assert "reflect" in refused[0].fields["reason"]

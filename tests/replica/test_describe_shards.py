@@ -169,8 +169,8 @@ class Panic(BaseException):
 def test_a_look_that_breaks_off_is_told_and_is_not_the_last() -> None:
     """Nobody would look at that table again, and it would be unreadable for as long as the replica lives."""
     known = DescribedShard(ShardId("t"), True, Frontier.at(5), Frontier.at(0), WriterTerm(1))
-    said: list[BaseException | DescribedShard] = [Panic("alice"), known]
-    outcomes = iter(said)
+    reported: list[BaseException | DescribedShard] = [Panic("alice"), known]
+    outcomes = iter(reported)
 
     def look(id: ShardId, location: str) -> DescribedShard:
         outcome = next(outcomes)

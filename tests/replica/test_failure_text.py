@@ -39,7 +39,7 @@ SEE = "; its text is in the replica's log"
 
 
 @pytest.mark.parametrize(
-    ("says", "told"),
+    ("says", "message"),
     [
         (
             "org.apache.spark.api.python.PythonException: " + FRAMES + "pyarrow.lib.ArrowInvalid: no: 'alice'" + JVM,
@@ -81,9 +81,9 @@ SEE = "; its text is in the replica's log"
     ],
 )
 @pytest.mark.parametrize("before", [LOST, "An error occurred while calling o7.count.\n: " + LOST])
-def test_of_what_spark_says_the_type_the_code_and_the_place_are_told(says: str, told: str, before: str) -> None:
+def test_of_what_spark_says_the_type_the_code_and_the_place_are_told(says: str, message: str, before: str) -> None:
     """And our own words, which have no data; an executor's end is Spark's business, and told in its words."""
-    assert public_spark_text(before + says, "Py4JJavaError") == told
+    assert public_spark_text(before + says, "Py4JJavaError") == message
 
 
 def test_ours_are_told_as_they_are() -> None:
@@ -106,17 +106,17 @@ def test_a_source_that_meets_a_value_does_not_tell_it(
     ingestions = IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache")
     of = description(tmp_path, TpchSource("0.001", 100, 7), tpch_tables("nation"))
     ingestions.run(RunIngestion(of, WriterTerm(1), Time(int(time.time() * 1000)), 30_000))
-    told: list[str] = []
+    reported: list[str] = []
 
     def failed() -> bool:
-        told.extend(s.message for s in ingestions.poll() if isinstance(s, IngestionStatus) and s.state == "failed")
-        return bool(told)
+        reported.extend(s.message for s in ingestions.poll() if isinstance(s, IngestionStatus) and s.state == "failed")
+        return bool(reported)
 
     with caplog.at_level(logging.WARNING):
         loop.run_until(failed)
     ingestions.shutdown()
-    assert told[0].startswith("ArrowInvalid: unexpected error in tidemark_")
-    assert "alice" not in told[0]
+    assert reported[0].startswith("ArrowInvalid: unexpected error in tidemark_")
+    assert "alice" not in reported[0]
     assert "'alice'" in caplog.text
 
 
@@ -125,7 +125,7 @@ def test_a_value_that_spark_quotes_is_not_told(spark: Any) -> None:
     """By its own error, by one of a Python worker, and as a step's job says it, past PySpark's translation."""
     wrong = spark.sql("SELECT CAST(a AS INT) AS b FROM VALUES ('alice') AS v(a) WHERE rand() >= 0")
     by_arrow = spark.range(1).mapInArrow(_to_number, "n long")
-    for run, told in [
+    for run, reported in [
         (wrong.collect, "CAST_INVALID_INPUT"),
         (lambda: wrong._jdf.toJavaRDD().count(), "CAST_INVALID_INPUT"),
         (by_arrow.collect, "ArrowInvalid: unexpected error"),
@@ -135,7 +135,7 @@ def test_a_value_that_spark_quotes_is_not_told(spark: Any) -> None:
             run()
         assert "alice" in log_text(caught.value)
         assert "alice" not in public_text(caught.value)
-        assert told in public_text(caught.value)
+        assert reported in public_text(caught.value)
 
 
 def _to_number(batches: Any) -> Any:

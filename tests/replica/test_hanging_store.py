@@ -65,18 +65,18 @@ def test_a_replica_whose_store_hangs_describes_itself_answers_from_memory_and_go
 
     with s3.hanging():
         for asked in ({}, shards, {}, shards):
-            said = described(client, asked)
-            assert (said.hydrations, len(said.dataflows)) == (before.hydrations, 1)
-            assert all(shard.error for shard in said.shards)
-            assert {str(shard.id) for shard in said.shards} == set(asked)
+            responses = described(client, asked)
+            assert (responses.hydrations, len(responses.dataflows)) == (before.hydrations, 1)
+            assert all(shard.error for shard in responses.shards)
+            assert {str(shard.id) for shard in responses.shards} == set(asked)
             assert sorted(answer(client, peek_of(index, 9))) == [(1, "a"), (2, "b")]
-        client.wait_for(lambda said: problems(said)[-1:] == ["Unreachable"])
+        client.wait_for(lambda responses: problems(responses)[-1:] == ["Unreachable"])
         assert sorted(answer(client, peek_of(index, 9))) == [(1, "a"), (2, "b")]
 
     table.append(20, ((3, "c"), 12, 1))
     client.wait_for(reaches("output", "i", 20))
     assert sorted(answer(client, peek_of(index, 19))) == [(1, "a"), (2, "b"), (3, "c")]
-    client.wait_for(lambda said: problems(said)[-1:] == [None])
+    client.wait_for(lambda responses: problems(responses)[-1:] == [None])
     after = client.describe(shards)
     assert (after.incarnation, after.hydrations) == (before.incarnation, before.hydrations)
     client.close()
@@ -86,13 +86,13 @@ def described(client: ScriptedClient, shards: dict[str, str]) -> Description:
     """As the operator asks: it takes a replica that does not answer by then for dead."""
     refs = [pb.ShardRef(id=ShardId(id), location=location) for id, location in shards.items()]
     try:
-        said = client.stub.Describe(pb.DescribeRequest(shards=refs), timeout=DESCRIBE_SECONDS)
+        reported = client.stub.Describe(pb.DescribeRequest(shards=refs), timeout=DESCRIBE_SECONDS)
     except grpc.RpcError as error:
         raise AssertionError(f"a store that hangs keeps a replica from saying what it has: {error}") from None
-    return description_from_proto(said)
+    return description_from_proto(reported)
 
 
-def problems(said: list[Response]) -> list[str | None]:
+def problems(responses: list[Response]) -> list[str | None]:
     """With the store, one after the other; None: it serves."""
-    told = (r for r in said if isinstance(r, Status) and (r.id, r.kind) == (INSTANCE, "storage"))
-    return [r.fields.get("reason") for r in told]
+    statuses = (r for r in responses if isinstance(r, Status) and (r.id, r.kind) == (INSTANCE, "storage"))
+    return [r.fields.get("reason") for r in statuses]

@@ -20,7 +20,7 @@ ID = GlobalId("d/i")
 
 
 class AtOnce:
-    """A pool that does what it is told at once."""
+    """A pool that does what it is told to do at once."""
 
     def submit(self, name: str, work: Callable[[], Any], done: Callable[[Any], None]) -> Job:
         try:
@@ -36,42 +36,42 @@ def at(*percents: int) -> Progress:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> tuple[HydrationStatus, list[Response]]:
-    """One whose looks are never too early, and all that it has said."""
+def reporting(monkeypatch: pytest.MonkeyPatch) -> tuple[HydrationStatus, list[Response]]:
+    """One whose looks are never too early, and all that it has sent."""
     monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
-    said: list[Response] = []
-    return HydrationStatus([ID], AtOnce(), said.append), said
+    responses: list[Response] = []
+    return HydrationStatus([ID], AtOnce(), responses.append), responses
 
 
-def percents(said: list[Response]) -> list[str]:
-    return [r.fields.get("percent", r.fields["state"]) for r in said if isinstance(r, Status)]
+def percents(responses: list[Response]) -> list[str]:
+    return [r.fields.get("percent", r.fields["state"]) for r in responses if isinstance(r, Status)]
 
 
-def test_only_what_has_changed_is_told(told: tuple[HydrationStatus, list[Response]]) -> None:
+def test_only_what_has_changed_is_told(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """The same again is none; so is a step that has not begun, or a look that failed."""
-    hydration, said = told
+    hydration, responses = reporting
     for look in (at(0, 0), at(40, 0), None, at(40, 0), at(40, 20)):
         hydration.poll(lambda look=look: look)  # type: ignore[misc]
     hydration.poll(lambda: (_ for _ in ()).throw(OSError("gone")))
 
-    assert percents(said) == ["0", "20", "30"]
+    assert percents(responses) == ["0", "20", "30"]
 
 
-def test_it_does_not_go_back_unless_it_begins_anew(told: tuple[HydrationStatus, list[Response]]) -> None:
+def test_it_does_not_go_back_unless_it_begins_anew(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """An operator that turns out to be two is no step back; a failure is one."""
-    hydration, said = told
+    hydration, responses = reporting
     hydration.poll(lambda: at(60))
     hydration.poll(lambda: at(60, 0))
-    assert percents(said) == ["60", "60"]
+    assert percents(responses) == ["60", "60"]
 
     hydration.failed()
     hydration.poll(lambda: at(5))
-    assert percents(said)[-1] == "5"
+    assert percents(responses)[-1] == "5"
 
 
-def test_after_its_end_nothing_more_is_said(told: tuple[HydrationStatus, list[Response]]) -> None:
+def test_after_its_end_nothing_more_is_said(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """A look that was under way comes too late, and a new client hears of frontiers what it must."""
-    hydration, said = told
+    hydration, responses = reporting
 
     def late() -> Progress:
         hydration.ended()
@@ -80,12 +80,12 @@ def test_after_its_end_nothing_more_is_said(told: tuple[HydrationStatus, list[Re
     hydration.poll(late)
     hydration.poll(lambda: at(99))
     hydration.report_again()
-    assert percents(said) == ["hydrated"]
+    assert percents(responses) == ["hydrated"]
 
 
-def test_after_it_was_dropped_nothing_more_is_said(told: tuple[HydrationStatus, list[Response]]) -> None:
+def test_after_it_was_dropped_nothing_more_is_said(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """There may be another dataflow of these exports: how far the old one was is nothing to its client."""
-    hydration, said = told
+    hydration, responses = reporting
 
     def late() -> Progress:
         hydration.stop()
@@ -93,16 +93,16 @@ def test_after_it_was_dropped_nothing_more_is_said(told: tuple[HydrationStatus, 
 
     hydration.poll(late)
     hydration.report_again()
-    assert said == []
+    assert responses == []
 
 
-def test_a_new_client_is_told_again(told: tuple[HydrationStatus, list[Response]]) -> None:
+def test_a_new_client_is_told_again(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """How far it was last."""
-    hydration, said = told
+    hydration, responses = reporting
     hydration.report_again()
     hydration.poll(lambda: at(60))
     hydration.report_again()
-    assert percents(said) == ["60", "60"]
+    assert percents(responses) == ["60", "60"]
 
 
 def test_the_controller_reads_the_replicas_hydration_reports() -> None:

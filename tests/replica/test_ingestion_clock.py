@@ -48,11 +48,11 @@ def test_the_clock_goes_on_while_spark_starts(monkeypatch: pytest.MonkeyPatch, t
     ingestions = IngestionCommands(spark, loop.jobs, tmp_path)  # type: ignore[arg-type]
     monkeypatch.setattr(ingestions, "_new_manager", lambda session: manager)
     ingestions.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000))
-    told = time.monotonic()
+    started = time.monotonic()
     spark.may_start.set()
     loop.run_until(lambda: manager.clocks)
 
-    assert manager.clocks[0].received <= told
+    assert manager.clocks[0].received <= started
     assert manager.clocks[0].controller_now == 1_000
 
 
@@ -76,15 +76,15 @@ def test_a_source_waits_for_a_spark_that_does_not_start_at_first(
     ingestions = IngestionCommands(FailingSpark(2), loop.jobs, tmp_path)  # type: ignore[arg-type]
     monkeypatch.setattr(ingestions, "_new_manager", lambda session: manager)
     ingestions.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000))
-    told: list[StorageResponse] = []
+    responses: list[StorageResponse] = []
 
     def ran() -> bool:
-        told.extend(ingestions.poll())
+        responses.extend(ingestions.poll())
         return bool(manager.clocks)
 
     loop.run_until(ran)
     assert len(manager.clocks) == 1
-    assert [s.state for s in told if isinstance(s, IngestionStatus)] == ["failed", "failed"]
+    assert [s.state for s in responses if isinstance(s, IngestionStatus)] == ["failed", "failed"]
 
 
 class Panic(BaseException):
@@ -104,7 +104,7 @@ def test_a_source_goes_on_after_a_failure_of_any_type(monkeypatch: pytest.Monkey
     manager.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000), ControllerClock(Time(1_000), 30_000))
     try:
         until(lambda: len(tried) > 1)
-        said = [news for news in manager.poll() if isinstance(news, IngestionStatus)]
-        assert [(s.state, "alice" in s.message) for s in said] == [("failed", False)]
+        statuses = [news for news in manager.poll() if isinstance(news, IngestionStatus)]
+        assert [(s.state, "alice" in s.message) for s in statuses] == [("failed", False)]
     finally:
         manager.close()

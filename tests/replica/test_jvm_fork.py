@@ -20,8 +20,8 @@ print(os.environ["GRPC_ENABLE_FORK_SUPPORT"])
 def test_starting_spark_disables_grpcs_fork_handlers(package: str) -> None:
     """Before anything of the package imports gRPC; what the user has set stays."""
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", SAYS_WHETHER, package], env=environment, capture_output=True, text=True, check=False
     )
 
-    assert (said.returncode, said.stdout.strip()) == (0, "false"), said.stderr
+    assert (result.returncode, result.stdout.strip()) == (0, "false"), result.stderr

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 ROWS = 1000
 
 
-class Told:
+class MetricsReader:
     """By the replica, now; by the name after `tidemark_replica_`."""
 
     def __init__(self, port: int) -> None:
@@ -42,12 +42,12 @@ class Told:
 
 
 @pytest.fixture
-def told(metrics_port: int) -> Told:
-    return Told(metrics_port)
+def told(metrics_port: int) -> MetricsReader:
+    return MetricsReader(metrics_port)
 
 
 def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
-    connect: Callable[..., ScriptedClient], told: Told, tmp_path: Path
+    connect: Callable[..., ScriptedClient], told: MetricsReader, tmp_path: Path
 ) -> None:
     """How many there are, what their arrangements keep, and what became of them when a new client came."""
     connect()  # whoever asks for nothing
@@ -89,7 +89,7 @@ def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
 
 
 def test_peeks_are_told_by_what_was_answered_and_when(
-    connect: Callable[..., ScriptedClient], told: Told, tmp_path: Path
+    connect: Callable[..., ScriptedClient], told: MetricsReader, tmp_path: Path
 ) -> None:
     """One that is given up counts for as long as it was waited for."""
     table = Table(tmp_path, "t")

@@ -96,8 +96,8 @@ class Scene:
         return self.drivers[-1]
 
     def hear(self) -> list[Response]:
-        said, self.said[:] = list(self.said), []
-        return said
+        reported, self.said[:] = list(self.said), []
+        return reported
 
 
 def test_must_stay_suspended_until_all_exports_are_scheduled() -> None:

@@ -109,7 +109,7 @@ def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"colour": "blue"}, "there is no setting 'colour'; choose one of log_level"),
         ({"log_level": "DEBUG"}, "setting log_level is 'DEBUG'; choose one of debug, info, warning, error"),
@@ -117,7 +117,7 @@ def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
     ids=["no such setting", "no such value"],
 )
 def test_must_leave_settings_as_they_are_that_a_newer_operator_knows(
-    settings: dict[str, str], said: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, str], message: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection goes on, the rest of the command is done, and the log says it once, whoever says it how often."""
     levels: list[LogLevel] = []
@@ -131,8 +131,8 @@ def test_must_leave_settings_as_they_are_that_a_newer_operator_knows(
         edge.connect()
 
     assert levels == [LogLevel.ERROR] * 2
-    assert [r.getMessage() for r in caplog.records if said in r.getMessage()] == [
-        f"a setting is ignored (the operator may be newer than this replica): {said}"
+    assert [r.getMessage() for r in caplog.records if message in r.getMessage()] == [
+        f"a setting is ignored (the operator may be newer than this replica): {message}"
     ]
 
 
@@ -187,13 +187,15 @@ def test_must_keep_the_order_of_commands() -> None:
         uuid = f"p{number}" if number != 150 else "p" * 1000
         target = ShardTarget(GlobalId("t"), shard("t", "/nowhere" * (1 if number != 150 else 200_000)))
         asked += [Peek(uuid, target, Time(5_000), columns, Finishing(), ()), CancelPeek(uuid)]
-    said = []
+    reported = []
     for packed in pack_commands(asked):
         assert edge.take(packed.SerializeToString()) is None
-        said += edge.said
+        reported += edge.said
 
-    assert [r.uuid for r in said if isinstance(r, PeekResponse)] == [c.uuid for c in asked if isinstance(c, CancelPeek)]
-    assert all(isinstance(r.result, PeekCanceled) for r in said if isinstance(r, PeekResponse))
+    assert [r.uuid for r in reported if isinstance(r, PeekResponse)] == [
+        c.uuid for c in asked if isinstance(c, CancelPeek)
+    ]
+    assert all(isinstance(r.result, PeekCanceled) for r in reported if isinstance(r, PeekResponse))
 
 
 def test_must_serve_a_client_of_the_older_generation() -> None:
@@ -213,11 +215,11 @@ def test_must_serve_a_client_of_the_older_generation() -> None:
     assert export.term == 3, "the same dataflow went on"
 
 
-@pytest.mark.parametrize("said", [[CreateTimely(Epoch(1, 2)), AllowAllWrites()], [AllowAllWrites()]])
-def test_must_not_take_the_older_permission_before_there_is_an_instance(said: list[Command]) -> None:
+@pytest.mark.parametrize("commands", [[CreateTimely(Epoch(1, 2)), AllowAllWrites()], [AllowAllWrites()]])
+def test_must_not_take_the_older_permission_before_there_is_an_instance(commands: list[Command]) -> None:
     """Though it would mean nothing, for there is nothing yet that could write."""
     edge = ReplicaEdge()
-    assert edge.take(frame(*said, CREATE)) == OUT_OF_PLACE
+    assert edge.take(frame(*commands, CREATE)) == OUT_OF_PLACE
 
 
 def test_must_go_through_the_four_older_stages_in_order_and_never_back() -> None:
@@ -256,11 +258,11 @@ def test_must_log_the_reason_once(caplog: pytest.LogCaptureFixture) -> None:
 
     broken.read(requests())
 
-    said = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(said) == 3
-    assert said[0] == "a client's connection ends: an id of?0 characters"
-    assert len(said[1]) < 600
-    assert "broke off" in said[2]
+    reported = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(reported) == 3
+    assert reported[0] == "a client's connection ends: an id of?0 characters"
+    assert len(reported[1]) < 600
+    assert "broke off" in reported[2]
 
 
 def test_must_not_let_clients_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

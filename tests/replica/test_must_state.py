@@ -72,15 +72,15 @@ class Talk:
 
 def test_must_report_indexes_and_sinks() -> None:
     """All three kinds of each, from the as_of on."""
-    said = Talk(upper=30).say(*SET_UP, COMPLETE)
+    responses = Talk(upper=30).say(*SET_UP, COMPLETE)
 
-    last = {id: [r for r in said if isinstance(r, Frontiers) and r.id == id] for id in (INDEX, VIEW)}
+    last = {id: [r for r in responses if isinstance(r, Frontiers) and r.id == id] for id in (INDEX, VIEW)}
     for reports in last.values():
         for kind in ("write", "input", "output"):
-            told = [f for r in reports if (f := getattr(r, kind)) is not None]
-            assert told == sorted(told)
-            assert told[0] >= at(10)
-            assert told[-1] == at(30)
+            reported = [f for r in reports if (f := getattr(r, kind)) is not None]
+            assert reported == sorted(reported)
+            assert reported[0] >= at(10)
+            assert reported[-1] == at(30)
 
 
 def test_must_answer_what_was_asked_in_the_initialization() -> None:
@@ -88,13 +88,13 @@ def test_must_answer_what_was_asked_in_the_initialization() -> None:
     talk = Talk()
     assert talk.say(*SET_UP, peek("p", 20), peek("lost", 20, NOBODY), peek("given up", 5_000)) == []
 
-    said = talk.say(COMPLETE, CancelPeek("given up"))
+    responses = talk.say(COMPLETE, CancelPeek("given up"))
 
-    answers = {r.uuid: r.result for r in said if isinstance(r, PeekResponse)}
-    assert len(answers) == sum(isinstance(r, PeekResponse) for r in said) == 3
+    answers = {r.uuid: r.result for r in responses if isinstance(r, PeekResponse)}
+    assert len(answers) == sum(isinstance(r, PeekResponse) for r in responses) == 3
     assert answers["p"] == PeekRows(b"20", 1)
     assert isinstance(answers["lost"], PeekError)
-    assert {r.id for r in said if isinstance(r, Frontiers)} == {INDEX, VIEW}
+    assert {r.id for r in responses if isinstance(r, Frontiers)} == {INDEX, VIEW}
 
 
 def test_must_say_nothing_of_what_was_not_created() -> None:
@@ -137,9 +137,9 @@ def test_must_never_return_to_read_only() -> None:
 def test_must_write_nothing_before_it_is_allowed() -> None:
     """All else goes on: the output is there to be read."""
     talk = Talk(upper=30)
-    said = talk.say(*SET_UP[:3], peek("p", 20), COMPLETE)
+    responses = talk.say(*SET_UP[:3], peek("p", 20), COMPLETE)
     assert talk.shards[ShardId("v")].upper == 0
-    assert PeekResponse("p", PeekRows(b"20", 1)) in said
+    assert PeekResponse("p", PeekRows(b"20", 1)) in responses
 
     talk.shards[ShardId("t")].upper = 40
     talk.say(SET_UP[3])
@@ -180,8 +180,8 @@ def test_must_tell_no_status_after_the_end_to_a_client_that_reads_slowly() -> No
     talk.replica.dataflows.send(status)
     talk.replica.take(AllowCompaction(INDEX, EMPTY))
 
-    said = [r for r in talk.hear() if getattr(r, "id", None) == INDEX]
-    assert said == [status, Frontiers(INDEX, EMPTY, EMPTY, EMPTY)]
+    responses = [r for r in talk.hear() if getattr(r, "id", None) == INDEX]
+    assert responses == [status, Frontiers(INDEX, EMPTY, EMPTY, EMPTY)]
 
 
 def test_must_tell_errors_before_the_end() -> None:

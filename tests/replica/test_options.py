@@ -19,7 +19,7 @@ def test_spark_is_told_of_executors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("spark.a", "is not spark.NAME=VALUE"),
         ("java.a=1", "is not spark.NAME=VALUE"),
@@ -28,13 +28,13 @@ def test_spark_is_told_of_executors() -> None:
     ],
 )
 def test_spark_settings_that_answers_depend_on_are_refused(
-    text: str, said: str, capsys: pytest.CaptureFixture[str]
+    text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing that is given is ignored."""
     with pytest.raises(SystemExit):
         parse([*LEAST, "--spark-conf", text])
 
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert SETTINGS.keys() < RESERVED_SETTINGS
 
 

@@ -23,7 +23,7 @@ LOST = (
 
 
 @pytest.mark.parametrize(
-    ("text", "master", "said"),
+    ("text", "master", "message"),
     [
         (
             LOST + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat x",
@@ -38,9 +38,9 @@ LOST = (
         ),
     ],
 )
-def test_a_process_that_was_killed_is_told_with_the_field_to_raise(text: str, master: str, said: str) -> None:
+def test_a_process_that_was_killed_is_told_with_the_field_to_raise(text: str, master: str, message: str) -> None:
     """In Spark's words for it."""
-    with pytest.raises(OutOfMemory, match=said):
+    with pytest.raises(OutOfMemory, match=message):
         raise failure("step s", RuntimeError(text), master)
 
 

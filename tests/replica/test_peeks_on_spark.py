@@ -43,7 +43,9 @@ def peek_of(
 def answer(client: ScriptedClient, peek: Peek) -> list[tuple[Any, ...]] | str:
     """The rows, or the error."""
     client.send(peek)
-    found = client.wait_for(lambda said: [r for r in said if isinstance(r, PeekResponse) and r.uuid == peek.uuid])
+    found = client.wait_for(
+        lambda responses: [r for r in responses if isinstance(r, PeekResponse) and r.uuid == peek.uuid]
+    )
     result = found[0].result
     if isinstance(result, PeekError):
         return result.message
@@ -110,7 +112,9 @@ def test_an_answer_past_a_bound_is_fetched(connect: Callable[..., ScriptedClient
 
 def stashed(client: ScriptedClient, peek: Peek) -> PeekStashed:
     client.send(peek)
-    found = client.wait_for(lambda said: [r for r in said if isinstance(r, PeekResponse) and r.uuid == peek.uuid])
+    found = client.wait_for(
+        lambda responses: [r for r in responses if isinstance(r, PeekResponse) and r.uuid == peek.uuid]
+    )
     assert isinstance(found[0].result, PeekStashed)
     return found[0].result
 
@@ -133,13 +137,13 @@ def test_an_error_in_the_data_is_told_and_goes_away(connect: Callable[..., Scrip
     client.wait_for(reaches("output", id, 10))
     whole = MapFilterProject(mfp.output)
     assert "DIVIDE_BY_ZERO" in str(answer(client, peek_of(IndexTarget(id), 9, whole)))
-    client.wait_for(lambda said: erroring(said, id) == "1")
+    client.wait_for(lambda responses: erroring(responses, id) == "1")
     table.append(20, ((0, "b"), 12, -1), ((4, "b"), 12, 1))
 
     assert sorted(answer(client, peek_of(IndexTarget(id), 19, whole))) == [("a", 1.0), ("b", 0.25)]
-    client.wait_for(lambda said: erroring(said, id) == "0")
+    client.wait_for(lambda responses: erroring(responses, id) == "0")
 
 
-def erroring(said: list[Response], id: GlobalId) -> str | None:
-    found = [r.fields["errors"] for r in said if isinstance(r, Status) and (r.id, r.kind) == (id, "erroring")]
+def erroring(responses: list[Response], id: GlobalId) -> str | None:
+    found = [r.fields["errors"] for r in responses if isinstance(r, Status) and (r.id, r.kind) == (id, "erroring")]
     return found[-1] if found else None

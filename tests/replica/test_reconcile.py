@@ -102,7 +102,7 @@ def test_each_export_is_compacted_as_far_as_the_client_says(
     both = copies("a", 10, source=shard("t"), index="i", view=shard("v"))
     index_id, view_id = both.export_ids
     sinces = {index_id: Frontier.at(15), view_id: Frontier(None if view is None else Time(view))}
-    said = {} if allowed is None else {view_id: Frontier.at(allowed)}
+    settings = {} if allowed is None else {view_id: Frontier.at(allowed)}
 
-    (verdict,) = reconcile([Candidate(both, sinces, AHEAD)], [replace(both, as_of=Time(15))], said)
+    (verdict,) = reconcile([Candidate(both, sinces, AHEAD)], [replace(both, as_of=Time(15))], settings)
     assert verdict.reason == reason

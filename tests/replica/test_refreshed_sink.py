@@ -204,8 +204,8 @@ def test_one_that_let_go_of_what_another_revision_overwrote_writes_no_more(tmp_p
     first.loop.run_until(lambda: first.sink.term is None, lambda: first.follow(30))
 
     assert open_shard(str(tmp_path / "shard")).state().upper == 18
-    (said,) = [s for s in first.loop.said if isinstance(s, Status)]
-    assert (said.kind, said.fields["retrying"]) == ("sink_failed", "false")
+    (status,) = [s for s in first.loop.said if isinstance(s, Status)]
+    assert (status.kind, status.fields["retrying"]) == ("sink_failed", "false")
 
 
 def test_one_that_missed_an_edit_and_its_revert_writes_no_more(tmp_path: Path) -> None:

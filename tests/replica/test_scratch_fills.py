@@ -36,9 +36,9 @@ def client(tmp_path: Path) -> Iterator[ScriptedClient]:
     process.close()
 
 
-def failed(id: GlobalId, said: list[Response]) -> list[str]:
+def failed(id: GlobalId, responses: list[Response]) -> list[str]:
     """What it said of its steps."""
-    statuses = [r for r in said if isinstance(r, Status) and (r.id, r.kind) == (id, "step_failed")]
+    statuses = [r for r in responses if isinstance(r, Status) and (r.id, r.kind) == (id, "step_failed")]
     return [status.fields["message"] for status in statuses]
 
 
@@ -55,8 +55,8 @@ def test_a_view_that_has_no_room_waits_for_it(client: ScriptedClient, tmp_path: 
     client.wait_for(reaches("output", follower, 10))
 
     client.send(*started(views[2]))
-    (said, *_) = client.wait_for(lambda said: failed(second, said))
-    assert "give the replica more scratch" in said
+    (responses, *_) = client.wait_for(lambda responses: failed(second, responses))
+    assert "give the replica more scratch" in responses
     small.append(20, ((2, "b"), 12, 1))
     client.wait_for(reaches("output", follower, 20))
     assert not failed(follower, client.responses)

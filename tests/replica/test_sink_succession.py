@@ -153,7 +153,7 @@ def _fenced(view: View) -> bool:
 
 
 def _said(view: View, kind: str) -> bool:
-    return any(isinstance(said, Status) and said.kind == kind for said in view.loop.said)
+    return any(isinstance(response, Status) and response.kind == kind for response in view.loop.said)
 
 
 def test_a_new_client_hears_why_a_view_is_not_written(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_one_that_was_dropped_says_nothing_of_an_append_that_ends_later(tmp_path
 
 
 def _kinds(loop: Loop) -> set[str]:
-    return {said.kind for said in loop.said if isinstance(said, Status)} - {"hydration"}
+    return {response.kind for response in loop.said if isinstance(response, Status)} - {"hydration"}
 
 
 @pytest.mark.parametrize("fenced_first", [True, False])

@@ -37,10 +37,10 @@ def test_files_of_a_killed_jvm_are_in_scratch(tmp_path: Path) -> None:
     """
     files = tmp_path / "files"
     command = [sys.executable, "-c", SAYS_WHERE, str(tmp_path / "scratch"), str(files)]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
-    assert said.returncode == 0, said.stderr
-    assert {f"temporary: {files / 'spark'}", f"blocks: {files / 'spark'}"} <= set(said.stdout.splitlines())
+    assert result.returncode == 0, result.stderr
+    assert {f"temporary: {files / 'spark'}", f"blocks: {files / 'spark'}"} <= set(result.stdout.splitlines())
 
 
 IS_KILLED = """

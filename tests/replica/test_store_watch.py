@@ -32,14 +32,14 @@ class Scene:
             self.watch.maintain()
 
         self.loop.run_until(lambda: self._says(reason, text), step)
-        said = self.loop.said[-1]
-        assert isinstance(said, Status)
-        assert (said.id, said.kind) == (INSTANCE, "storage")
-        return said
+        reported = self.loop.said[-1]
+        assert isinstance(reported, Status)
+        assert (reported.id, reported.kind) == (INSTANCE, "storage")
+        return reported
 
     def _says(self, reason: str | None, text: str) -> bool:
-        said = self.loop.said[-1] if self.loop.said else None
-        return isinstance(said, Status) and said.fields.get("reason") == reason and text in str(said.fields)
+        reported = self.loop.said[-1] if self.loop.said else None
+        return isinstance(reported, Status) and reported.fields.get("reason") == reason and text in str(reported.fields)
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def test_each_trouble_is_told_once_and_its_end_too(folder: Path, s3: S3Server) -
     scene.said("Unreachable")
     mount(folder, "3", s3.environ)
     assert scene.said(None).fields == {}
-    told = [str(each) for each in scene.loop.said]
-    assert all(a != b for a, b in pairwise(told)), "nothing is told twice"
+    reported = [str(each) for each in scene.loop.said]
+    assert all(a != b for a, b in pairwise(reported)), "nothing is told twice"
 
 
 def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Path, s3: S3Server) -> None:
@@ -68,9 +68,9 @@ def test_a_bucket_that_is_not_there_is_told_and_again_to_a_new_client(folder: Pa
     mount(folder, "1", s3.environ)
     scene = Scene()
     scene.watch.set_location("s3://no-such-bucket/x")
-    said = scene.said("BucketNotFound")
+    reported = scene.said("BucketNotFound")
     scene.watch.report_again()
-    assert scene.loop.said[-1] == said
+    assert scene.loop.said[-1] == reported
     assert not any(s3.secret_key in str(each) for each in scene.loop.said)
 
 

@@ -51,8 +51,8 @@ def begun(*dataflows: DataflowDescription) -> list[Command]:
     return created + [Schedule(id) for d in dataflows for id in d.export_ids]
 
 
-def batches_of(said: list[Response], id: GlobalId) -> list[SubscribeBatch]:
-    results = [r.result for r in said if isinstance(r, SubscribeResponse) and r.id == id]
+def batches_of(batches: list[Response], id: GlobalId) -> list[SubscribeBatch]:
+    results = [r.result for r in batches if isinstance(r, SubscribeResponse) and r.id == id]
     return [r for r in results if isinstance(r, SubscribeBatch)]
 
 
@@ -79,23 +79,25 @@ def test_agree_a_subscribe_tells_and_a_copy_holds_what_the_table_does(replica: R
     (follow_id,), (ends_id,), (copy_id,) = follow.export_ids, ends.export_ids, copy.export_ids
     client = ScriptedClient(replica.address)
     client.greet(next(epochs()), InstanceConfig("default", str(replica.home)), *begun(follow, ends, copy))
-    client.wait_for(lambda said: [b for b in batches_of(said, follow_id) if b.upper >= Frontier.at(10)])
+    client.wait_for(lambda responses: [b for b in batches_of(responses, follow_id) if b.upper >= Frontier.at(10)])
     table.append(20, ((2, None), 12, -1), ((3, "c"), 12, 1), ((3, "c"), 14, -1))
-    client.wait_for(lambda said: [b for b in batches_of(said, follow_id) if b.upper >= Frontier.at(20)])
-    client.wait_for(lambda said: [b for b in batches_of(said, ends_id) if b.upper.is_empty])
-    client.wait_for(lambda said: [r for r in said if isinstance(r, CopyToResponse)])
+    client.wait_for(lambda responses: [b for b in batches_of(responses, follow_id) if b.upper >= Frontier.at(20)])
+    client.wait_for(lambda responses: [b for b in batches_of(responses, ends_id) if b.upper.is_empty])
+    client.wait_for(lambda responses: [r for r in responses if isinstance(r, CopyToResponse)])
     client.send(AllowCompaction(follow_id, Frontier.empty()), AllowCompaction(ends_id, Frontier.empty()))
-    drops = client.wait_for(lambda said: [r for r in said if isinstance(getattr(r, "result", None), SubscribeDropped)])
-    said = list(client.responses)
+    drops = client.wait_for(
+        lambda responses: [r for r in responses if isinstance(getattr(r, "result", None), SubscribeDropped)]
+    )
+    responses = list(client.responses)
     client.close()
 
-    updates = told(batches_of(said, follow_id))
+    updates = told(batches_of(responses, follow_id))
     assert [contents(updates, time) for time in range(6, 20)] == [table.at(time) for time in range(6, 20)]
-    changes = told(batches_of(said, ends_id))
+    changes = told(batches_of(responses, ends_id))
     assert changes == [update for update in updates if 6 < update[1] < 13]
     assert drops == [SubscribeResponse(follow_id, SubscribeDropped(Frontier.at(20)))]
-    answers = [r for r in said if isinstance(r, CopyToResponse)]
+    answers = [r for r in responses if isinstance(r, CopyToResponse)]
     assert answers == [CopyToResponse(copy_id, CopyToDone(sum(table.at(6).values())))]
     rows = [tuple(r.values()) for f in Path(place).glob("*.parquet") for r in pq.read_table(f).to_pylist()]
     assert Counter(rows) == table.at(6)
-    assert not [r for r in said if isinstance(r, Frontiers)]
+    assert not [r for r in responses if isinstance(r, Frontiers)]

@@ -94,6 +94,6 @@ def test_crash_a_stuck_replica_ends_and_its_log_says_where_it_was(tmp_path: Path
             client.greet(next(epochs()), InstanceConfig("default", str(tmp_path / "shards")))
             assert process.wait(BOUND) == EXIT_STUCK
             client.close()
-    said = (tmp_path / "log").read_text()
-    assert "the command loop made no progress for 5 checks" in said
-    assert "in stuck_in_the_middle_of_a_command" in said
+    output = (tmp_path / "log").read_text()
+    assert "the command loop made no progress for 5 checks" in output
+    assert "in stuck_in_the_middle_of_a_command" in output

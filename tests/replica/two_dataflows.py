@@ -53,8 +53,8 @@ class TwoDataflows:
         return list(self._folder.glob("scratch/dataflows/*/steps/*"))
 
     def failed(self, id: GlobalId) -> list[Status]:
-        said = [s for s in self.loop.said if isinstance(s, Status)]
-        return [s for s in said if s.id == id and s.kind == "step_failed"]
+        statuses = [s for s in self.loop.said if isinstance(s, Status)]
+        return [s for s in statuses if s.id == id and s.kind == "step_failed"]
 
     def wait_for_failure(self) -> None:
         self.loop.run_until(lambda: self.failed(LOSER), self.advance)

@@ -29,5 +29,5 @@ def test_a_replica_says_what_it_lacks_and_what_that_holds_back() -> None:
 
     expect(alone, "Online=True/Online Ready=False/ImageTooOld UpToDate=True/UpToDate")
     expect(beside, "Online=True/Online Ready=True/Hydrated UpToDate=False/Surging")
-    assert all("2 of 3 dataflows are hydrated" in said[-1].message for said in (alone[:3], beside))
-    assert all("and computes nothing of d" in said[-1].message for said in (alone[:3], beside))
+    assert all("2 of 3 dataflows are hydrated" in message[-1].message for message in (alone[:3], beside))
+    assert all("and computes nothing of d" in message[-1].message for message in (alone[:3], beside))

@@ -149,19 +149,19 @@ def test_a_table_without_a_path_reads_the_sources_own_directory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({}, {"header": "true", "escape": '"'}),
         ({"quote": "'"}, {"header": "true", "quote": "'", "escape": "'"}),
         ({"header": True, "delimiter": ";"}, {"header": "true", "delimiter": ";", "escape": '"'}),
     ],
 )
-def test_csv_defaults_reach_the_reader(given: dict[str, Any], told: dict[str, str]) -> None:
+def test_csv_defaults_reach_the_reader(given: dict[str, Any], expected: dict[str, str]) -> None:
     """A header and doubled quotes, as the schema's descriptions promise: Spark by itself takes neither."""
     source = DataSource.parse(csv_table(columns=[{"name": "a", "type": "INT"}], options=given)).source
     assert isinstance(source, FilesSource)
 
-    assert {option.name: option.value for option in source.tables[0].options} == told
+    assert {option.name: option.value for option in source.tables[0].options} == expected
 
 
 def read_from(path: str, below: str) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def test_files_are_read_from_anywhere_else(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "below", "said"),
+    ("path", "below", "message"),
     [
         *(
             (f"{folder}/a", "b", f"spec.files.path: '{folder}/a' is in {folder}, whose files")
@@ -191,12 +191,12 @@ def test_files_are_read_from_anywhere_else(path: str) -> None:
         ("/var/", "/run/", "spec.files.tables[0].path: '/var//run' is in /var/run"),
     ],
 )
-def test_must_never_read_the_pods_own_files(path: str, below: str, said: str) -> None:
+def test_must_never_read_the_pods_own_files(path: str, below: str, message: str) -> None:
     """A namespace's editor would have the keys of certificates as rows."""
     with pytest.raises(ResourceError) as error:
         DataSource.parse(read_from(path, below))
 
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 TIME = "2026-01-01T00:00:00Z"

@@ -109,8 +109,8 @@ class Shell:
 
     def follow(self, page: str, *headings: str) -> dict[str, str]:
         """Runs all blocks of a page, or of some of its headings; what was printed below each."""
-        said: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for block in blocks(page):
             if block.kind in RUN and (not headings or block.heading in headings):
-                said[block.heading] = said.get(block.heading, "") + self.run(block)
-        return said
+                settings[block.heading] = settings.get(block.heading, "") + self.run(block)
+        return settings

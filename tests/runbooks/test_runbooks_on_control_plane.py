@@ -65,11 +65,11 @@ def test_a_slow_view_is_looked_into(followed: Followed) -> None:
     system = followed.system
     wait_for("operators to be told", lambda: system.query("SELECT * FROM tidemark_introspection.operators")["rows"])
 
-    said = followed.shell.follow("slow-views")
+    outputs = followed.shell.follow("slow-views")
 
-    assert "revenue" in said["Is it behind?"]
-    assert "revenue" in said["What holds it back?"]
-    assert "join" in said["Which operator is it?"]
+    assert "revenue" in outputs["Is it behind?"]
+    assert "revenue" in outputs["What holds it back?"]
+    assert "join" in outputs["Which operator is it?"]
 
 
 def test_the_page_about_cost(followed: Followed) -> None:
@@ -84,40 +84,40 @@ def test_a_view_that_is_refreshed_daily_is_ended(followed: Followed) -> None:
     system.apply("Dataflow", "daily", yaml.safe_load(text)["spec"])
     system.wait_hydrated("daily")
 
-    said = followed.shell.follow("refreshes-and-ends")
+    outputs = followed.shell.follow("refreshes-and-ends")
 
-    assert "dataflow.compute.tidemark.dev/daily condition met" in said["Ends"]
+    assert "dataflow.compute.tidemark.dev/daily condition met" in outputs["Ends"]
     system.wait_condition("dataflow", "daily", "Ready")
     assert system.query("SELECT sum(orders) > 0 AS any FROM daily")["rows"]
 
 
 def test_the_page_about_operations(followed: Followed) -> None:
     """Of a view that nothing is wrong with, too; and of its instance."""
-    said = followed.shell.follow("operations") | followed.shell.follow("object-stores")
+    outputs = followed.shell.follow("operations") | followed.shell.follow("object-stores")
 
-    assert "revenue" in said["What holds a view back"]
-    assert "dataflow.compute.tidemark.dev/revenue annotated" in said["A Dataflow that kills its replicas"]
-    assert "Progressing" in said["Editing a Dataflow that others read"]
-    assert said["What is wrong"]
+    assert "revenue" in outputs["What holds a view back"]
+    assert "dataflow.compute.tidemark.dev/revenue annotated" in outputs["A Dataflow that kills its replicas"]
+    assert "Progressing" in outputs["Editing a Dataflow that others read"]
+    assert outputs["What is wrong"]
     followed.system.wait_condition("dataflow", "revenue", "Ready")
 
 
 def test_an_upgrade_begins_and_ends_with_everything_ready(followed: Followed) -> None:
     """The CustomResourceDefinitions as they are now go over themselves."""
-    said = followed.shell.follow("upgrade")
+    outputs = followed.shell.follow("upgrade")
 
     assert (
         "customresourcedefinition.apiextensions.k8s.io/dataflows.compute.tidemark.dev serverside-applied"
-        in (said["The upgrade"])
+        in (outputs["The upgrade"])
     )
-    assert "dataflow.compute.tidemark.dev/revenue condition met" in said["After"]
+    assert "dataflow.compute.tidemark.dev/revenue condition met" in outputs["After"]
 
 
 def test_credentials_are_replaced(followed: Followed) -> None:
     """The Secret is made, and made again."""
     for _ in range(2):
-        said = followed.shell.follow("secrets")["Credentials of the object store"]
-        assert "computeinstance.compute.tidemark.dev/default condition met" in said
+        outputs = followed.shell.follow("secrets")["Credentials of the object store"]
+        assert "computeinstance.compute.tidemark.dev/default condition met" in outputs
 
 
 def contents(system: System, at: int) -> list[tuple[object, ...]]:
@@ -187,11 +187,11 @@ def test_a_lost_bucket_is_put_back_from_its_copy(followed: Followed) -> None:
 
 def test_replicas_come_go_and_grow(followed: Followed) -> None:
     """The view can be read after each change."""
-    said = followed.shell.follow("resize")
+    outputs = followed.shell.follow("resize")
 
-    assert "\nr2 " in said["One less"]
-    assert "\nr1 " not in said["One less"]
-    assert "computereplica.compute.tidemark.dev/r2 condition met" in said["More memory, more cores"]
+    assert "\nr2 " in outputs["One less"]
+    assert "\nr1 " not in outputs["One less"]
+    assert "computereplica.compute.tidemark.dev/r2 condition met" in outputs["More memory, more cores"]
     followed.system.wait_condition("dataflow", "revenue", "Ready")
     assert followed.system.query("SELECT count(*) AS n FROM revenue")["rows"]
 

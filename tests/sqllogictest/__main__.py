@@ -74,13 +74,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 def _run(runner: Runner, options: argparse.Namespace, total: Tally, folder: Path) -> None:
     modes = [options.mode] if options.mode else MODES
     for number, path in enumerate(options.files):
-        began, said, own = time.monotonic(), time.monotonic(), Tally()
+        began, started, own = time.monotonic(), time.monotonic(), Tally()
         within = folder / str(number)
         for outcome in runner.run(path, modes, within):
             own.add(outcome)
             total.add(outcome)
-            if time.monotonic() - said > _SECONDS_BETWEEN:
-                said = time.monotonic()
+            if time.monotonic() - started > _SECONDS_BETWEEN:
+                started = time.monotonic()
                 _say(f"{outcome.place} ({outcome.mode}): {own}")
         shutil.rmtree(within, ignore_errors=True)
         line = f"{path}: {own} in {time.monotonic() - began:.1f} s"

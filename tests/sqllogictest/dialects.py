@@ -83,8 +83,8 @@ class Translator:
             made = as_spark(tree, self.dialect, database, divides_integers=not self._is_cockroachs)
             return str(made.sql("spark", unsupported_level=sqlglot.ErrorLevel.RAISE))
         except (errors.SqlglotError, RecursionError, ValueError, AttributeError, TypeError) as error:
-            said = str(error).splitlines()[0] if str(error) else "cannot be read"
-            raise NotTranslated(f"{self.dialect}: {said}") from None
+            message = str(error).splitlines()[0] if str(error) else "cannot be read"
+            raise NotTranslated(f"{self.dialect}: {message}") from None
 
     def _order_nulls(self, sql: str, tree: Any) -> None:
         """Orders that do not say where NULL stands: those that two rules of default read differently."""

@@ -33,38 +33,40 @@ def printed(value: Any, kind: str) -> str:
 
 def same(value: Any, kind: str, expected: str) -> bool:
     """Whether the text says this value, in any engine's way of printing."""
-    said = expected.strip()
-    if said == printed(value, kind):
+    reported = expected.strip()
+    if reported == printed(value, kind):
         return True
     if value is None:
-        return said.lower() == "null"
-    if said.startswith(("<REGEX>:", "<!REGEX>:")):  # DuckDB's
-        return (re.fullmatch(said.partition(":")[2], _text(value), re.DOTALL) is not None) == said.startswith("<R")
+        return reported.lower() == "null"
+    if reported.startswith(("<REGEX>:", "<!REGEX>:")):  # DuckDB's
+        return (re.fullmatch(reported.partition(":")[2], _text(value), re.DOTALL) is not None) == reported.startswith(
+            "<R"
+        )
     if isinstance(value, bool):
-        return said.lower() in (_TRUE if value else _FALSE)
+        return reported.lower() in (_TRUE if value else _FALSE)
     if isinstance(value, int | float | Decimal):
-        return _same_number(value, said)
+        return _same_number(value, reported)
     if isinstance(value, datetime.date):
-        return _moment(_text(value)) == _moment(said)
+        return _moment(_text(value)) == _moment(reported)
     if isinstance(value, list | dict | tuple):
-        return _squeezed(said) in (_squeezed(_text(value)), _squeezed(_row(value)))
-    return _same_text(_text(value), said)
+        return _squeezed(reported) in (_squeezed(_text(value)), _squeezed(_row(value)))
+    return _same_text(_text(value), reported)
 
 
-def _same_text(text: str, said: str) -> bool:
+def _same_text(text: str, message: str) -> bool:
     plain = " ".join(text.split())
-    return plain == " ".join(said.replace("·", " ").split()) or (not plain and said == "(empty)")
+    return plain == " ".join(message.replace("·", " ").split()) or (not plain and message == "(empty)")
 
 
-def _same_number(value: int | float | Decimal, said: str) -> bool:
-    found = _NUMBER.fullmatch(said)
+def _same_number(value: int | float | Decimal, message: str) -> bool:
+    found = _NUMBER.fullmatch(message)
     if not found:
         return False
     if isinstance(value, float) and not math.isfinite(value):
-        return str(float(said)) == str(value)
-    if not math.isfinite(float(said)):
+        return str(float(message)) == str(value)
+    if not math.isfinite(float(message)):
         return False
-    exact, number = Decimal(value), Decimal(said)
+    exact, number = Decimal(value), Decimal(message)
     decimals = len(found[2] or found[3] or "")
     near = abs(number) * Decimal("1e-9") if isinstance(value, float) or decimals else Decimal(0)
     if decimals >= _ROUNDED_FROM and not found[4]:

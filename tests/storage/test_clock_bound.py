@@ -21,16 +21,16 @@ SPEC = TpchSource("0.001", 200, 7)
 def test_all_that_may_be_minted_is_within_the_clock_bound(tmp_path: Path) -> None:
     """By a replica whose clock is so far ahead that the operator's bounds it, and by an operator whose clock was set
     back since."""
-    told = wall_clock_ms()
+    started = wall_clock_ms()
     one = ingester(tmp_path)
-    bound = ControllerClock(Time(told), MAX_AHEAD_MS).bound()
+    bound = ControllerClock(Time(started), MAX_AHEAD_MS).bound()
     assert one.tick(bound)
     one.run_ahead(bound)
 
-    passed = bound - MAX_AHEAD_MS - told
+    passed = bound - MAX_AHEAD_MS - started
     for shard, upper in uppers(one).items():
         assert upper == Frontier.at(bound + 1), shard
-        assert bounded(upper, told + passed - SET_BACK_MS) == upper
+        assert bounded(upper, started + passed - SET_BACK_MS) == upper
 
 
 def test_where_clocks_agree_tables_run_ahead_as_far_as_they_want(tmp_path: Path) -> None:

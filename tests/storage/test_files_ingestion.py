@@ -262,12 +262,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("table", "said"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("table", "message"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_source_that_cannot_be_is_refused(
-    directory: Callable[..., Directory], table: dict[str, object], said: str
+    directory: Callable[..., Directory], table: dict[str, object], message: str
 ) -> None:
     """Before anything is read."""
-    with pytest.raises(SourceUnusable, match=said):
+    with pytest.raises(SourceUnusable, match=message):
         directory(**table)
 
 

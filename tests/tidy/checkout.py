@@ -17,8 +17,8 @@ if not (ROOT / ".git").exists():
 def files(*patterns: str) -> tuple[Path, ...]:
     """Those that match, by path; the checkout may belong to another user than the one who tests it."""
     git = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    said = subprocess.run([*git, "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    paths = (ROOT / name for name in sorted(set(said.split("\0"))) if name)
+    output = subprocess.run([*git, "--", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = (ROOT / name for name in sorted(set(output.split("\0"))) if name)
     return tuple(path for path in paths if path.is_file() and not path.is_symlink())
 
 

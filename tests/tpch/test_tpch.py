@@ -93,7 +93,7 @@ MAINTAINED = tuple(name for name in QUERIES if name not in REFUSED)
 def test_refused_queries_are_those_listed(run: Run) -> None:
     """A query that planning takes leaves the list, and none joins it unseen."""
     assert {
-        name: said.message for name, said in run.refused.items() if REFUSED.get(name, "\n") not in said.message
+        name: message.message for name, message in run.refused.items() if REFUSED.get(name, "\n") not in message.message
     } == {}
     assert set(run.refused) == set(REFUSED)
 

@@ -179,8 +179,8 @@ class Result:
         with self.changed:
             self.changed.wait_for(lambda: ids in self._markers, HYDRATION_SECONDS)
             marked = time.perf_counter()
-            told = self.changed.wait_for(lambda: self._over >= self._markers[ids], QUIET_SECONDS)
-        return time.perf_counter() if told else marked
+            in_time = self.changed.wait_for(lambda: self._over >= self._markers[ids], QUIET_SECONDS)
+        return time.perf_counter() if in_time else marked
 
     def write(self, path: Path) -> None:
         with path.open("w", newline="") as file:

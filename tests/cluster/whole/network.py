@@ -37,6 +37,6 @@ def cut(node: OneNode, hook: str, which: str, verdict: str) -> Iterator[None]:
 def _nft(node: OneNode, rules: str) -> None:
     command = node.enter(host_requirements.find("nft"), "--file", "-")
     done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
-    if any(said in done.stderr for said in UNKNOWN):
+    if any(message in done.stderr for message in UNKNOWN):
         pytest.skip(f"this kernel's nftables cannot do this: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr

@@ -113,13 +113,17 @@ class System:
     def explain(self) -> str:
         """All that there is to say, for a failed test."""
         everything = ("get", "computeinstances,computereplicas,datasources,dataflows", "--output=wide")
-        said = [self.kubectl(*everything), self.kubectl("get", "pods", "--output=wide"), self.kubectl("events")[-3000:]]
+        output = [
+            self.kubectl(*everything),
+            self.kubectl("get", "pods", "--output=wide"),
+            self.kubectl("events")[-3000:],
+        ]
         statuses = [body.get("status") for body in self.get("computereplicas,dataflows")["items"]]
-        said.append(json.dumps(statuses, indent=1)[-6000:])
+        output.append(json.dumps(statuses, indent=1)[-6000:])
         for pod in [*self.drivers(), *pods.get(self.node, self.home, "pods")["items"]]:
             at = ("-n", pod["metadata"]["namespace"], pod["metadata"]["name"])
-            said.append(f"--- {at[1]}/{at[2]}\n{self.node.kubectl('logs', *at, '--tail=40')}")
-        return "\n".join(said)
+            output.append(f"--- {at[1]}/{at[2]}\n{self.node.kubectl('logs', *at, '--tail=40')}")
+        return "\n".join(output)
 
     # --- pods ---
 

@@ -68,8 +68,8 @@ def test_crash_executors_that_end_at_once_are_not_made_without_end(ready: System
         template = Template(ready, wait_for("the template", lambda: template_of(ready), ready.explain))
         template.broken()
         ready.kubectl("delete", "pod", wait_for("its driver", lambda: driver(ready), ready.explain))
-        said = wait_for("the reason to be told", template.is_told, ready.explain)
-        assert "exit code 1" in said
+        reported = wait_for("the reason to be told", template.is_told, ready.explain)
+        assert "exit code 1" in reported
         wait_for("the driver to give up", template.driver_gives_up, ready.explain)
         # some are on their way when the limit is met, and the next process may have begun
         assert len(template.made) <= MOST_LOSSES + 6 * EXECUTORS

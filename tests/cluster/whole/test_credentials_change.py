@@ -12,8 +12,8 @@ def test_wrong_credentials_are_a_condition_that_goes_with_them(ready: System) ->
     """What pods have mounted follows the Secret, within the kubelet's time."""
     before = Incarnations.of(ready)
     _keep(ready, "x" * 40)
-    said = ready.wait_condition("computeinstance", "default", "Ready", "False", "StorageAccessDenied")
-    assert "AWS_ACCESS_KEY_ID" in said
+    message = ready.wait_condition("computeinstance", "default", "Ready", "False", "StorageAccessDenied")
+    assert "AWS_ACCESS_KEY_ID" in message
     _keep(ready, ready.store.secret_key)
     ready.wait_condition("computeinstance", "default", "Ready")
     ready.wait_progress("revenue", "regions")

@@ -129,8 +129,8 @@ def copy(system: System, source: str, target: str) -> None:
     secret = [{"secretRef": {"name": CREDENTIALS}}]
     made = pods.pod("copy", image_name("replica"), ["copy_job"], env=where, envFrom=secret)
     pods.apply(system.node, system.team, pods.config_map("job", {"copy_job.py": JOB.read_text()}))
-    said = pods.run(system.node, system.team, pods.with_files(made, "job"), seconds=DELETION_SECONDS)
-    assert "copied" in said
+    output = pods.run(system.node, system.team, pods.with_files(made, "job"), seconds=DELETION_SECONDS)
+    assert "copied" in output
 
 
 def test_the_guide_has_the_commands_that_are_followed() -> None:

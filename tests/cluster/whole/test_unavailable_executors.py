@@ -61,9 +61,9 @@ def test_a_quota_keeps_a_lost_executor_from_coming_back(ready: System) -> None:
     try:
         wait_for("the quota to count", lambda: "pods" in ready.get("quota", "full").get("status", {}).get("used", {}))
         ready.kubectl("delete", "pod", min(ready.running_executors()), "--force", "--grace-period=0")
-        said = ready.wait_condition("computereplica", "r1", "ExecutorsReady", "False", "QuotaExceeded")
-        assert "exceeded quota: full" in said
-        assert f"{EXECUTORS - 1} of {EXECUTORS} executors run" in said
+        message = ready.wait_condition("computereplica", "r1", "ExecutorsReady", "False", "QuotaExceeded")
+        assert "exceeded quota: full" in message
+        assert f"{EXECUTORS - 1} of {EXECUTORS} executors run" in message
         ready.wait_progress("revenue", "regions")
     finally:
         ready.kubectl("delete", "quota", "full")
@@ -80,9 +80,9 @@ def edit(system: System, resources: dict[str, Any]) -> None:
 
 def told(system: System, reason: str) -> str:
     """Of the shape that is to take over; or of the one that serves, should it have done so without executors."""
-    for type_, said in (("UpToDate", f"Surge{reason}"), ("ExecutorsReady", reason)):
+    for type_, message in (("UpToDate", f"Surge{reason}"), ("ExecutorsReady", reason)):
         found = system.condition("computereplica", "r1", type_)
-        if (found.get("status"), found.get("reason")) == ("False", said):
+        if (found.get("status"), found.get("reason")) == ("False", message):
             return str(found["message"])
     return ""
 
