@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from tests.step_worker.faulty_worker import command
 from tests.step_worker.rows import ROWS, TREE, Rows, all_of, children, lives, report, written
 from tests.waiting import BOUND, until
 from tidemark_replica.render.plan.pipeline import nodes_of
-from tidemark_replica.render.step_worker import pool, worker_members
+from tidemark_replica.render.step_worker import pool, worker_process
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.render.step_worker.work_ticket import (
     MemberCancelled,
@@ -31,8 +30,14 @@ from tidemark_replica.render.step_worker.work_ticket import (
     WorkerLost,
     WorkTicket,
 )
-from tidemark_replica.render.step_worker.worker_members import MemberRunner
 
+FORGETFUL = """
+import sys
+from tidemark_replica.render.step_worker import worker_members
+from tidemark_replica.render.step_worker.__main__ import main
+worker_members.MAX_TREES = 2
+main(worker_members.MemberRunner(), int(sys.argv[1]))
+"""
 # as many as a replica's threads run at a time
 FEW = 4
 
@@ -152,7 +157,7 @@ def test_crash_a_process_that_hangs_is_bounded(rows: Rows, clock: Clock) -> None
 
 
 def test_crash_a_stopped_process_is_bounded(rows: Rows, clock: Clock) -> None:
-    """One that takes no orders and says nothing, too."""
+    """One that takes no members and says nothing, too."""
     others, workers = children(), StepWorkers(member_seconds=BOUND)
     try:
         assert all_of(workers, [rows.ticket()]) == [None]
@@ -206,18 +211,21 @@ def test_a_cancelled_member_ends_soon_running_or_not(rows: Rows) -> None:
     assert not Path(waiting.member.description).exists()
 
 
-def test_a_tree_that_was_forgotten_is_sent_again(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
-    """A process keeps so many trees; the driver need not know which."""
-    monkeypatch.setattr(worker_members, "MAX_TREES", 1)
-    process = MemberRunner()
-    first, second = rows.ticket(key="one").member, rows.ticket(key="two").member
-    assert process.answer(first).error is None
-    assert process.answer(second).error is None
-    assert process.answer(replace(first, tree=None)).unknown
+def test_trees_that_were_forgotten_are_sent_again(monkeypatch: pytest.MonkeyPatch, rows: Rows) -> None:
+    """A process keeps so many trees, and the driver knows which."""
+    monkeypatch.setattr(worker_process, "MAX_TREES", 2)
+    command = (sys.executable, "-c", FORGETFUL)
+    workers = StepWorkers(command=command, member_seconds=BOUND)
+    try:
+        tickets = [rows.ticket(key=key) for key in "abcabbcc"]
+        assert [end for ticket in tickets for end in all_of(workers, [ticket])] == [None] * len(tickets)
+    finally:
+        workers.close()
+    assert workers.started == 1
 
 
 def test_a_process_that_has_grown_is_replaced(rows: Rows) -> None:
-    """Between two orders, so nobody notices."""
+    """Between two members, so nobody notices."""
     workers = StepWorkers(member_seconds=BOUND, max_bytes=1)
     try:
         for _ in range(2):
@@ -245,19 +253,7 @@ def test_crash_a_process_that_died_idle_costs_no_ticket_more_than_its_place(rows
         workers.close()
 
 
-def test_crash_a_process_that_asks_for_a_tree_and_dies_loses_the_member(rows: Rows) -> None:
-    """The member is settled, whatever the process had said of it before."""
-    workers = StepWorkers(command=(sys.executable, "-m", "tests.step_worker.dying_worker"), member_seconds=BOUND)
-    try:
-        assert all_of(workers, [rows.ticket()]) == [WorkerLost]
-        assert all_of(workers, [rows.ticket()]) == [WorkerLost]
-    finally:
-        workers.close()
-
-
-@pytest.mark.parametrize(
-    ("what", "error"), [("number", WorkerLost), ("kind", WorkerLost), ("bytes", WorkerLost), ("at once", NoWorker)]
-)
+@pytest.mark.parametrize(("what", "error"), [("kind", WorkerLost), ("bytes", WorkerLost), ("at once", NoWorker)])
 def test_crash_a_process_that_is_not_understood_is_replaced(
     what: str, error: type[StepWorkerError], rows: Rows
 ) -> None:

@@ -39,7 +39,7 @@ class Spark:
 def strange() -> Iterator[StepWorkers]:
     """Every process says what nobody understands, and is lost."""
     workers = StepWorkers(
-        command=(sys.executable, "-m", "tests.step_worker.malformed_worker", "number"), member_seconds=BOUND
+        command=(sys.executable, "-m", "tests.step_worker.malformed_worker", "kind"), member_seconds=BOUND
     )
     yield workers
     workers.close()

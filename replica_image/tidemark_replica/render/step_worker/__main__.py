@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import signal
-import socket
 import sys
+from multiprocessing.connection import Connection
 
 from tidemark_replica.kernels.worker import freeze_imports
-from tidemark_replica.render.step_worker.wire import Channel
 from tidemark_replica.render.step_worker.worker_members import MemberRunner, end_with_the_driver
 
 
@@ -15,7 +14,7 @@ def main(members: MemberRunner, fd: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the driver too, which ends us
     end_with_the_driver()
     freeze_imports()
-    members.serve(Channel(socket.socket(fileno=fd)))
+    members.serve(Connection(fd))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The pool of a replica's step workers: processes, each with a thread that sends it waiting tickets.
 
-    queue  t1 t2 t3 t4 ...        thread of process 1:  takes its share of the waiting tickets, sends one order,
-                                                        settles each ticket as its answer comes
+    queue  t1 t2 t3 t4 ...        thread of process 1:  takes the first ticket, sends its member, settles it as its
+                                                        answer comes
 
 The pool starts no process before the first ticket, or `start`; then one process, and another when tickets have waited
 for some time (`core_contention.py`). While no process can be started, tickets fail at once with `NoWorker`, and their
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tidemark_replica.render.task.description import StageReport
 
 LOG = logging.getLogger(__name__)
-MAX_MEMBERS = 32
 MEMBER_SECONDS = 10.0
 GRACE_SECONDS = 0.5
 MAX_ANONYMOUS_BYTES = 512 * 1024**2
@@ -121,16 +120,15 @@ class StepWorkers:
     def _serve(self) -> None:
         """The thread of one process."""
         process = self._started()
-        while (tickets := self._take()) is not None:
+        while (ticket := self._take()) is not None:
             process = process or self._started()
             if process is None:
-                for ticket in tickets:
-                    ticket.fail(NoWorker("no step worker could be started"))
-            elif not self._run_order(process, tickets):
+                ticket.fail(NoWorker("no step worker could be started"))
+            elif not self._run(process, ticket):
                 process = self._started()
             elif process.anonymous_bytes > self._max_bytes:
                 LOG.info("step worker %d uses more than %d bytes: it is replaced", process.pid, self._max_bytes)
-                process.end()
+                process.kill()
                 process = self._started()
         if process is not None:
             process.kill()
@@ -151,56 +149,35 @@ class StepWorkers:
             self._contention.forget()
         return process
 
-    def _take(self) -> list[WorkTicket] | None:
-        """Wait for tickets. Returns this process's share of the waiting ones; None once closed."""
+    def _take(self) -> WorkTicket | None:
+        """Wait for a ticket; None once closed."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
-            if self._closed:
-                return None
-            share = -(-len(self._waiting) // len(self._threads))
-            return [self._waiting.popleft() for _ in range(min(share, MAX_MEMBERS))]
+            return None if self._closed else self._waiting.popleft()
 
-    def _run_order(self, process: WorkerProcess, tickets: Sequence[WorkTicket]) -> bool:
-        """Run tickets on a process. Returns whether the process can be used again. Tickets that it never began are
-        requeued.
-        """
-        left = {t.member.number: t for t in tickets if not t.is_over}
-        if not left:
+    def _run(self, process: WorkerProcess, ticket: WorkTicket) -> bool:
+        """Run a ticket on a process. Returns whether the process can be used again."""
+        if not ticket.begin():
             return True
         try:
-            process.order([t.member for t in left.values()], self._member_seconds)
+            process.send(ticket.member)
         except WorkerGone as gone:
             process.kill()
-            for ticket in left.values():
-                ticket.fail(NoWorker(str(gone)))
+            ticket.fail(NoWorker(str(gone)))
             return False
         try:
-            self._follow(process, left)
+            ticket.answered(self._answer(process, ticket))
         except WorkerGone as gone:
             process.kill()
-            self._lost(list(left.values()), gone)
+            if not self._closed:
+                LOG.warning("%s; it was running %s", gone, ticket.member.description)
+            ticket.fail(WorkerLost(str(gone)))
             return False
         return True
 
-    def _follow(self, process: WorkerProcess, left: dict[int, WorkTicket]) -> None:
-        """Settle tickets as their answers come. Raises WorkerGone with the unanswered tickets in `left`."""
-        while left:
-            first = next(iter(left.values()))
-            first.begin()
-            answer = self._answer(process, first)
-            ticket = left.pop(answer.number, None)
-            if ticket is None:
-                raise WorkerGone(f"step worker {process.pid} sent an answer to no member of its order")
-            if answer.unknown:
-                left[answer.number] = ticket
-                process.forgot(ticket.member.key)
-                process.order([ticket.member], self._member_seconds)
-            else:
-                ticket.answered(answer)
-
     def _answer(self, process: WorkerProcess, running: WorkTicket) -> Answer:
-        """The next answer. Raises WorkerGone if it does not come in time."""
+        """The answer. Raises WorkerGone if it does not come in time."""
         began = time.monotonic()
         while (answer := process.answer(_POLL_SECONDS)) is None:
             with self._changed:
@@ -212,15 +189,3 @@ class StepWorkers:
             if time.monotonic() - began > self._member_seconds:
                 raise WorkerGone(f"step worker {process.pid} ran one member for more than {self._member_seconds} s")
         return answer
-
-    def _lost(self, left: Sequence[WorkTicket], gone: WorkerGone) -> None:
-        """Fail the first ticket, which the process was running, and requeue the others."""
-        running, *behind = left
-        if not self._closed:
-            LOG.warning("%s; it was running %s", gone, running.member.description)
-        running.fail(WorkerLost(str(gone)))
-        for ticket in behind:
-            ticket.put_back()
-        with self._changed:
-            self._waiting.extendleft(reversed(behind))
-            self._changed.notify()

@@ -84,22 +84,11 @@ class WorkTicket:
                 if not self._running:
                     self._settle(MemberCancelled("it was cancelled before it began"))
 
-    def begin(self) -> None:
-        """Note that the worker runs this member next."""
+    def begin(self) -> bool:
+        """Note that a worker runs the member now. Returns False if the ticket was cancelled before."""
         with self._lock:
-            self._running = True
-
-    def put_back(self) -> None:
-        """Note that the member was sent but has not begun."""
-        with self._lock:
-            self._running = False
-            if self._cancelled_at is not None:
-                self._settle(MemberCancelled("it was cancelled before it began"))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the ticket is settled."""
-        return self._settled.done()
+            self._running = self._cancelled_at is None
+            return self._running
 
     @property
     def cancelled_for(self) -> float:

@@ -1,26 +1,25 @@
-"""One step worker, as the driver sees it: a child process and a socket.
+"""One step worker, as the driver sees it: a child process and a connection.
 
-The process is spawned, not forked: the driver has threads and a JVM's pipes. It inherits its end of the socket, and a
-standard input that ends when the driver does.
+The process is spawned, not forked: the driver has threads and a JVM's pipes. It inherits its end of the connection, and
+a standard input that ends when the driver does.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 from tidemark_replica.allocator_env import STEP_KEPT_BYTES, allocator_env
-from tidemark_replica.render.step_worker.wire import Answer, Channel, Closed, Member, Order, Ready
+from tidemark_replica.render.step_worker.wire import MAX_TREES, Answer, Member, Ready
 
 COMMAND = (sys.executable, "-m", "tidemark_replica.render.step_worker")
 START_SECONDS = 180.0
-END_SECONDS = 5.0
-# sending a tree again does no harm
-MAX_KNOWN_TREES = 4096
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,7 +33,7 @@ class WorkerProcess:
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         """Start the process and wait until it is ready. Raises WorkerGone."""
         try:
-            ours, theirs = socket.socketpair()
+            self._connection, theirs = Pipe()
         except OSError as cause:
             raise WorkerGone(f"a step worker could not be started: {cause}") from cause
         try:
@@ -49,15 +48,14 @@ class WorkerProcess:
                 },
             )
         except OSError as cause:
-            ours.close()
+            self._connection.close()
             raise WorkerGone(f"a step worker could not be started: {cause}") from cause
         finally:
             theirs.close()
-        self._channel = Channel(ours)
         self._known_trees: set[str] = set()
         try:
-            began = self._channel.receive(START_SECONDS)
-        except (Closed, TimeoutError) as cause:
+            began = self._receive(START_SECONDS)
+        except WorkerGone as cause:
             self.kill()
             raise WorkerGone(f"a step worker did not start: {cause}") from cause
         if not isinstance(began, Ready):
@@ -68,31 +66,24 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def order(self, members: Sequence[Member], timeout: float) -> None:
-        """Send members within `timeout` seconds, with the trees that the process does not have. Raises WorkerGone."""
-        known = tuple(
-            Member(m.number, m.stage, m.description, m.key, None) if m.key in self._known_trees else m for m in members
-        )
-        self._send(Order(known), timeout)
-        if len(self._known_trees) > MAX_KNOWN_TREES:
+    def send(self, member: Member) -> None:
+        """Send a member, with its tree if the process does not have it. Raises WorkerGone."""
+        if member.key in self._known_trees:
+            member = replace(member, tree=None)
+        elif len(self._known_trees) == MAX_TREES:
             self._known_trees.clear()
-        self._known_trees.update(m.key for m in members)
+        try:
+            self._connection.send(member)
+        except OSError as cause:
+            raise WorkerGone(f"step worker {self.pid} could not be sent a member: {cause}") from cause
+        self._known_trees.add(member.key)
 
     def answer(self, timeout: float) -> Answer | None:
-        """The next answer; None if none comes within `timeout` seconds. Raises WorkerGone."""
-        try:
-            answer = self._channel.receive(timeout)
-        except TimeoutError:
-            return None
-        except Closed as cause:
-            raise WorkerGone(f"step worker {self.pid} is gone: {cause}") from cause
-        if not isinstance(answer, Answer):
+        """The answer; None if it does not come within `timeout` seconds. Raises WorkerGone."""
+        answer = self._receive(timeout)
+        if answer is not None and not isinstance(answer, Answer):
             raise WorkerGone(f"step worker {self.pid} answers {answer!r}")
         return answer
-
-    def forgot(self, key: str) -> None:
-        """Note that the process no longer has a tree."""
-        self._known_trees.discard(key)
 
     @property
     def anonymous_bytes(self) -> int:
@@ -103,27 +94,17 @@ class WorkerProcess:
             return 0
         return (int(resident) - int(shared)) * _PAGE
 
-    def end(self) -> None:
-        """End the process between two orders."""
-        self._close()
-        try:
-            self._process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
     def kill(self) -> None:
         """Kill the process, whatever it runs."""
         self._process.kill()
         self._process.wait()
-        self._close()
-
-    def _close(self) -> None:
-        self._channel.close()
+        self._connection.close()
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def _send(self, order: Order, timeout: float) -> None:
+    def _receive(self, timeout: float) -> Any:
+        """The next message; None if none comes within `timeout` seconds. Raises WorkerGone."""
         try:
-            self._channel.send(order, timeout)
-        except (Closed, TimeoutError) as cause:
-            raise WorkerGone(f"step worker {self.pid} could not be sent an order: {cause}") from cause
+            return self._connection.recv() if self._connection.poll(timeout) else None
+        except Exception as cause:  # of any kind: unpickling runs code of the message's classes
+            raise WorkerGone(f"step worker {self.pid} is gone: {cause!r}") from cause
