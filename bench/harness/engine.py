@@ -25,8 +25,8 @@ from tidemark_replica.arrangement.rows.updates import diffs, errors, row_columns
 from tidemark_replica.arrangement.spines.trace import Trace
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import SteppedDataflow, build
+from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
-from tidemark_replica.render.execution.merge_queue import MergeQueue
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.execution.worker_runner import MAX_ROWS
 from tidemark_replica.render.step_worker.pool import StepWorkers
@@ -102,7 +102,7 @@ class View:
             session,
             self._store,
             folder / "scratch",
-            merges=MergeQueue(),
+            merges=merge_pool(),
             workers=workers,
             max_rows=max_rows,
             exchange_policy=exchange_policy,

@@ -33,7 +33,7 @@ from tidemark_protocol.plan.lir import Plan
 from tidemark_protocol.types import Column
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render import RenderedDataflow, StepOutcome, build
-from tidemark_replica.render.execution.merge_queue import MergeQueue
+from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.values.arrow_types import arrow_type
 
 OBJECT, INDEX, SINK = GlobalId("object"), GlobalId("index"), GlobalId("sink")
@@ -47,11 +47,11 @@ class DataflowHarness:
         self.session, self.folder, self.history = session, folder, history
         self.tables = tables
         self.store = ArrangementStore(folder / "arrangements")
-        self.merges = MergeQueue()
+        self.merges = merge_pool()
         self._files = {name: self._write(name, table) for name, table in tables.items()}
 
     def close(self) -> None:
-        self.merges.close()
+        self.merges.shutdown(wait=False, cancel_futures=True)
         self.store.close()
 
     def parts(self, table: str, lower: int, upper: int) -> list[Part]:

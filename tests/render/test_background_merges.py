@@ -278,7 +278,7 @@ def test_merges_of_many_dataflows_wait_in_one_queue(of: DataflowHarness, beside:
     made = [changes(of, dataflow, HISTORY.times[:10]) for dataflow in dataflows]
     assert [dataflow._background_merges._merge is not None for dataflow in dataflows] == [True] * 6
     until(lambda: beside.jobs)
-    assert [thread.name for thread in threading.enumerate()].count("merges") == 1
+    assert len(of.merges._threads) == 1
     assert beside.jobs == 1
     dropped = dataflows.pop()
     dropped.drop()  # nothing of it runs in Spark, of which there is none here
@@ -301,8 +301,9 @@ def test_an_end_begins_no_merge_that_waits(of: DataflowHarness, beside: Beside) 
     for dataflow in dataflows:
         changes(of, dataflow, HISTORY.times[:10])
     until(lambda: beside.jobs)
-    of.merges.close()
-    assert [dataflow._background_merges._queued.is_over for dataflow in dataflows] == [False, True, True]
+    of.merges.shutdown(wait=False, cancel_futures=True)
+    results = [dataflow._background_merges._result for dataflow in dataflows]
+    assert [result is not None and result.cancelled() for result in results] == [False, True, True]
     changes(of, dataflows[1], HISTORY.times[10:])
     beside.may_run.set()
     for dataflow in dataflows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
 
@@ -19,8 +20,8 @@ from tidemark_replica.arrangement.spines.manifest import Manifest
 from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.errors import DataflowRefused
 from tidemark_replica.render import IndexTrace, NotRendered, RenderedDataflow, build
+from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
-from tidemark_replica.render.execution.merge_queue import MergeQueue
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.spark.session import SparkHolder
 
@@ -35,11 +36,11 @@ class Renderer:
         *,
         arrow: bool = True,
         workers: StepWorkers | None = None,
-        merges: MergeQueue | None = None,
+        merges: Executor | None = None,
         limit_bytes: int | None = None,
     ) -> None:
         """The caller closes `merges`. `limit_bytes` bounds all arrangements together."""
-        self._merges = merges or MergeQueue()
+        self._merges = merges or merge_pool()
         self._spark, self._scratch, self._arrow, self._workers = spark, scratch / "dataflows", arrow, workers
         self._store = ArrangementStore(scratch / "arrangements", limit_bytes=limit_bytes, waits_for_disk=False)
         self.open_batches = BatchCache(self._store.directory)

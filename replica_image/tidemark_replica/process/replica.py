@@ -36,7 +36,7 @@ from tidemark_replica.peek.result_stash import ResultStash
 from tidemark_replica.process.scratch import Scratch
 from tidemark_replica.process.scratch_quota import ScratchQuota
 from tidemark_replica.process.watchdog import Watchdog
-from tidemark_replica.render.execution.merge_queue import MergeQueue
+from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.server.epoch_gate import EpochGate
 from tidemark_replica.server.server import ComputeService, start_server
@@ -82,7 +82,7 @@ class Replica:
         quota = ScratchQuota(options.scratch, options.scratch_bytes)
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
         self._ingestions = IngestionCommands(self._spark, self._spark_jobs, self._scratch.folder / "sources")
-        self._merges = MergeQueue()
+        self._merges = merge_pool()
         self._renderer = Renderer(
             self._spark,
             self._scratch.folder,
@@ -133,7 +133,7 @@ class Replica:
         self._sink_jobs.shutdown()
         self._peek_jobs.shutdown()
         self._store_jobs.shutdown()
-        self._merges.close()
+        self._merges.shutdown(wait=False, cancel_futures=True)
         self._spark.stop()
         self._quota.close()
         self._renderer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from tidemark_replica.render.dataflow import RenderedDataflow
 from tidemark_replica.render.errors import NotRendered
 from tidemark_replica.render.execution.background_merges import BackgroundMerges
 from tidemark_replica.render.execution.executor_affinity import DataflowAffinity, ExecutorAffinity
-from tidemark_replica.render.execution.merge_queue import MergeQueue
 from tidemark_replica.render.execution.runner import PreparedFragment, PreparedLoop, Runner
 from tidemark_replica.render.execution.spark_runner import SparkRunner
 from tidemark_replica.render.execution.step_shape import ExchangePolicy, FragmentShapes
@@ -35,7 +35,7 @@ def build(
     scratch: Path,
     indexes: Mapping[GlobalId, IndexTrace] | None = None,
     *,
-    merges: MergeQueue,
+    merges: Executor,
     arrow: bool = True,
     workers: StepWorkers | None = None,
     max_rows: float = MAX_ROWS,
@@ -47,7 +47,7 @@ def build(
 
     `description`: one that `check_dataflow` has accepted.
     `indexes`: the imported indexes by the ids of the imports.
-    `merges`: the queue of the replica's background merges.
+    `merges`: the pool of the replica's background merges.
     `arrow`: False leaves every expression to Catalyst.
     `workers`: run steps of at most `max_rows` updates; None: every step is Spark jobs.
     `exchange_policy`: when jobs have several tasks; None: as many tasks as Spark has cores.

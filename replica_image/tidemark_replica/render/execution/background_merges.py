@@ -3,7 +3,7 @@ steps.
 
     loop thread   begin ──────────────────────────────────────── settle: the manifest with the result in their place
                     │ pins the batches, marks them as busy          ▲
-    merge queue     └──> order.json ──> job ──> result.json ────────┘ not swept until then
+    pool            └──> order.json ──> job ──> result.json ────────┘ not swept until then
 
 Steps continue meanwhile: they read the old batches, and merge none of them. If the job fails, or the process dies, one
 file is left to be swept, and nothing else has changed; the merge is tried again later.
@@ -17,8 +17,8 @@ import json
 import logging
 import time
 from collections.abc import Iterable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +30,32 @@ from tidemark_replica.arrangement.spines.merge_policy import background_merge, b
 from tidemark_replica.arrangement.spines.spine import Merge, apply
 from tidemark_replica.arrangement.step import LITTLE_BYTES, MUCH_BYTES, BatchWriter, StepId, merge
 from tidemark_replica.arrangement.store import ArrangementStore
-from tidemark_replica.render.execution.merge_queue import MergeQueue, QueuedMerge
 from tidemark_replica.render.task.description import PROPERTY
 
 LOG = logging.getLogger(__name__)
 PAUSE_SECONDS = 10.0
+THREADS = 1
+"""Merges at a time. A merge takes a task slot of Spark, which steps need too."""
 _POLL_SECONDS = 0.05
 
 
-class BackgroundMerges:
-    """The background merges of one dataflow. All methods but `_run` are called on the command loop's thread."""
+def merge_pool() -> ThreadPoolExecutor:
+    """The pool of a replica: first come, first served."""
+    return ThreadPoolExecutor(THREADS, "merges")
 
-    def __init__(self, session: Any, store: ArrangementStore, folder: Path, queue: MergeQueue) -> None:
-        self._session, self._store, self._folder, self._queue = session, store, folder, queue
+
+class BackgroundMerges:
+    """The background merges of one dataflow. All methods but `_run` are called on the command loop's thread.
+
+    `pool`: of the replica, whose dataflows have at most one merge each, waiting or running.
+    """
+
+    def __init__(self, session: Any, store: ArrangementStore, folder: Path, pool: Executor) -> None:
+        self._session, self._store, self._folder, self._pool = session, store, folder, pool
         self._tag = f"tidemark-{folder.name}-merges"
         self._pins = ExitStack()
-        self._queued: QueuedMerge | None = None
         self._merge: Merge | None = None
-        self._result: list[BatchRef | None] = []
+        self._result: Future[BatchRef | None] | None = None
         self._number, self._not_before, self._closed = 0, 0.0, False
         self._plan: Any = None
 
@@ -64,42 +72,49 @@ class BackgroundMerges:
 
     def settle(self) -> None:
         """Commit the merge if it has ended: its result replaces the merged batches."""
-        if self._merge is None or self._queued is None or not self._queued.is_over:
+        if self._merge is None or self._result is None or not self._result.done():
             return
         try:
-            if not self._commit(self._merge):
+            if not self._commit(self._merge, self._result):
                 self._not_before = time.monotonic() + PAUSE_SECONDS
         finally:
             self._release()
 
     def join(self) -> None:
         """Wait until no merge runs. The result is still to be settled."""
-        if self._queued is not None:
-            self._queued.wait()
+        if self._result is not None and not self._result.done():
+            wait([self._result])
 
     def close(self) -> None:
         """Stop: withdraw a waiting merge, cancel a running one, and wait for its end."""
         self._closed = True
-        if self._queued is not None:
-            self._queue.withdraw(self._queued)
-            while not self._queued.is_over:
+        if self._result is not None and not self._result.cancel():
+            while not self._result.done():
                 self._session.sparkContext.cancelJobsWithTag(self._tag)  # has no effect before Spark knows the job
-                self._queued.wait(_POLL_SECONDS)
+                wait([self._result], _POLL_SECONDS)
         self._release()
 
     def _start(self, found: Merge) -> None:
         self._number += 1
         step = StepId(f"{self._folder.name}-m{self._number}")
         manifest = self._pins.enter_context(self._store.merging(found, step))
-        self._merge, self._result = found, []
-        self._queued = self._queue.submit(partial(self._run, manifest, found, step))
+        self._merge = found
+        try:
+            self._result = self._pool.submit(self._run, manifest, found, step)
+        except RuntimeError as cause:  # the pool is closed, or the system allows no thread now
+            LOG.warning("merging %d batches of %s did not start: %s", len(found.batches), found.arrangement, cause)
+            self._not_before = time.monotonic() + PAUSE_SECONDS
+            self._release()
 
-    def _commit(self, done: Merge) -> bool:
-        if not self._result:
+    def _commit(self, done: Merge, result: Future[BatchRef | None]) -> bool:
+        if result.cancelled():
+            return False
+        if (error := result.exception()) is not None:
+            LOG.warning("merging %d batches of %s failed: %s", len(done.batches), done.arrangement, error)
             return False
         old = self._store.current(done.arrangement)
         try:
-            self._store.commit(old, apply(old, done, self._result[0]))
+            self._store.commit(old, apply(old, done, result.result()))
         except ArrangementError as cause:
             LOG.warning("a merge of %d batches of %s was not committed: %s", len(done.batches), done.arrangement, cause)
             return False
@@ -107,20 +122,18 @@ class BackgroundMerges:
 
     def _release(self) -> None:
         self._pins.close()
-        if self._result and self._result[0] is not None:
-            self._store.discard([self._result[0]])  # kept if it has users
-        self._merge, self._queued, self._result = None, None, []
+        result = self._result
+        if result is not None and not result.cancelled() and result.exception() is None:
+            self._store.discard([batch for batch in (result.result(),) if batch is not None])  # kept if it has users
+        self._merge, self._result = None, None
 
-    def _run(self, manifest: Manifest, found: Merge, step: StepId) -> None:
-        """Run the merge, on the queue's thread."""
+    def _run(self, manifest: Manifest, found: Merge, step: StepId) -> BatchRef | None:
+        """Run the merge, on the pool's thread."""
         order = self._folder / f"{step}.json"
         try:
             write_order(order, self._store, manifest, found, step)
             self._job(order)
-            self._result = [read_result(order)]
-        except Exception as cause:
-            if not self._closed:
-                LOG.warning("merging %d batches of %s failed: %s", len(found.batches), found.arrangement, cause)
+            return read_result(order)
         finally:
             order.unlink(missing_ok=True)
             _result_of(order).unlink(missing_ok=True)
