@@ -1,10 +1,10 @@
-"""The choice of an ingester: one at a time, the same while it may return, never under an old term."""
+"""The choice of an ingester: one at a time, another once it is gone or silent, never under an old term."""
 
 from __future__ import annotations
 
 import pytest
 
-from tidemark_operator.controller.ingester_choice import GRACE_MS, Candidates, Ingester, choose_ingester
+from tidemark_operator.controller.ingester_choice import SILENT_MS, Candidates, Ingester, choose_ingester
 from tidemark_protocol.ids import WriterTerm
 
 
@@ -17,9 +17,12 @@ CASES: list[tuple[str, Ingester | None, Candidates, Ingester | None]] = [
     ("first choice: by name", None, Candidates({"r1", "r2"}, {"r2", "r1"}), ingester("r1", 1)),
     ("nobody online", None, Candidates({"r1"}, ()), None),
     ("stays while online", NOW, Candidates({"r1", "r2"}, {"r1", "r2"}), NOW),
-    ("stays while it restarts", NOW, Candidates({"r1", "r2"}, {"r2"}, silent_ms=GRACE_MS - 1), NOW),
-    ("stays when it is the only one", NOW, Candidates({"r1"}, (), silent_ms=10 * GRACE_MS), NOW),
-    ("moves after the grace", NOW, Candidates({"r1", "r2"}, {"r2"}, silent_ms=GRACE_MS), ingester("r2", 4)),
+    ("stays while it connects again", NOW, Candidates({"r1", "r2"}, {"r2"}, silent_ms=SILENT_MS - 1), NOW),
+    ("stays when it is the only one", NOW, Candidates({"r1"}, (), silent_ms=10 * SILENT_MS), NOW),
+    ("stays when all have ended", NOW, Candidates({"r1", "r2"}, (), silent_ms=9 * SILENT_MS, has_ended=True), NOW),
+    ("moves once it is silent", NOW, Candidates({"r1", "r2"}, {"r2"}, silent_ms=SILENT_MS), ingester("r2", 4)),
+    ("moves at once when it ended", NOW, Candidates({"r1", "r2"}, {"r2"}, has_ended=True), ingester("r2", 4)),
+    ("stays while online, whatever is observed", NOW, Candidates({"r1"}, {"r1"}, has_ended=True), NOW),
     ("moves at once when it was deleted", NOW, Candidates({"r2"}, {"r2"}), ingester("r2", 4)),
     ("deleted, and nobody else", NOW, Candidates((), ()), None),
 ]

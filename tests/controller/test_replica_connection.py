@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -326,6 +327,41 @@ def test_must_not_let_compaction_follow_a_replica_beyond_the_clock(play: Callabl
         assert collection is not None
         assert collection.write == at(ahead)
         assert collection.next_since(now_ms()) <= at(now_ms() + BELIEVED_AHEAD_MS)
+
+    play(scenario)
+
+
+FROZEN_SECONDS = 20.0
+"""Pings find a frozen replica in 6 s; the probe alone would in 30 to 40."""
+
+
+def test_crash_a_replica_that_is_frozen_is_lost_within_seconds(play: Callable[..., None], tmp_path: Path) -> None:
+    """Its socket stays open and nothing comes back: nobody tells that it does not run."""
+
+    async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
+        flows = asyncio.Event()
+        flows.set()
+
+        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(1 << 16):
+                await flows.wait()
+                writer.write(data)
+            writer.close()
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_unix_connection(instance_address.removeprefix("unix://"))
+            await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+        instance_address = instance.replicas[R1].connection.address
+        relay = await asyncio.start_unix_server(accept, tmp_path / "relay")
+        instance.attach(R1, f"unix://{tmp_path}/relay")
+        await replica.until(lambda: instance.replicas[R1].online and complete(replica.streams[-1]))
+        flows.clear()
+        async with asyncio.timeout(FROZEN_SECONDS):
+            await replica.until(lambda: not instance.replicas[R1].online)
+        flows.set()
+        await replica.until(lambda: instance.replicas[R1].online)
+        relay.close()
 
     play(scenario)
 

@@ -23,11 +23,13 @@ ONE, ANOTHER = {"instance": "default"}, {"instance": "default", "updateStrategy"
 
 class RecordingOrchestrator:
     """An orchestrator whose replicas listen where nobody answers. `kept`: what it was told to retain last; `refused`:
-    names of replicas that it cannot run."""
+    names of replicas that it cannot run; `phases`: of processes by the uid of their ComputeReplica, RUNNING unless
+    set."""
 
     def __init__(self) -> None:
         self.kept: set[str] = set()
         self.refused: set[str] = set()
+        self.phases: dict[str, Phase] = {}
 
     def refusal(self, replica: ReplicaSpec) -> str | None:
         return "it cannot" if replica.name in self.refused else None
@@ -38,7 +40,8 @@ class RecordingOrchestrator:
         self.kept = set(keys)
 
     def observe(self, key: str) -> tuple[Observation, ...]:
-        return (Observation(Phase.RUNNING, "unix:///nowhere/at/all"),) if key in self.kept else ()
+        phase = self.phases.get(key, Phase.RUNNING)
+        return (Observation(phase, "unix:///nowhere/at/all"),) if key in self.kept else ()
 
 
 class OperatorHarness:

@@ -19,9 +19,11 @@ from tidemark_operator.controller.answers.subscribes import SubscribeAdvanced
 from tidemark_operator.controller.controller_events import Notice
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.ingester_choice import Ingester
-from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler, failure_of
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.handlers.reconcile.data_source import TAKEOVER_SECONDS, DataSourceReconciler, failure_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES, REPLICAS
+from tidemark_operator.orchestrator.interface import Phase
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import InstanceConfig
@@ -97,6 +99,25 @@ def test_a_replica_that_is_refused_ingests_no_more() -> None:
         return state.ingester
 
     assert ingested(refused) == [Ingester(R1, WriterTerm(1)), Ingester(R2, WriterTerm(2))]
+
+
+def test_another_replica_takes_over_as_soon_as_the_ingester_has_ended() -> None:
+    """A connection that is lost may come back at once; a process that ended does not. It stays where it went."""
+
+    async def killed(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> list[Any]:
+        running = harness.context.running("ns", "default")
+        assert running is not None
+        await reconciler.reconcile(KEY, SOURCE)
+        running.replicas[R1].online, running.replicas[R1].silent_since_ms = False, now_ms()
+        lost = await reconciler.reconcile(KEY, SOURCE), state.ingester
+        harness.orchestrator.phases["u-r1"] = Phase.BACKING_OFF
+        ended = await reconciler.reconcile(KEY, SOURCE), state.ingester
+        running.replicas[R1].online = True
+        return [lost, ended, (await reconciler.reconcile(KEY, SOURCE), state.ingester)]
+
+    follower = Ingester(R2, WriterTerm(2))
+    expected = [(TAKEOVER_SECONDS, Ingester(R1, WriterTerm(1))), (None, follower), (None, follower)]
+    assert ingested(killed) == expected
 
 
 @pytest.mark.parametrize(

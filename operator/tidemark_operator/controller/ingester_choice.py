@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import WriterTerm
 
-GRACE_MS = 30_000
+SILENT_MS = 2_000
+"""How long an ingester whose process runs may be without a connection before another replica takes over. A frozen
+process loses its connection after 3 to 6 s (replicas/replica_connection.py)."""
 
 
 @dataclass(frozen=True)
@@ -23,19 +25,23 @@ class Ingester:
 @dataclass(frozen=True)
 class Candidates:
     """The instance's replicas: those that exist, those that are online, and for how many milliseconds the present
-    ingester has been silent."""
+    ingester has been silent. `has_ended`: its process does not run."""
 
     existing: Collection[str]
     online: Collection[str]
     silent_ms: int = 0
+    has_ended: bool = False
 
 
 def choose_ingester(current: Ingester | None, candidates: Candidates, seen: Iterable[WriterTerm]) -> Ingester | None:
-    """The present ingester while it may come back, else another with a higher term than all in `seen`; None where no
-    replica is online."""
+    """The present ingester while it is online, shortly after, and while no other replica is; else another with a higher
+    term than all in `seen`; None where no replica is online.
+
+    A move costs the next ingester the reading of a few shards, and nothing else: its term shuts out the one before.
+    """
     if current is not None and current.replica in candidates.existing:
-        patient = candidates.silent_ms < GRACE_MS or not candidates.online
-        if current.replica in candidates.online or patient:
+        shortly = candidates.silent_ms < SILENT_MS and not candidates.has_ended
+        if current.replica in candidates.online or shortly or not candidates.online:
             return current
     if not candidates.online:
         return None

@@ -30,6 +30,7 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import Body
+from tidemark_operator.orchestrator.interface import Phase, replica_id
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.frontier import Frontier
@@ -37,6 +38,8 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.messages.responses import IngestionStatus
 
 RETRY_SECONDS = 5.0
+TAKEOVER_SECONDS = 0.25
+"""How often an ingester that is not online is looked at while another replica could take over."""
 
 
 class DataSourceReconciler:
@@ -156,7 +159,9 @@ class DataSourceReconciler:
             await self._publisher.store(state.key, stored, state.uid)
             state.ingester = chosen
         running.run_ingestion(ReplicaId(chosen.replica), state.pinned, chosen.term)
-        return None if chosen.replica in running.online else RETRY_SECONDS
+        if chosen.replica in running.online:
+            return None
+        return TAKEOVER_SECONDS if running.online else RETRY_SECONDS
 
     def _candidates(self, state: SourceState, running: RunningInstance) -> Candidates:
         instance = self._context.instance(state.key.namespace, state.instance)
@@ -168,7 +173,17 @@ class DataSourceReconciler:
         ]
         silent = running.replicas.get(ReplicaId(state.ingester.replica)) if state.ingester else None
         silent_ms = now_ms() - silent.silent_since_ms if silent and silent.silent_since_ms else 0
-        return Candidates(existing, running.online, silent_ms)
+        return Candidates(existing, running.online, silent_ms, self._has_ended(state))
+
+    def _has_ended(self, state: SourceState) -> bool:
+        """Whether the orchestrator has no running process of the ingester."""
+        observed = [
+            each.phase
+            for replica in self._context.replicas(state.key.namespace, state.instance)
+            for each in self._context.orchestrator.observe(replica.meta.uid)
+            if state.ingester is not None and replica_id(replica.meta.name, each.shape) == state.ingester.replica
+        ]
+        return bool(observed) and Phase.RUNNING not in observed
 
 
 def failure_of(report: IngestionStatus) -> IngestionFailure | None:
