@@ -5,6 +5,7 @@ Read in this order:
     main             the command line
     programs/        Go programs, compiled once into a cache outside the checkout
     control_plane/   up, down and status of one control plane: etcd, kube-apiserver, kube-controller-manager
+    supervision/     restarting what dies, and the table of `status`
     node/            a one-node cluster in namespaces of its own, in which pods run
     images/          the images of the Dockerfile, built with buildah
 

@@ -1,4 +1,4 @@
-"""`tidemark-devcluster build|up|down|status|node|images`: the control plane from the command line.
+"""`tidemark-devcluster build|up|down|status|supervise|node|images`: the control plane from the command line.
 
 Results go to standard output, progress and errors (one line, exit status 1) to standard error.
 """
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tidemark_devcluster.control_plane.commands import SERVERS
 from tidemark_devcluster.control_plane.control_plane import ControlPlane, Status
 from tidemark_devcluster.control_plane.start import Options
+from tidemark_devcluster.demo import status as demo_status
+from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.images import command as images_command
 from tidemark_devcluster.node import command as node_command
@@ -22,6 +23,10 @@ from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries, ensure_helm, ensure_toxiproxy, ensure_versitygw
 from tidemark_devcluster.programs.module_files import ensure_monitoring_kinds
 from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.supervision import plane as supervised
+from tidemark_devcluster.supervision import table
+from tidemark_devcluster.supervision.process import SUPERVISOR, supervise
+from tidemark_devcluster.supervision.process import stop as stop_supervisor
 
 DEFAULT_STATE = Path(".tidemark") / "control-plane"
 
@@ -34,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="start what does not run; builds first if needed")
     down = commands.add_parser("down", help="end the servers of a state folder; data stay")
     status = commands.add_parser("status", help="what runs; exit status 3 when not all is ready")
+    supervise = commands.add_parser("supervise", help="restart servers that die, until SIGTERM (started by `up`)")
     node_command.add_parser(commands)
     images_command.add_parser(commands)
     build.add_argument(
@@ -45,13 +51,14 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument(
         "--with-monitoring-kinds", action="store_true", help="kinds of the Prometheus operator too, for tests"
     )
-    for command in (up, down, status):
+    for command in (up, down, status, supervise):
         command.add_argument("--state", type=Path, default=DEFAULT_STATE, help="state folder (%(default)s)")
         command.add_argument("--kubeconfig", type=Path, help="where it is written (STATE/kubeconfig)")
     for command in (build, up, status):
         command.add_argument("--json", action="store_true", help="print one JSON object")
     up.add_argument("--port", type=int, help="of the API server on 127.0.0.1 (any free one, then kept)")
-    up.add_argument("--no-fsync", action="store_true", help="faster; a power failure may lose the data")
+    for command in (up, supervise):
+        command.add_argument("--no-fsync", action="store_true", help="faster; a power failure may lose the data")
     down.add_argument("--delete", action="store_true", help="remove the state folder too")
     return top
 
@@ -83,6 +90,11 @@ def _run(options: argparse.Namespace) -> int:
         status = plane.status()
         print(_as_json(plane, status) if options.json else _as_text(plane, status))
         return 0 if status.ready else 3
+    if options.command == "supervise":
+        group = supervised.PlaneGroup(plane, durable=not options.no_fsync)
+        supervise([group], supervised.record_of(plane), plane.layout.log(SUPERVISOR))
+        return 0
+    stop_supervisor(plane.layout.pid_file(SUPERVISOR))
     if options.delete:
         plane.delete()
     else:
@@ -112,6 +124,7 @@ def _up(options: argparse.Namespace) -> int:
     began = time.monotonic()
     plane = ControlPlane(options.state, options.kubeconfig)
     plane.up(binaries, Options(options.port, durable=not options.no_fsync))
+    supervised.start_supervisor(plane, durable=not options.no_fsync)
     print(f"control plane ready after {time.monotonic() - began:.1f} s", file=sys.stderr)
     status = plane.status()
     print(_as_json(plane, status) if options.json else _as_text(plane, status))
@@ -124,16 +137,14 @@ def _as_json(plane: ControlPlane, status: Status) -> str:
 
 
 def _as_text(plane: ControlPlane, status: Status) -> str:
-    """One line per server, then where it is."""
-    lines = []
-    for name in SERVERS:
-        if name in status.pids:
-            memory = status.resident_bytes[name] / (1 << 20)
-            lines.append(f"{name:<24} running  pid {status.pids[name]:<8} {memory:>5.0f} MiB")
-        else:
-            lines.append(f"{name:<24} stopped")
-    lines.append(f"API server {status.server or 'never started'}, {'ready' if status.ready else 'not ready'}")
-    lines.append(f"export KUBECONFIG={plane.kubeconfig}")
+    """One row for each program, those of a demo in the same folder too; then where the API server is."""
+    home = Home(plane.layout.root.parent)
+    rows = demo_status.rows(home) if demo_status.is_demo(plane, home) else supervised.all_rows(plane)
+    lines = [
+        table.text(rows),
+        f"API server {status.server or 'never started'}, {'ready' if status.ready else 'not ready'}",
+        f"export KUBECONFIG={plane.kubeconfig}",
+    ]
     return "\n".join(lines)
 
 

@@ -1,9 +1,11 @@
-"""`make demo`, as a user runs it: up, up again, down; its last lines are true, and the tutorial is followed on it."""
+"""`make demo`, as a user runs it: up, up again, what is killed comes back, down; its last lines are true, and the
+tutorial is followed on it."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.system import is_to_be_asked_again
 from tests.runbooks import tutorial
 from tests.waiting import BOUND, until
 
@@ -50,17 +53,33 @@ def replicas_of(home: Path) -> set[int]:
 
 
 def asked(command: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Again where a busy planner says so."""
+    """Again where a busy planner says so, or the operator is not back yet."""
     answers: list[subprocess.CompletedProcess[str]] = []
 
     def answered() -> bool:
         answers.append(
             subprocess.run(command, env=variables, capture_output=True, text=True, timeout=BOUND, check=False)
         )
-        return "try again" not in answers[-1].stderr
+        return not is_to_be_asked_again(answers[-1].stderr)
 
     until(answered)
     return answers[-1]
+
+
+def status(home: Path) -> dict[str, list[str]]:
+    """The table of `tidemark-devcluster status`: by program its words."""
+    command = [sys.executable, "-m", "tidemark_devcluster", "status", "--state", str(home / "control-plane")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
+    lines = (line.split() for line in done.stdout.splitlines()[1:])
+    return {words[0]: [words[0], words[1], " ".join(words[2:4]), words[4]] for words in lines if words[1].isdecimal()}
+
+
+def kill(home: Path, *names: str) -> dict[str, str]:
+    """SIGKILL to programs of the demo; the pids that they had."""
+    pids = {name: status(home)[name][1] for name in names}
+    for pid in pids.values():
+        os.kill(int(pid), signal.SIGKILL)
+    return pids
 
 
 EDIT = "5s"
@@ -91,7 +110,8 @@ def edit_of(home: Path) -> str:
 
 @pytest.mark.usefixtures("control_plane_binaries")
 def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
-    """It shows rows and says what to type; a second run adopts what runs; nothing is left after it is taken down."""
+    """It shows rows and says what to type; a second run adopts what runs; the operator and etcd are killed and come
+    back; nothing is left after it is taken down."""
     home = tmp_path / "home"
     try:
         first = demo(home, "up", "--seconds-per-month", "0.5", "--looks", "1")
@@ -109,6 +129,12 @@ def test_the_demo_comes_up_is_reused_and_goes_down(tmp_path: Path) -> None:
         variables = {**os.environ, **exported}
         answer = asked(command, variables)
         assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
+        killed = kill(home, "etcd", "operator")
+        until(lambda: killed.keys() <= {name for name, row in status(home).items() if row[3] == "1"})
+        assert {status(home)[name][1] for name in killed}.isdisjoint(killed.values())
+        answer = asked(command, variables)
+        assert (answer.returncode, answer.stdout.count("n_name")) == (0, 5), answer.stderr
+        assert replicas_of(home) == running
         tutorial.follow(tmp_path, variables)
     finally:
         demo(home, "down", "--delete")

@@ -64,13 +64,13 @@ class ControlPlane:
         """For an authenticated user without any right."""
         return self.layout.outsider_kubeconfig
 
-    def up(self, binaries: Binaries, options: Options) -> None:
-        """Make the control plane run: adopt, repair, or start. Ready on return."""
+    def up(self, binaries: Binaries, options: Options) -> tuple[str, ...]:
+        """Make the control plane run: adopt, repair, or start. Ready on return; the names of the servers started."""
         if platform.system() != "Linux":
             raise StartFailed("the control plane runs on Linux only: use a Linux machine, container or WSL")
         self.layout.make()
         with self.layout.locked():
-            Start(self.layout, binaries, options).run()
+            return Start(self.layout, binaries, options).run()
 
     def down(self) -> None:
         """End the servers that this state folder knows, and no other process. Data stay."""
@@ -100,6 +100,10 @@ class ControlPlane:
     def running(self, name: str) -> Identity | None:
         """The process of one server, if it is alive."""
         return running(self.layout, name)
+
+    def died(self) -> tuple[str, ...]:
+        """The servers that were started and have ended, though nobody stopped them."""
+        return tuple(name for name in SERVERS if self.layout.pid_file(name).exists() and self.running(name) is None)
 
     def serve(self, kinds: Path) -> None:
         """Apply the CustomResourceDefinitions of a file or folder; each of them is served on return."""

@@ -7,7 +7,8 @@
     pki/            the serving certificate, made by the API server itself
     etcd/           the data
     etcd.sock       where etcd listens: no port, no other user
-    pids/, log/     one file per server
+    pids/, log/     one file per server, and for their supervisor
+    restarts.json   how often a supervisor has restarted each server
     bin/            kubectl, for PATH
     kubeconfig      for the administrator (or at the requested path)
     kubeconfig-outsider   for an authenticated user without any right
@@ -76,6 +77,11 @@ class Layout:
         return self.root / "settings.json"
 
     @property
+    def restarts(self) -> Path:
+        """How often each server was restarted by a supervisor (supervision/record.py)."""
+        return self.root / "restarts.json"
+
+    @property
     def kubectl(self) -> Path:
         """A link, so that the folder can be put on PATH."""
         return self.root / "bin" / "kubectl"
@@ -108,7 +114,7 @@ class Layout:
         """Remove what a control plane put here, and the folder if nothing else is in it."""
         for name in FOLDERS + MADE_BY_OTHERS:
             shutil.rmtree(self.root / name, ignore_errors=True)
-        for path in (self.settings, self.tokens, self.service_account_key, self.outsider_kubeconfig):
+        for path in (self.settings, self.restarts, self.tokens, self.service_account_key, self.outsider_kubeconfig):
             path.unlink(missing_ok=True)
         for path in (self.kubeconfig, *(self.root / name for name in SOCKETS), self.lock):
             path.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidemark_devcluster.errors import StartFailed, StopFailed
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 KILL_SECONDS = 10.0
+RECORD_SECONDS = 10.0
 SHIM = (
     "read -r boot </proc/sys/kernel/random/boot_id && read -r stat </proc/$$/stat && "
     'printf "%s\\n%s\\n" "$boot" "$stat" >"$0" && exec "$@"'
@@ -95,7 +97,7 @@ def start(
     pid_file: Path,
     die_with_starter: bool,
 ) -> Identity:
-    """Start a server in a session of its own, its output appended to `log`.
+    """Start a server in a session of its own, its output appended to `log`; it is on record on return.
 
     `die_with_starter` has the kernel kill it when the calling thread ends: for tests, which may be killed too.
     """
@@ -117,6 +119,9 @@ def start(
     _children[child.pid] = child
     identity = _identity_of(child.pid)
     assert identity is not None, "a child is there until it is reaped"
+    deadline = time.monotonic() + RECORD_SECONDS
+    while recorded(pid_file) != identity and child.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)  # a `down` that comes right after finds it on record
     return identity
 
 
@@ -153,6 +158,12 @@ def _ended(descriptor: int, patience: float) -> bool:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(patience * 1000))
+
+
+def started_at(identity: Identity) -> float:
+    """When a process started: seconds since 1970, by the clock as it is now."""
+    uptime = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
+    return time.time() - uptime + identity.ticks / os.sysconf("SC_CLK_TCK")
 
 
 def resident_bytes(identity: Identity) -> int:

@@ -96,12 +96,13 @@ class Start:
         self._started: list[Identity] = []
         self._log_began: dict[str, int] = {}
 
-    def run(self) -> None:
-        """Make all three run and be ready, or end what this run started."""
+    def run(self) -> tuple[str, ...]:
+        """Make all three run and be ready, or end what this run started. Returns the names of those it started."""
         try:
             for _ in SERVERS:
                 try:
-                    return self._run()
+                    self._run()
+                    return tuple(name for name in SERVERS if self._servers.get(name) in self._started)
                 except AdoptedServerEnded:
                     continue
             raise StartFailed(f"the servers in {self._layout.root} keep ending: their logs are in its log/")

@@ -6,7 +6,7 @@
       control-plane/                etcd, kube-apiserver, kube-controller-manager
       operator/                     the operator's state: replicas, the planner
       data/incoming, data/shards    files of sources, and tables
-      log/, pids/                   of the operator and of the feeder
+      log/, pids/                   of the operator, the feeder and the supervisor
 
 Everything is idempotent: a second run adopts running processes and starts missing ones.
 """

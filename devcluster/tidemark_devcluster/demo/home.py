@@ -55,6 +55,11 @@ class Home:
         return self.root / "existing-cluster.json"
 
     @property
+    def restarts(self) -> Path:
+        """How often each program was restarted by the supervisor (supervision/record.py)."""
+        return self.root / "restarts.json"
+
+    @property
     def bin(self) -> Path:
         return self.root / "bin"
 

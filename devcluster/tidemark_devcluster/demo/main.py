@@ -1,4 +1,4 @@
-"""`python -m tidemark_devcluster.demo up|down|feed`."""
+"""`python -m tidemark_devcluster.demo up|down|feed|supervise`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.control_plane.commands import CONTROLLER_MANAGER
 from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_devcluster.control_plane.start import Options
-from tidemark_devcluster.demo import cluster, existing_cluster, flights, services, show
+from tidemark_devcluster.demo import cluster, existing_cluster, flights, services, show, status
 from tidemark_devcluster.demo.checks import check_machine
 from tidemark_devcluster.demo.existing_cluster import ExistingCluster
 from tidemark_devcluster.demo.home import Home
@@ -21,6 +21,7 @@ from tidemark_devcluster.errors import DevClusterError
 from tidemark_devcluster.programs import recipe
 from tidemark_devcluster.programs.build import ensure_binaries
 from tidemark_devcluster.programs.progress import Progress
+from tidemark_devcluster.supervision.process import SUPERVISOR
 
 CHECKOUT = Path(__file__).parents[3]
 SECONDS_PER_MONTH = 10.0
@@ -32,7 +33,8 @@ def parser() -> argparse.ArgumentParser:
     start = commands.add_parser("up", help="bring everything up and show it; leave it running")
     down = commands.add_parser("down", help="end everything that `up` left running; data stay")
     feed = commands.add_parser("feed", help="bring the flights, a month at a time (started by `up`)")
-    for command in (start, down, feed):
+    supervise = commands.add_parser("supervise", help="restart what dies (started by `up`)")
+    for command in (start, down, feed, supervise):
         command.add_argument("--home", type=Path, default=Path(".tidemark"), help="(%(default)s)")
     for command in (start, feed):
         command.add_argument("--seconds-per-month", type=float, default=SECONDS_PER_MONTH, help="(%(default)s)")
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             up(home, options.seconds_per_month, options.looks, reset=options.reset)
         elif options.command == "feed":
             flights.feed(home.incoming, options.seconds_per_month)
+        elif options.command == "supervise":
+            services.supervise(home)
         else:
             down(home, delete=options.delete)
         return 0
@@ -71,13 +75,16 @@ def up(home: Home, seconds_per_month: float, looks: int, *, reset: bool = False)
     progress = Progress(sys.stderr)
     home.make()
     check_machine(home.root)
+    found = status.rows(home)
     api = _existing_cluster(home, progress) or _own_control_plane(home, progress, recipe.API_SERVER_PROGRAMS)
     step = progress.step("resources", "the CRDs, the operator, then examples/")
     api.serve(CHECKOUT / "crds")
     services.start_operator(home)
+    services.start_supervisor(home)
     services.start_feeder(home, seconds_per_month)
     manifests = cluster.examples(CHECKOUT, home)
     step.done(_make_examples(api, manifests, reset=reset))
+    progress.say(status.compared(found, status.rows(home)))
     show.wait_for_gateway(home, progress)
     show.wait_until_hydrated(home, api, cluster.example_dataflows(manifests), progress)
     show.show_frontiers(home, api, looks, sys.stdout)
@@ -127,12 +134,13 @@ def _own_control_plane(home: Home, progress: Progress, programs: tuple[recipe.Pr
 
 
 def down(home: Home, *, delete: bool) -> None:
-    """End the feeder, the operator with its replicas and planner, and the control plane; nothing else."""
+    """End the supervisor, the feeder, the operator with its replicas and planner, and the control plane; nothing
+    else."""
     step = Progress(sys.stderr).step("ending the demo", "some seconds")
     context = existing_cluster.recorded(home)
     if delete and context is not None and processes.running(home.pid_file(services.OPERATOR)) is not None:
         cluster.delete_examples(ExistingCluster(home.bin / "kubectl", home.kubeconfig), CHECKOUT, home)
-    for name in (services.FEEDER, services.OPERATOR):
+    for name in (SUPERVISOR, services.FEEDER, services.OPERATOR):
         services.stop(home, name)
     services.stop_operated(home)
     home.plane().down()

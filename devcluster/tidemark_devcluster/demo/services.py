@@ -1,4 +1,4 @@
-"""The demo's own processes: the operator, and the feeder that brings the flights."""
+"""The demo's own processes: the operator, the feeder that brings the flights, and the supervisor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from collections.abc import Sequence
 from tidemark_devcluster.control_plane import processes
 from tidemark_devcluster.demo.home import Home
 from tidemark_devcluster.errors import StartFailed, StopFailed
+from tidemark_devcluster.supervision import process as supervisor_process
+from tidemark_devcluster.supervision.plane import PlaneGroup
+from tidemark_devcluster.supervision.process import SUPERVISOR
+from tidemark_devcluster.supervision.record import RestartRecord
+from tidemark_devcluster.supervision.supervisor import Group
 
 OPERATOR, FEEDER = "operator", "feeder"
 _GRACE_SECONDS = 20.0
@@ -35,9 +40,48 @@ def start_feeder(home: Home, seconds_per_month: float) -> None:
     _ensure(home, FEEDER, ["-m", "tidemark_devcluster.demo", *words])
 
 
+class OperatorGroup:
+    """The operator as a supervised group. An operator whose kubeconfig has changed (the API server could not have its
+    port again) is ended, and counts as died."""
+
+    def __init__(self, home: Home) -> None:
+        self._home, self._kubeconfig = home, _text(home)
+
+    def died(self) -> Sequence[str]:
+        pid_file, kubeconfig = self._home.pid_file(OPERATOR), _text(self._home)
+        running = processes.running(pid_file)
+        if running is not None and kubeconfig != self._kubeconfig:
+            processes.stop(running, _GRACE_SECONDS)
+            running = None
+        self._kubeconfig = kubeconfig
+        return [OPERATOR] if running is None and pid_file.exists() else []
+
+    def repair(self) -> Sequence[str]:
+        start_operator(self._home)
+        return [OPERATOR]
+
+
+def start_supervisor(home: Home) -> None:
+    """Have a process of its own supervise the demo, unless one does."""
+    words = ["-m", "tidemark_devcluster.demo", "supervise", "--home", str(home.root)]
+    files = (home.log(SUPERVISOR), home.pid_file(SUPERVISOR))
+    supervisor_process.start(words, home.root, *files, RestartRecord(home.restarts))
+
+
+def supervise(home: Home) -> None:
+    """Restart the demo's programs when they die, until SIGTERM. The feeder ends by itself and is not restarted."""
+    plane: list[Group] = [] if home.existing_cluster.exists() else [PlaneGroup(home.plane())]
+    groups = [*plane, OperatorGroup(home)]
+    supervisor_process.supervise(groups, RestartRecord(home.restarts), home.log(SUPERVISOR))
+
+
+def _text(home: Home) -> str:
+    return home.kubeconfig.read_text(encoding="utf-8") if home.kubeconfig.exists() else ""
+
+
 def check_running(home: Home, name: str) -> None:
-    """Raises StartFailed with the end of its log when it is not alive."""
-    if processes.running(home.pid_file(name)) is None:
+    """Raises StartFailed with the end of its log when it is not alive, and no supervisor is there to start it again."""
+    if processes.running(home.pid_file(name)) is None and processes.running(home.pid_file(SUPERVISOR)) is None:
         log = home.log(name).read_text(encoding="utf-8", errors="replace").splitlines()
         raise StartFailed(f"the {name} ended; {home.log(name)} ends:\n" + "\n".join(log[-_TAIL_LINES:]))
 
