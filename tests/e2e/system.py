@@ -204,6 +204,11 @@ class System:
         for name in names:
             self.wait_condition("dataflow", name, "Hydrated")
 
+    def wait_up_to_date(self, name: str) -> None:
+        """Waits until the revision of the Dataflow's present spec serves."""
+        self.wait_condition("dataflow", name, "Progressing", "False", "UpToDate")
+        self.wait_condition("dataflow", name, "Ready")
+
     def frontier(self, name: str) -> int:
         """The write frontier in the Dataflow's status; -1 where there is none yet."""
         return int(self.get("dataflow", name).get("status", {}).get("writeFrontier", {}).get("time", -1))

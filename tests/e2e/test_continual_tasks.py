@@ -134,7 +134,7 @@ def test_a_failing_task_stops_before_the_change_and_says_so(system: System) -> N
     assert system.contents("fails", "fails", stood).num_rows == 0
     mended = fails.replace("count(*) - count(*)", "count(*) - count(*) + 1")
     system.dataflow("fails", mended, continualTask={"watch": "tpch.orders"})
-    system.wait_condition("dataflow", "fails", "Ready")
+    system.wait_up_to_date("fails")
     wait_for("what stood still", lambda: system.upper("fails", "fails") - 1 > stood, system.log)
     written = wait_for(
         "its rows", lambda: rows(system, "fails", "fails", complete(system, "fails"), ("n",)), system.log

@@ -128,13 +128,13 @@ def test_crash_an_operator_that_was_replaced_in_the_midst_of_an_edit_ends(system
     finally:
         first.kill()
 
-    system.wait_condition("dataflow", "edited", "Ready")
+    system.wait_up_to_date("edited")
     serves = system.get("dataflow", "edited")["status"]["revision"]["name"]
     system.kill_operator()
     system.start_operator()
     shown = system.frontier(status_view)
     wait_for("the status to move on", lambda: system.frontier(status_view) > shown, system.log)
-    system.wait_condition("dataflow", "edited", "Ready")
+    system.wait_up_to_date("edited")
     assert system.get("dataflow", "edited")["status"]["revision"]["name"] == serves
     assert system.query("SELECT n FROM edited")["rows"] == [{"n": 26}]
 

@@ -78,7 +78,7 @@ def test_an_edit_replaces_and_what_changes_nothing_rehydrates_nothing(system: Sy
     system.wait_hydrated("reader")
     reads = revisions(system, "reader")
     system.dataflow("edited", NATIONS.replace("GROUP BY", "WHERE n_regionkey > 1 GROUP BY"))
-    system.wait_condition("dataflow", "edited", "Ready")
+    system.wait_up_to_date("edited")
     wait_for("the new rows", lambda: len(system.query("SELECT nations FROM edited")["rows"]) == 3, system.log)
     wait_for("its reader", lambda: [r["n"] for r in system.query("SELECT n FROM reader")["rows"]] == [15], system.log)
     assert revisions(system, "reader") == reads

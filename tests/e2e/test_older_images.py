@@ -44,7 +44,7 @@ def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_fro
         message = system.wait_condition("dataflow", "seldom", type_, "False", "ImageTooOld")
         assert message.startswith("the image of replica r1 does not know refresh")
     system.dataflow("after", COUNT)
-    system.wait_condition("dataflow", "after", "Ready")
+    system.wait_up_to_date("after")
     assert system.query("SELECT orders FROM after")["rows"]
     assert system.query("SELECT count(*) FROM tpch.customer")["rows"]
     end = system.frontier("before")
@@ -55,7 +55,7 @@ def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_fro
     assert system.process_says(pid).epoch == connections, "it was connected all the while"
 
     system.apply("ComputeReplica", "r2", system.get("computereplica", "r1")["spec"])
-    system.wait_condition("dataflow", "seldom", "Ready")
+    system.wait_up_to_date("seldom")
     system.wait_condition("computereplica", "r2", "Ready")
     newer = next(p for p in system.replica_pids().values() if p != pid)
     assert system.process_says(newer).plan_features == SUPPORTED_FEATURES

@@ -85,7 +85,7 @@ def test_oracle_a_view_holds_what_was_at_its_last_refresh(system: System, refres
     end = wait_upper(system, back + 8_000)
     is_right(system, max(refreshed, back - 30_000), end)
     assert system.replica_says().hydrations == 2
-    system.wait_condition("dataflow", NAME, "Ready")
+    system.wait_up_to_date(NAME)
 
     wait_upper(system, end, "over")
     at = end - 1
@@ -100,7 +100,7 @@ def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system
     """The same table: what it holds then is of a time of the edit, and from then on as the schedule says."""
     before = upper(system)
     apply(system, SELDOM)
-    system.wait_condition("dataflow", NAME, "Ready")
+    system.wait_up_to_date(NAME)
     after = wait_upper(system, wait_upper(system, upper(system)) + 8_000)
 
     still = shown(system, after - 1)
@@ -110,7 +110,7 @@ def test_a_schedule_that_is_edited_takes_effect_at_once_and_without_a_gap(system
     assert not system.shard(NAME, NAME, version=2).exists()
 
     apply(system, EVERY)
-    system.wait_condition("dataflow", NAME, "Ready")
+    system.wait_up_to_date(NAME)
     again = wait_upper(system, wait_upper(system, after))
     end = wait_upper(system, last_refresh(again) + 14_000)
     is_right(system, last_refresh(again) + 7_000, end)

@@ -5,6 +5,7 @@ nations is an index that `located` imports; `located` writes a table.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 
@@ -40,7 +41,7 @@ def test_an_edit_and_what_imports_it_take_over_together_without_a_gap(system: Sy
     """The importer's table is the same one; at each of its times it holds all of the old nations, or all of the new."""
     before, since = marks(system), upper(system)
     system.dataflow("nations", NATIONS + " WHERE n_nationkey > 4", index=KEY)
-    system.wait_condition("dataflow", "nations", "Ready")
+    system.wait_up_to_date("nations")
     old = len(rows(system, since - 1))
     wait_for("the new contents", lambda: len(rows(system, upper(system) - 1)) < old, system.log)
 
@@ -53,6 +54,9 @@ def test_an_edit_and_what_imports_it_take_over_together_without_a_gap(system: Sy
     assert not system.shard("located", "located", version=2).exists()
     system.wait_condition("dataflow", "located", "Progressing", "False", "UpToDate")
     wait_for("the old revisions to go", lambda: len(revisions(system, "nations")) == 1, system.log)
+    assert ready_events(system, "nations") == sorted(
+        f"revision {name} serves reads" for name in (before[0], marks(system)[0])
+    )
 
 
 def test_crash_two_revisions_alive_while_a_dependant_cannot_be_planned(system: System) -> None:
@@ -80,12 +84,13 @@ def test_crash_two_revisions_alive_while_a_dependant_cannot_be_planned(system: S
     assert system.get("dataflow", "nations")["status"]["pending"]["revision"] == pending
     assert marks(system) == before
     assert system.replica_says().hydrations == computed
-    system.wait_condition("dataflow", "located", "Ready")
+    assert holds(system, "nations", "Ready"), "what serves is ready, whatever becomes of the edit"
+    assert holds(system, "located", "Ready")
     assert "n_name" in system.query("SELECT * FROM located")["rows"][0]
 
     system.dataflow("located", LOCATED.format(column="n_regionkey"))
-    system.wait_condition("dataflow", "nations", "Ready")
-    system.wait_condition("dataflow", "located", "Ready")
+    system.wait_up_to_date("nations")
+    system.wait_up_to_date("located")
     assert marks(system)[0] == pending["name"]
     assert len(system.query("SELECT n_regionkey FROM located")["rows"]) == 5
 
@@ -97,7 +102,7 @@ def test_an_edit_that_is_reverted_was_never_there(system: System) -> None:
     system.dataflow("nations", NATIONS, index=KEY)
     system.wait_condition("dataflow", "nations", "Progressing", "False", "ReplacementFailed")
     system.dataflow("nations", spec["sql"], index=KEY)
-    system.wait_condition("dataflow", "nations", "Ready")
+    system.wait_up_to_date("nations")
 
     after = system.get("dataflow", "nations")["status"]
     assert after["revision"]["name"] == serves["revision"]["name"]
@@ -111,7 +116,7 @@ def test_an_edit_of_what_writes_a_finished_table_begins_it_anew(system: System) 
     system.dataflow("constant", "SELECT 1 AS x")
     system.wait_hydrated("constant")
     system.dataflow("constant", "SELECT 2 AS x")
-    system.wait_condition("dataflow", "constant", "Ready")
+    system.wait_up_to_date("constant")
 
     assert system.query("SELECT x FROM constant")["rows"] == [{"x": 2}]
     assert system.shard("constant", "constant", version=2).exists()
@@ -124,7 +129,7 @@ def test_a_subscribe_to_what_is_edited_says_so_and_can_be_taken_up(system: Syste
     with following(system, "counted", "--progress") as first:
         wait_for("progress", lambda: len(first.progress) > 2, system.log)
         system.dataflow("counted", f"{COUNTED} HAVING o_orderstatus > 'F'", **BY_STATUS)
-        system.wait_condition("dataflow", "counted", "Ready")
+        system.wait_up_to_date("counted")
         assert first.wait() == 1, system.log()
     output, last_progress = first.said(), first.progress[-1]
     assert "Dataflow counted was edited" in output
@@ -171,3 +176,15 @@ def live(system: System) -> int:
 
 def rows(system: System, at: int) -> list[dict[str, object]]:
     return list(system.contents("located", "located", at).to_pylist())
+
+
+def holds(system: System, name: str, condition: str) -> bool:
+    return system.condition("dataflow", name, condition).get("status") == "True"
+
+
+def ready_events(system: System, name: str) -> list[str]:
+    """The notes of the Events that say that the Dataflow became ready."""
+    listed = json.loads(system.kubectl("get", "events.events.k8s.io", "-o", "json").stdout)["items"]
+    found = [e for e in listed if e["regarding"]["name"] == name and e["reason"] == "Ready"]
+    assert {e["type"] for e in found} == {"Normal"}
+    return sorted(e["note"] for e in found)

@@ -154,7 +154,7 @@ def test_an_edit_of_what_a_finished_report_reads_leaves_it_alone(system: System,
     rows = in_order(system.query(f"SELECT * FROM `{report}`"))
 
     system.dataflow(parent, PARENT.replace("count(*)", "count(*) AS n, count(*)"), **exported)
-    system.wait_condition("dataflow", parent, "Ready")
+    system.wait_up_to_date(parent)
     wait_for("the edit to serve", lambda: "n" in system.query(f"SELECT * FROM `{parent}`")["rows"][0], system.log)
     assert wait_finished(system, report)["revision"]["name"] == serves["revision"]["name"]
     assert in_order(system.query(f"SELECT * FROM `{report}`")) == rows

@@ -80,7 +80,7 @@ def test_an_importer_of_a_quarantined_dataflow_names_it() -> None:
         for _ in range(2):
             message = reading.says("b")
             assert {message[type]["reason"] for type in ("Scheduled", "Ready", "Progressing")} == {"InputQuarantined"}
-            assert "an index of Dataflow a, which is quarantined" in message["Ready"]["message"]
+            assert "an index of Dataflow a, which is quarantined" in message["Scheduled"]["message"]
             reading.running.core.dataflows.seed({GlobalId("a/i/1"): at(400)})  # as an earlier operator wrote it down
             reading.running.maintain()
 

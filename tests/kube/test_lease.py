@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -130,3 +132,22 @@ def test_of_another_machine_and_of_nonsense_nothing_is_known(garble: Callable[[s
     boot, space, pid, started = this_process().split("/")
 
     assert not has_ended(garble(boot, space, pid, started))
+
+
+def test_an_api_server_that_does_not_answer_is_named_as_the_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A time-out has no text of its own."""
+
+    class Silent:
+        async def get(self, *_: object) -> None:
+            await asyncio.sleep(BOUND)
+
+    async def stand_by() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(Leadership(cast(Any, Silent()), "ns", "me").stand_by(), 0.5)
+
+    monkeypatch.setattr(leadership, "PATIENCE_SECONDS", 0.01)
+    asyncio.run(stand_by())
+
+    assert "standing by, the Lease cannot be read: no answer within 0 s" in caplog.text

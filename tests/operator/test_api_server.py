@@ -15,6 +15,7 @@ from tidemark_devcluster.control_plane.control_plane import ControlPlane
 from tidemark_operator.errors import LeadershipLost, OperatorError
 from tidemark_operator.handlers.finalizers import FINALIZER, set_finalizer
 from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.ready_event import note_ready
 from tidemark_operator.handlers.publish.status_pauses import PAUSE_SECONDS
 from tidemark_operator.kube import leadership
 from tidemark_operator.kube.cache import Cache, Key, key_of
@@ -329,5 +330,26 @@ def test_an_event_is_said_once(run: Callable[[Scenario], None], namespace: str) 
 
         notes = [e["note"] for e in await kube.list(EVENTS, namespace=namespace)]
         assert sorted(notes) == ["column a is unknown", "column b is unknown"]
+
+    run(scenario)
+
+
+def test_a_revision_that_begins_to_serve_is_one_event(run: Callable[[Scenario], None], namespace: str) -> None:
+    """Not one for each status, nor one more from the next operator; the next revision has its own."""
+
+    async def scenario(kube: Kube) -> None:
+        body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
+        key = key_of(DATAFLOWS, body)
+        steps = [("d-1", no("Ready", "Hydrating")), ("d-1", yes("Ready", "Ready")), ("d-1", no("Ready", "Suspended"))]
+        for name, shown in [*steps, *steps, ("d-2", yes("Ready", "Ready"))]:
+            document = {"revision": {"name": name}, "conditions": merge_conditions((), [shown], 1, 0)}
+            await note_ready(Events(kube, "reporter"), key, body, document)
+            body = {**body, "status": document}
+
+        written = await kube.list(EVENTS, namespace=namespace)
+        assert sorted((e["type"], e["reason"], e["note"]) for e in written) == [
+            ("Normal", "Ready", "revision d-1 serves reads"),
+            ("Normal", "Ready", "revision d-2 serves reads"),
+        ]
 
     run(scenario)

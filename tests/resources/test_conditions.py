@@ -16,6 +16,7 @@ from tidemark_operator.resources.conditions.condition import Verdict
 from tidemark_operator.resources.conditions.data_source import DataSourceFacts, IngestionFailure
 from tidemark_operator.resources.conditions.dataflow import (
     DataflowFacts,
+    EarlierRevision,
     Planning,
     PlanRefused,
     Replacement,
@@ -55,8 +56,14 @@ def expect(verdicts: Sequence[Verdict], rows: str) -> None:
     assert {type: table(verdicts)[type] for type in expected} == expected
 
 
-SERVING = DataflowFacts(INSTANCE, Stored("flow-1"), serving="flow-1", scheduled=True, exports=1, exports_hydrated=1)
-EDITED = replace(SERVING, plan=Stored("flow-2"), replacement=Replacement(own=True, waits="Dataflow b hydrates"))
+SERVING = DataflowFacts(INSTANCE, Stored("flow-1"), scheduled=True, exports=1, exports_hydrated=1)
+EARLIER = EarlierRevision("flow-1", hydrated=True)
+EDITED = replace(
+    SERVING,
+    plan=Stored("flow-2"),
+    earlier=EARLIER,
+    replacement=Replacement(own=True, waits="Dataflow b hydrates"),
+)
 
 DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
     (
@@ -106,9 +113,49 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
         "Progressing=False/UnresolvedColumn",
     ),
     (
-        "an edit does not plan: the old revision serves, this generation does not",
-        replace(SERVING, plan=PlanRefused("Syntax", "line 1")),
-        "Planned=False/Syntax Ready=False/Syntax Progressing=False/Syntax",
+        "an edit does not plan: the revision before it serves",
+        replace(EDITED, plan=PlanRefused("Syntax", "line 1")),
+        "Planned=False/Syntax Hydrated=False/Syntax Ready=True/Ready Progressing=False/Syntax",
+    ),
+    (
+        "an edit names what is not there, and waits for it",
+        replace(EDITED, plan=WaitingForInputs(("DataSource tpch",))),
+        "Planned=False/WaitingForInputs Ready=True/Ready Progressing=True/Replacing",
+    ),
+    (
+        "an edit kills replicas",
+        replace(EDITED, exports_hydrated=0, quarantined="r1 died"),
+        "Scheduled=False/Quarantined Ready=True/Ready Progressing=False/Quarantined",
+    ),
+    (
+        "an edit that no image can compute",
+        replace(EDITED, exports_hydrated=0, too_old="refreshes"),
+        "Hydrated=False/ImageTooOld Ready=True/Ready Progressing=False/ImageTooOld",
+    ),
+    (
+        "an edit hydrates, and the revision before it is in error",
+        replace(EDITED, exports_hydrated=0, earlier=replace(EARLIER, exports_in_error=("flow: DIVIDE_BY_ZERO",))),
+        "Hydrated=False/Hydrating Erroring=Unknown/Hydrating Ready=False/ErrorRows Progressing=True/Replacing",
+    ),
+    (
+        "an edit is in error, and the revision before it is not",
+        replace(EDITED, exports_in_error=("flow: DIVIDE_BY_ZERO",)),
+        "Hydrated=True/Hydrated Erroring=True/ErrorRows Ready=True/Ready Progressing=True/Replacing",
+    ),
+    (
+        "an edit hydrates, and the replica with the revision before it began anew",
+        replace(EDITED, exports_hydrated=0, earlier=replace(EARLIER, hydrated=False)),
+        "Hydrated=False/Hydrating Ready=False/Hydrating Progressing=True/Replacing",
+    ),
+    (
+        "an edit hydrates, and no replica answers",
+        replace(EDITED, instance=OFFLINE),
+        "Scheduled=False/NoReplicaOnline Ready=False/NoReplicaOnline Progressing=True/Replacing",
+    ),
+    (
+        "another revision has finished the tables of the one that served",
+        replace(EDITED, earlier=None),
+        "Hydrated=True/Hydrated Ready=False/Replacing Progressing=True/Replacing",
     ),
     (
         "in quarantine",
@@ -134,18 +181,18 @@ DATAFLOWS: list[tuple[str, DataflowFacts, str]] = [
     (
         "an edit hydrates beside the revision that serves",
         replace(EDITED, exports_hydrated=0),
-        "Planned=True/Planned Scheduled=True/Scheduled Hydrated=False/Hydrating Ready=False/Hydrating "
+        "Planned=True/Planned Scheduled=True/Scheduled Hydrated=False/Hydrating Ready=True/Ready "
         "Progressing=True/Replacing",
     ),
     (
         "an edit is hydrated, and waits for what is replaced with it",
         EDITED,
-        "Hydrated=True/Hydrated Erroring=False/NoErrors Ready=False/Replacing Progressing=True/Replacing",
+        "Hydrated=True/Hydrated Erroring=False/NoErrors Ready=True/Ready Progressing=True/Replacing",
     ),
     (
         "an edit cannot take over, because a dependant cannot",
         replace(EDITED, replacement=Replacement(own=True, waits="Dataflow b fails", failed=True)),
-        "Hydrated=True/Hydrated Ready=False/Replacing Progressing=False/ReplacementFailed",
+        "Hydrated=True/Hydrated Ready=True/Ready Progressing=False/ReplacementFailed",
     ),
     (
         "replaced because what it imports is edited: its own spec serves",
@@ -231,7 +278,14 @@ def test_an_edit_that_cannot_take_over_says_why_and_that_the_old_revision_serves
     verdicts = dataflow.dataflow_conditions(replace(EDITED, replacement=failed))
 
     assert "Dataflow b cannot be planned" in message(verdicts, "Progressing")
-    assert message(verdicts, "Ready").endswith("revision flow-1 still serves")
+    assert message(verdicts, "Ready").startswith("revision flow-1, of the spec before the edit, serves")
+
+
+def test_a_message_stands_in_one_condition() -> None:
+    """`kubectl describe` shows a planner's text once; the other conditions name the one that has it."""
+    refused = dataflow.dataflow_conditions(DataflowFacts(INSTANCE, PlanRefused("Syntax", "line 1")))
+    assert [v.type for v in refused if "line 1" in v.message] == ["Planned"]
+    assert message(refused, "Ready") == message(refused, "Progressing") == "see condition Planned"
 
 
 READING = DataSourceFacts(INSTANCE, suspended=False, ingester="r1")

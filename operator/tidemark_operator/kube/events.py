@@ -1,4 +1,5 @@
-"""Events: one for each thing that a user should notice once, such as refused SQL. Conditions have the present state.
+"""Events: one for each thing that a user should notice once, such as refused SQL, or a revision that begins to serve.
+Conditions have the present state.
 
 An Event is written once per object, reason and note, not per retry; the latest REMEMBERED of them are remembered.
 """
@@ -27,6 +28,13 @@ class Events:
 
     async def warn(self, key: Key, uid: str, reason: str, note: str) -> None:
         """Write a warning about an object, once. A failure to write it is logged only."""
+        await self._write(key, uid, reason, note, "Warning")
+
+    async def note(self, key: Key, uid: str, reason: str, note: str) -> None:
+        """Write that something went well, once. A failure to write it is logged only."""
+        await self._write(key, uid, reason, note, "Normal")
+
+    async def _write(self, key: Key, uid: str, reason: str, note: str, type: str) -> None:
         name = f"{key.name}.{hashlib.sha256(f'{uid} {reason} {note}'.encode()).hexdigest()[:16]}"
         if name in self._written:
             return
@@ -48,7 +56,7 @@ class Events:
                 "uid": uid,
             },
             "note": note[:MAX_NOTE],
-            "type": "Warning",
+            "type": type,
         }
         try:
             await self._kube.create(EVENTS, key.namespace, body)

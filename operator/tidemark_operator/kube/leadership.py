@@ -64,9 +64,8 @@ class Leadership:
                         if await self._take(term_of(lease) + 1):
                             return self.term
             except (ApiError, TimeoutError) as error:
-                LOG.warning(
-                    "standing by, the Lease cannot be read: %s", error or f"no answer within {PATIENCE_SECONDS:.0f} s"
-                )
+                reason = str(error) or f"no answer within {PATIENCE_SECONDS:.0f} s"
+                LOG.warning("standing by, the Lease cannot be read: %s", reason)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def claim(self, above: int = 0) -> int:
@@ -90,7 +89,8 @@ class Leadership:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     await self.renew()
             except (ApiError, TimeoutError) as error:
-                LOG.warning("%s: %s", self.where, error or f"not renewed within {PATIENCE_SECONDS:.0f} s")
+                reason = str(error) or f"not renewed within {PATIENCE_SECONDS:.0f} s"
+                LOG.warning("%s: %s", self.where, reason)
 
     async def renew(self) -> None:
         """Renew once; raises ApiError, LeadershipLost."""

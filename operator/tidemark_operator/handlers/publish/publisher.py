@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from tidemark_operator.handlers.publish.status_budget import StatusBudget
@@ -32,14 +32,28 @@ CONCURRENT_WRITES = 4
 SETTLE_SECONDS = 15.0
 ATTEMPTS = 5
 Build = Callable[[Key, Body], dict[str, Any] | None]
+Before = Callable[[Key, Body, dict[str, Any]], Awaitable[None]]
+
+
+async def _nothing(key: Key, body: Body, status: dict[str, Any]) -> None:
+    pass
 
 
 class Publisher:
     """`build`: the status that an object should have, or None. `settled`: whether its instance's replicas have
-    answered."""
+    answered. `before`: called with the object and the new status before each write; it must do no harm when it is
+    called twice."""
 
-    def __init__(self, kube: Kube, cache: Cache, build: Build, settled: Callable[[Key, Body], bool]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        cache: Cache,
+        build: Build,
+        settled: Callable[[Key, Body], bool],
+        before: Before = _nothing,
+    ) -> None:
         self._kube, self._cache, self._build, self._settled = kube, cache, build, settled
+        self._before = before
         self._started = self._now()
         self._refused: dict[Key, dict[str, Any]] = {}
         self._budget: StatusBudget[Key] = StatusBudget(self._started)
@@ -166,6 +180,7 @@ class Publisher:
         if body is None:
             return
         self._budget.written(key, self._now())
+        await self._before(key, body, status)
         try:
             # once: a status that was built before a mark was set must not undo the mark
             await self.store(key, status, body["metadata"]["uid"], attempts=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.controller.controller_events import (
@@ -29,6 +30,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.hydration.hydration_slots import HydrationSlots
 from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.publish.ready_event import note_ready
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile.dataflow import DataflowReconciler
 from tidemark_operator.handlers.reconcile.instance import (
@@ -64,7 +66,8 @@ class ReconcileLoop:
     def __init__(self, context: ReconcileContext, stop: asyncio.Event) -> None:
         self._context, self.stop = context, stop
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
-        self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled)
+        ready = partial(note_ready, context.events)
+        self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled, ready)
         self._deleter = TableDeleter(context.kube, context.fleet, context.registry)
         self._slots = HydrationSlots(context, self.publisher)
         self._round_robin: RoundRobin[Key] = RoundRobin()

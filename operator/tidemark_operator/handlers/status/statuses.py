@@ -26,7 +26,13 @@ from tidemark_operator.resources.conditions import data_source
 from tidemark_operator.resources.conditions import dataflow as dataflow_conditions
 from tidemark_operator.resources.conditions import replica as replica_conditions
 from tidemark_operator.resources.conditions.data_source import DataSourceFacts
-from tidemark_operator.resources.conditions.dataflow import ERRORING, DataflowFacts, Replacement, Stored
+from tidemark_operator.resources.conditions.dataflow import (
+    ERRORING,
+    DataflowFacts,
+    EarlierRevision,
+    Replacement,
+    Stored,
+)
 from tidemark_operator.resources.conditions.instance import READY, instance_conditions, invalid_spec
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
@@ -139,7 +145,7 @@ def _dataflow(
         instance=context.instance_facts(state.key.namespace, state.instance),
         plan=state.plan,
         suspended=state.spec.suspended,
-        serving=state.active.name if state.active and installed else None,
+        earlier=_earlier(state, collections) if installed else None,
         deleting_used_by=_users(context, state.key, body),
         waiting_for_inputs=_waits(context, state, shown),
         scheduled=shown is not None and shown.scheduled,
@@ -147,7 +153,7 @@ def _dataflow(
         exports_hydrated=sum(c.hydrated for c in exports),
         hydration=_hydration(exports) or _turn(running, exports),
         too_old=_incompatible(running, exports, now.ms) if running else "",
-        finished=bool(exports) and all(c.write is not None and c.write.is_empty for c in exports),
+        finished=_is_finished(exports),
         exports_in_error=remembered or tuple(text for c in exports for text in _errors(c)),
         errors_recorded=bool(remembered),
         replacement=replacement,
@@ -188,6 +194,22 @@ def _replacement(state: DataflowState) -> Replacement | None:
         return None
     obstacle = state.taking_over or preparing or Obstacle("another revision is being prepared")
     return Replacement(state.edited or state.active.name in superseded, obstacle.message, obstacle.failed)
+
+
+def _earlier(state: DataflowState, exports: Sequence[Collection]) -> EarlierRevision | None:
+    """The active revision, if the spec was edited since; not one whose tables another revision has finished."""
+    if state.active is None or not state.edited or state.active.name in state.ends.superseded:
+        return None
+    return EarlierRevision(
+        state.active.name,
+        hydrated=all(c.hydrated for c in exports),
+        exports_in_error=tuple(text for c in exports for text in _errors(c)),
+        finished=_is_finished(exports),
+    )
+
+
+def _is_finished(exports: Sequence[Collection]) -> bool:
+    return bool(exports) and all(c.write is not None and c.write.is_empty for c in exports)
 
 
 def _pending(
@@ -280,7 +302,7 @@ def _remembered(exports: Sequence[Collection], state: DataflowState, now: status
     stored = (now.old.get("revision") or {}).get("name")
     same = stored is not None and (state.active is None or stored == state.active.name)
     was = bool((now.old.get("writeFrontier") or {}).get("finished"))
-    finished = was or (bool(exports) and all(c.write is not None and c.write.is_empty for c in exports))
+    finished = was or _is_finished(exports)
     if not same or not finished or any(c.computing for c in exports):
         return ()
     before = (c for c in now.old.get("conditions") or () if c["type"] == ERRORING and c["status"] == "True")

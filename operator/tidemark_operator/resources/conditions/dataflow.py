@@ -3,19 +3,20 @@
     InstanceFound ──> Planned ──> Scheduled ──> Hydrated ──> Ready          each needs the one before it;
                                                    └──────> Erroring ──┘    the first that fails gives the reason
 
-Ready answers: do reads of *this* generation of the spec return results? It is False while an edit cannot be planned,
-while an edit hydrates beside the revision that still serves (the message names it), and while the results are errors.
-Progressing answers: will anything change without an action of the user?
+Ready answers: do reads return results? It speaks of the revision that serves. While an edit is prepared, that is the
+revision of the earlier spec, and Planned, Scheduled, Hydrated, Erroring and Progressing describe the edit. Progressing
+answers: is the revision of this spec coming without an action of the user? It is False with the reason UpToDate once
+that revision serves.
 
-After an edit, Scheduled, Hydrated and Erroring describe the edit. A Dataflow that is replaced because one of its inputs
-was edited serves its own spec meanwhile: only Progressing reports the replacement.
+A message stands in one condition: those after it in the chain name that condition. A Dataflow that is replaced because
+one of its inputs was edited serves its own spec meanwhile: only Progressing reports the replacement.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark_operator.resources.conditions.condition import Verdict, because, no, unknown, yes
+from tidemark_operator.resources.conditions.condition import Verdict, no, unknown, yes
 from tidemark_operator.resources.conditions.instance import (
     IMAGE_TOO_OLD,
     READY,
@@ -29,6 +30,8 @@ HYDRATING = "Hydrating"
 """The reason whose message changes often: it holds a percentage."""
 ERRORING, PROGRESSING = "Erroring", "Progressing"
 QUARANTINED, INPUT_QUARANTINED = "Quarantined", "InputQuarantined"
+_SEE = "see condition "
+_SUSPENDED = "spec.suspend removes this Dataflow from the replicas. Set spec.suspend: false to resume"
 TYPES = ("InstanceFound", PLANNED, SCHEDULED, HYDRATED, ERRORING, READY, PROGRESSING)
 
 
@@ -76,14 +79,24 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierRevision:
+    """The revision that serves while an edit is prepared. `hydrated`: some replica has all of its exports."""
+
+    name: str
+    hydrated: bool
+    exports_in_error: tuple[str, ...] = ()
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DataflowFacts:
     """The input of the truth table."""
 
     instance: InstanceFacts
     plan: Plan
     suspended: bool = False
-    serving: str | None = None
-    """The revision that serves reads, of this generation or of an earlier one."""
+    earlier: EarlierRevision | None = None
+    """What serves reads, if it is of an earlier spec."""
     deleting_used_by: tuple[str, ...] = ()
     """Dataflows that still read the exports, if the Dataflow is being deleted."""
     waiting_for_inputs: tuple[str, ...] = ()
@@ -115,8 +128,19 @@ def dataflow_conditions(facts: DataflowFacts) -> list[Verdict]:
     scheduled = _scheduled(facts, planned)
     hydrated = _hydrated(facts, scheduled)
     erroring = _erroring(facts, hydrated)
-    ready = _ready(facts, found, planned, scheduled, hydrated)
-    return [found, planned, scheduled, hydrated, erroring, ready, _progressing(facts, planned, ready)]
+    failed = next((verdict for verdict in (found, planned, scheduled, hydrated) if not verdict.holds), None)
+    ready = _ready(facts, failed) if facts.earlier is None else _earlier_ready(facts, facts.earlier, found)
+    return [found, planned, scheduled, hydrated, erroring, ready, _progressing(facts, planned, failed, ready)]
+
+
+def _see(cause: Verdict) -> str:
+    """The name of the condition whose message tells about `cause`."""
+    return cause.message if cause.message.startswith(_SEE) else f"{_SEE}{cause.type}"
+
+
+def _because(type: str, cause: Verdict) -> Verdict:
+    """`type` is False for the reason of `cause`, the first condition of the chain that fails."""
+    return no(type, cause.reason, _see(cause))
 
 
 def _planned(facts: DataflowFacts) -> Verdict:
@@ -143,13 +167,9 @@ def _planned(facts: DataflowFacts) -> Verdict:
 
 def _scheduled(facts: DataflowFacts, planned: Verdict) -> Verdict:
     if facts.suspended:
-        return no(
-            SCHEDULED,
-            "Suspended",
-            "spec.suspend removes this Dataflow from the replicas. Set spec.suspend: false to resume",
-        )
+        return no(SCHEDULED, "Suspended", _SUSPENDED)
     if not planned.holds:
-        return because(SCHEDULED, planned)
+        return _because(SCHEDULED, planned)
     if (idle := runs_nothing(SCHEDULED, facts.instance)) is not None:
         return idle
     if facts.quarantined and facts.exports_hydrated < facts.exports:
@@ -173,7 +193,7 @@ def _scheduled(facts: DataflowFacts, planned: Verdict) -> Verdict:
 
 def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
     if not scheduled.holds:
-        return because(HYDRATED, scheduled)
+        return _because(HYDRATED, scheduled)
     if facts.too_old and facts.exports_hydrated < facts.exports:
         return no(HYDRATED, IMAGE_TOO_OLD, facts.too_old)
     if facts.exports_hydrated < facts.exports:
@@ -184,31 +204,40 @@ def _hydrated(facts: DataflowFacts, scheduled: Verdict) -> Verdict:
 
 def _erroring(facts: DataflowFacts, hydrated: Verdict) -> Verdict:
     if not hydrated.holds and not facts.errors_recorded:
-        return unknown(ERRORING, hydrated.reason, hydrated.message)
+        return unknown(ERRORING, hydrated.reason, _see(hydrated))
     if facts.exports_in_error:
         return yes(ERRORING, "ErrorRows", "; ".join(facts.exports_in_error))
     return no(ERRORING, "NoErrors")
 
 
-def _ready(facts: DataflowFacts, *needed: Verdict) -> Verdict:
-    for verdict in needed:
-        if not verdict.holds:
-            return _still_serving(because(READY, verdict), facts)
+def _ready(facts: DataflowFacts, failed: Verdict | None) -> Verdict:
+    """`failed`: the first condition of the chain that fails."""
+    if failed is not None:
+        return _because(READY, failed)
     if facts.replacement is not None and facts.replacement.own:
-        return _still_serving(no(READY, "Replacing", facts.replacement.waits), facts)
+        return no(READY, "Replacing", facts.replacement.waits)
     if facts.exports_in_error:
-        return no(READY, "ErrorRows", "; ".join(facts.exports_in_error))
+        return no(READY, "ErrorRows", f"{_SEE}{ERRORING}")
     return yes(READY, "Finished" if facts.finished else "Ready")
 
 
-def _still_serving(ready: Verdict, facts: DataflowFacts) -> Verdict:
-    """Append the revision that serves, if it is of an earlier generation."""
-    if facts.serving is None or (isinstance(facts.plan, Stored) and facts.plan.revision == facts.serving):
-        return ready
-    return no(READY, ready.reason, f"{ready.message}; revision {facts.serving} still serves")
+def _earlier_ready(facts: DataflowFacts, earlier: EarlierRevision, found: Verdict) -> Verdict:
+    """Ready, while the revision of an earlier spec serves."""
+    if not found.holds:
+        return _because(READY, found)
+    if facts.suspended:
+        return no(READY, "Suspended", _SUSPENDED)
+    if (idle := runs_nothing(READY, facts.instance)) is not None:
+        return idle
+    if not earlier.hydrated:
+        return no(READY, HYDRATING, f"revision {earlier.name}, of the spec before the edit, is being computed again")
+    if earlier.exports_in_error:
+        return no(READY, "ErrorRows", f"revision {earlier.name} serves: {'; '.join(earlier.exports_in_error)}")
+    message = f"revision {earlier.name}, of the spec before the edit, serves; {PROGRESSING} tells about the edit"
+    return yes(READY, "Finished" if earlier.finished else "Ready", message)
 
 
-def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verdict:
+def _progressing(facts: DataflowFacts, planned: Verdict, failed: Verdict | None, ready: Verdict) -> Verdict:
     if facts.deleting_used_by:
         return no(
             PROGRESSING,
@@ -216,7 +245,7 @@ def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verd
             f"being deleted; waiting until {', '.join(facts.deleting_used_by)} are deleted, or no longer read it",
         )
     if isinstance(facts.plan, PlanRefused):
-        return because(PROGRESSING, planned)
+        return _because(PROGRESSING, planned)
     if facts.replacement is not None and facts.replacement.failed:
         return no(PROGRESSING, "ReplacementFailed", facts.replacement.waits)
     if facts.suspended or facts.instance.suspended:
@@ -225,12 +254,12 @@ def _progressing(facts: DataflowFacts, planned: Verdict, ready: Verdict) -> Verd
             "Suspended",
             "suspended: set spec.suspend: false on the Dataflow or its ComputeInstance to resume",
         )
+    if failed is not None and failed.reason in (QUARANTINED, INPUT_QUARANTINED, IMAGE_TOO_OLD):
+        return _because(PROGRESSING, failed)
     if facts.replacement is not None and (ready.holds or facts.replacement.own):
         return yes(PROGRESSING, "Replacing", facts.replacement.waits)
-    if ready.reason in (QUARANTINED, INPUT_QUARANTINED, IMAGE_TOO_OLD):
-        return because(PROGRESSING, ready)
     if ready.holds and facts.finished:
         return no(PROGRESSING, "Finished", "the results are complete for all times and will not change")
     if ready.holds or ready.reason == "ErrorRows":
         return no(PROGRESSING, "UpToDate", "the revision of this spec serves reads")
-    return yes(PROGRESSING, ready.reason, ready.message)
+    return yes(PROGRESSING, ready.reason, _see(ready) if failed is None else _see(failed))

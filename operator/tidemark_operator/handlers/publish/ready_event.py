@@ -1,0 +1,31 @@
+"""The Event of a revision that begins to serve: one for each revision, not one for each reconcile.
+
+It is written before the status that it is about. An operator that dies between both writes it again, which the API
+server takes for the same Event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATAFLOWS, Body
+from tidemark_operator.kube.events import Events
+from tidemark_operator.resources.conditions.instance import READY
+
+
+async def note_ready(events: Events, key: Key, body: Body, status: Mapping[str, Any]) -> None:
+    """Emits the Event if a revision serves by the new status of the Dataflow and did not by the stored one."""
+    if key.resource != DATAFLOWS:
+        return
+    before, after = _serving(body.get("status") or {}), _serving(status)
+    if after is not None and after != before:
+        await events.note(key, body["metadata"]["uid"], "Ready", f"revision {after} serves reads")
+
+
+def _serving(status: Mapping[str, Any]) -> str | None:
+    """The revision that serves; None: there is none, or it is not ready."""
+    ready = any(c["type"] == READY and c["status"] == "True" for c in status.get("conditions") or ())
+    name: str | None = (status.get("revision") or {}).get("name")
+    return name if ready else None
