@@ -6,20 +6,28 @@
         Mfp filter (c3 >= DATE '1994-01-01') project [c0, c1]
           Get s:orders
 
-`cN` is column N of the operator's input row. In a join stage the key is "stream = lookup", and `keep` lists the columns
-of both that go on. A delta join has a path for each input. In a reduce, the aggregates read `values`.
+Columns have their names where they are known (row_names.py); `cN` is column N of the operator's input row. In a join
+stage the key is "stream = lookup", and `keep` lists the columns of both that go on. A delta join has a path for each
+input. In a reduce, the aggregates read `values`: `v0` is the first of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from tidemark_protocol.functions.sql_text import literal_sql, to_sql
+from tidemark_protocol.functions.sql_text import literal_sql, positional, to_sql
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Planned
 from tidemark_protocol.plan.dataflow import (
+    BuildDesc,
     ContinualTaskSink,
     CopyToSink,
     DataflowDescription,
+    IndexImport,
     MaterializedViewSink,
+    ShardSink,
+    SourceImport,
     SubscribeSink,
 )
 from tidemark_protocol.plan.expr import ScalarExpr
@@ -53,23 +61,26 @@ from tidemark_protocol.plan.lir import (
     WindowFrame,
     inputs_of,
 )
+from tidemark_protocol.row_names import Names, RowNames, Shown, extended, shown
+from tidemark_protocol.types import Column
 
 _MAX_ROWS_SHOWN = 5
+NOTHING_KNOWN: Mapping[GlobalId, Names] = MappingProxyType({})
 
 
 def explain(plan: Plan) -> str:
-    """The tree, one node per line, inputs indented below."""
-    return "\n".join(_lines(plan, 0)) + "\n"
+    """The tree by positions alone, one node per line, inputs indented below."""
+    return "\n".join(_Printer(None).lines(plan, 0)) + "\n"
 
 
-def explain_dataflow(description: DataflowDescription) -> str:
-    """The whole dataflow: its imports, its objects and its exports."""
-    parts = []
-    for source in description.source_imports:
-        columns = ", ".join(source.shard.columns[c].name for c in source.columns)
-        parts.append(f"import {source.id} [{columns}]\n")
-    parts += [f"import index {index.on} by {_list(index.key)}\n" for index in description.index_imports]
-    parts += [f"\n{built.id} =\n{explain(built.plan)}" for built in description.objects]
+def explain_dataflow(description: DataflowDescription, known: Mapping[GlobalId, Names] = NOTHING_KNOWN) -> str:
+    """The whole dataflow: its imports, its objects and its exports. `known`: the columns of imported indexes, by the
+    ids of the indexes or their objects."""
+    names = RowNames(description.source_imports, description.index_imports, known)
+    exported = [(i.on, i.columns) for i in description.index_exports]
+    exported += [(s.on, s.sink.shard.columns) for s in description.sink_exports if isinstance(s.sink, ShardSink)]
+    parts = [*_imports(description.source_imports, description.index_imports, names)]
+    parts += _objects(description.objects, exported, names)
     parts.append("\n")
     for export in description.index_exports:
         key = ", ".join(export.columns[k].name for k in export.key)
@@ -80,6 +91,33 @@ def explain_dataflow(description: DataflowDescription) -> str:
     if description.until is not None:
         parts.append(f"until {description.until}\n")
     return "".join(parts)
+
+
+def explain_planned(planned: Planned, known: Mapping[GlobalId, Names] = NOTHING_KNOWN) -> str:
+    """A plan that is not a dataflow yet: its imports and objects. `known`: as of `explain_dataflow`."""
+    names = RowNames(planned.source_imports, planned.index_imports, known)
+    exported = [(export.on, export.columns) for export in planned.exports]
+    imports = _imports(planned.source_imports, planned.index_imports, names)
+    return "".join([*imports, *_objects(planned.objects, exported, names)]).lstrip("\n")
+
+
+def _imports(sources: Iterable[SourceImport], indexes: Iterable[IndexImport], names: RowNames) -> Iterator[str]:
+    for source in sources:
+        columns = ", ".join(source.shard.columns[c].name for c in source.columns)
+        yield f"import {source.id} [{columns}]\n"
+    for index in indexes:
+        row = Get(index.id, index.schema)
+        yield f"import index {index.on} by {_list(index.key, shown(names.of(row)))}\n"
+
+
+def _objects(
+    objects: Iterable[BuildDesc], exported: Iterable[tuple[GlobalId, Sequence[Column]]], names: RowNames
+) -> Iterator[str]:
+    for on, columns in exported:
+        names.export(on, columns)
+    for built in objects:
+        names.built(built.id, built.plan)
+        yield f"\n{built.id} =\n" + "\n".join(_Printer(names).lines(built.plan, 0)) + "\n"
 
 
 def _sink_details(sink: object) -> str:
@@ -99,93 +137,116 @@ _SINKS = {
 }
 
 
-def _lines(plan: Plan, depth: int) -> Iterator[str]:
-    pad = "  " * depth
-    if isinstance(plan, Let):
-        yield f"{pad}Let {plan.id} ="
-        yield from _lines(plan.value, depth + 2)
-        yield f"{pad}in"
-        yield from _lines(plan.body, depth + 1)
-        return
-    if isinstance(plan, LetRec):
-        yield f"{pad}LetRec"
-        for binding in plan.bindings:
-            ends = "" if binding.return_at_limit else ", else an error"
-            limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times{ends}"
-            yield f"{pad}  {binding.id}{limit} ="
-            yield from _lines(binding.value, depth + 2)
-        yield f"{pad}in"
-        yield from _lines(plan.body, depth + 1)
-        return
-    yield pad + _node_text(plan)
-    if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin):
-        yield from (f"{pad}    path {_path(path)}" for path in plan.plan.paths)
-    for below in inputs_of(plan):
-        yield from _lines(below, depth + 1)
+class _Printer:
+    """Prints the nodes of plans. `names`: those of columns; None: all are shown by position."""
 
+    def __init__(self, names: RowNames | None) -> None:
+        self._names = names
 
-def _node_text(plan: Plan) -> str:
-    if isinstance(plan, Constant):
-        return _constant(plan)
-    if isinstance(plan, Get):
-        return f"Get {plan.id}" + ("" if plan.key is None else f" by {_list(plan.key)}")
-    if isinstance(plan, Mfp):
-        return "Mfp" + _mfp(plan.mfp)
-    if isinstance(plan, FlatMap):
-        return f"FlatMap {plan.function}{_list(plan.arguments)}{_mfp(plan.mfp_after)}"
-    if isinstance(plan, Join):
-        return _join(plan)
-    if isinstance(plan, Reduce):
-        values = f" values={_list(plan.values)}" if plan.values else ""
-        return f"Reduce key={_list(plan.key)}{values} {_reduce(plan.plan)}{_mfp(plan.mfp_after)}"
-    if isinstance(plan, TopK):
-        return _top_k(plan)
-    if isinstance(plan, Window):
-        return _window(plan)
-    if isinstance(plan, Union) and plan.consolidate_output:
-        return "Union consolidating"
-    return type(plan).__name__
+    def lines(self, plan: Plan, depth: int) -> Iterator[str]:
+        pad = "  " * depth
+        if isinstance(plan, Let):
+            yield f"{pad}Let {plan.id} ="
+            yield from self.lines(plan.value, depth + 2)
+            yield f"{pad}in"
+            yield from self.lines(plan.body, depth + 1)
+            return
+        if isinstance(plan, LetRec):
+            yield f"{pad}LetRec"
+            for binding in plan.bindings:
+                ends = "" if binding.return_at_limit else ", else an error"
+                limit = "" if binding.max_iterations is None else f" at most {binding.max_iterations} times{ends}"
+                yield f"{pad}  {binding.id}{limit} ="
+                yield from self.lines(binding.value, depth + 2)
+            yield f"{pad}in"
+            yield from self.lines(plan.body, depth + 1)
+            return
+        yield pad + self._node(plan)
+        if isinstance(plan, Join) and isinstance(plan.plan, DeltaJoin):
+            yield from (f"{pad}    path {self._path(plan, path)}" for path in plan.plan.paths)
+        for below in inputs_of(plan):
+            yield from self.lines(below, depth + 1)
+
+    def _row(self, plan: Plan) -> Shown:
+        """The columns of the plan's output."""
+        return positional if self._names is None else shown(self._names.of(plan))
+
+    def _node(self, plan: Plan) -> str:
+        names = self._names
+        match plan:
+            case Constant():
+                return _constant(plan)
+            case Get():
+                return f"Get {plan.id}" + ("" if plan.key is None else f" by {_list(plan.key, self._row(plan))}")
+            case Mfp():
+                return "Mfp" + self._mfp(plan.mfp, None if names is None else names.of(plan.input))
+            case FlatMap():
+                after = self._mfp(plan.mfp_after, None if names is None else names.flat_mapped(plan))
+                return f"FlatMap {plan.function}{_list(plan.arguments, self._row(plan.input))}{after}"
+            case Join():
+                return self._join(plan)
+            case Reduce():
+                row = self._row(plan.input)
+                values = f" values={_list(plan.values, row)}" if plan.values else ""
+                after = self._mfp(plan.mfp_after, None if names is None else names.reduced(plan))
+                return f"Reduce key={_list(plan.key, row)}{values} {_reduce(plan.plan)}{after}"
+            case TopK():
+                return _top_k(plan, self._row(plan.input))
+            case Window():
+                return _window(plan, self._row(plan.input))
+            case Union() if plan.consolidate_output:
+                return "Union consolidating"
+        return type(plan).__name__
+
+    def _join(self, plan: Join) -> str:
+        if isinstance(plan.plan, LinearJoin):
+            return f"Join linear: {self._path(plan, plan.plan)}"
+        met = None if self._names is None else self._names.met_by_all(plan, plan.plan)
+        return f"Join delta{self._mfp(plan.plan.closure, met)}"
+
+    def _path(self, join: Join, path: LinearJoin | DeltaPath) -> str:
+        if self._names is None:
+            return f"{path.source}" + "".join(self._stage(join, stage, None) for stage in path.stages)
+        streams = self._names.streams(join, path.source, path.stages)
+        stages = zip(path.stages, streams, strict=False)
+        return f"{path.source}" + "".join(self._stage(join, stage, stream) for stage, stream in stages)
+
+    def _stage(self, join: Join, stage: JoinStage, stream: Names | None) -> str:
+        left = positional if stream is None else shown(stream)
+        right = self._row(join.inputs[stage.lookup])
+        keys = [
+            f"{to_sql(s, left)} {'<=>' if n in stage.null_safe else '='} {to_sql(k, right)}"
+            for n, (s, k) in enumerate(zip(stage.stream_key, stage.lookup_key, strict=True))
+        ]
+        on = f" on [{', '.join(keys)}]" if keys else " cross"
+        kept = f" keep [{_positions(stage.stream_thinning, left)} | {_positions(stage.lookup_thinning, right)}]"
+        met = None if self._names is None or stream is None else self._names.met(join, stream, stage)
+        return f" → {stage.lookup}{on}{kept}{self._mfp(stage.closure, met)}"
+
+    def _mfp(self, mfp: MapFilterProject, names: Names | None) -> str:
+        row = positional if names is None else shown(extended(mfp, names))
+        parts = [
+            f" {word} {_list(exprs, row)}"
+            for word, exprs in (("map", mfp.expressions), ("filter", mfp.predicates))
+            if exprs
+        ]
+        parts += [
+            f" {word} {_list(bounds, row)}" for word, bounds in (("from", mfp.lower), ("until", mfp.upper)) if bounds
+        ]
+        if mfp.projection is not None and mfp.projection != tuple(range(len(mfp.extended))):
+            parts.append(f" project [{_positions(mfp.projection, row)}]")
+        return "".join(parts)
 
 
 def _constant(plan: Constant) -> str:
     if plan.error is not None:
         return f"Constant error {plan.error.code}"
-    shown = [
+    rows = [
         "(" + ", ".join(map(literal_sql, row.values)) + ")" + ("" if row.diff == 1 else f" × {row.diff}")
         for row in plan.rows[:_MAX_ROWS_SHOWN]
     ]
     more = [f"… {len(plan.rows)} rows"] if len(plan.rows) > _MAX_ROWS_SHOWN else []
-    return "Constant [" + ", ".join(shown + more) + "]"
-
-
-def _join(plan: Join) -> str:
-    if isinstance(plan.plan, LinearJoin):
-        return f"Join linear: {_path(plan.plan)}"
-    return f"Join delta{_mfp(plan.plan.closure)}"
-
-
-def _path(path: LinearJoin | DeltaPath) -> str:
-    return f"{path.source}" + "".join(map(_stage, path.stages))
-
-
-def _stage(stage: JoinStage) -> str:
-    keys = [
-        f"{to_sql(s)} {'<=>' if n in stage.null_safe else '='} {to_sql(k)}"
-        for n, (s, k) in enumerate(zip(stage.stream_key, stage.lookup_key, strict=True))
-    ]
-    on = f" on [{', '.join(keys)}]" if keys else " cross"
-    kept = f" keep [{_positions(stage.stream_thinning)} | {_positions(stage.lookup_thinning)}]"
-    return f" → {stage.lookup}{on}{kept}{_mfp(stage.closure)}"
-
-
-def _mfp(mfp: MapFilterProject) -> str:
-    parts = [
-        f" {word} {_list(exprs)}" for word, exprs in (("map", mfp.expressions), ("filter", mfp.predicates)) if exprs
-    ]
-    parts += [f" {word} {_list(bounds)}" for word, bounds in (("from", mfp.lower), ("until", mfp.upper)) if bounds]
-    if mfp.projection is not None and mfp.projection != tuple(range(len(mfp.extended))):
-        parts.append(f" project [{_positions(mfp.projection)}]")
-    return "".join(parts)
+    return "Constant [" + ", ".join(rows + more) + "]"
 
 
 def _reduce(plan: ReducePlan) -> str:
@@ -201,25 +262,30 @@ def _reduce(plan: ReducePlan) -> str:
 def _aggregate(aggregate: Aggregate) -> str:
     argument = "*" if aggregate.argument is None else f"v{aggregate.argument}"
     given = ", ".join([argument, *map(literal_sql, aggregate.parameters)])
-    order = f" order by [{', '.join(_order(k, 'v') for k in aggregate.order)}]" if aggregate.order else ""
+    order = f" order by [{', '.join(_order(k, _value) for k in aggregate.order)}]" if aggregate.order else ""
     where = "" if aggregate.filter is None else f" where v{aggregate.filter}"
     return f"{aggregate.function}({'distinct ' if aggregate.distinct else ''}{given}{order}){where}"
 
 
-def _top_k(plan: TopK) -> str:
-    limit = "" if plan.limit is None else f" limit {to_sql(plan.limit)}"
+def _value(position: int) -> str:
+    return f"v{position}"
+
+
+def _top_k(plan: TopK, row: Shown) -> str:
+    limit = "" if plan.limit is None else f" limit {to_sql(plan.limit, row)}"
     offset = f" offset {plan.offset}" if plan.offset else ""
-    order = ", ".join(map(_order, plan.order))
-    return f"TopK {plan.plan.kind} group=[{_positions(plan.group_key)}] order=[{order}]{limit}{offset}"
+    order = ", ".join(_order(key, row) for key in plan.order)
+    return f"TopK {plan.plan.kind} group=[{_positions(plan.group_key, row)}] order=[{order}]{limit}{offset}"
 
 
-def _window(plan: Window) -> str:
-    order = ", ".join(map(_order, plan.order))
-    return f"Window partition=[{_positions(plan.partition)}] order=[{order}] [{', '.join(map(_call, plan.calls))}]"
+def _window(plan: Window, row: Shown) -> str:
+    order = ", ".join(_order(key, row) for key in plan.order)
+    calls = ", ".join(_call(call, row) for call in plan.calls)
+    return f"Window partition=[{_positions(plan.partition, row)}] order=[{order}] [{calls}]"
 
 
-def _call(call: WindowCall) -> str:
-    given = ", ".join([*(f"c{a}" for a in call.arguments), *map(literal_sql, call.parameters)])
+def _call(call: WindowCall, row: Shown) -> str:
+    given = ", ".join([*map(row, call.arguments), *map(literal_sql, call.parameters)])
     nulls = " ignore nulls" if call.ignore_nulls else ""
     return f"{call.function}({given}){nulls}{'' if call.frame is None else _frame(call.frame)}"
 
@@ -229,13 +295,13 @@ def _frame(frame: WindowFrame) -> str:
     return f" {frame.unit} between {' and '.join(ends)}"
 
 
-def _order(key: OrderKey, letter: str = "c") -> str:
-    return f"{letter}{key.column}{' desc' if key.descending else ''}{' nulls last' if key.nulls_last else ''}"
+def _order(key: OrderKey, row: Shown) -> str:
+    return f"{row(key.column)}{' desc' if key.descending else ''}{' nulls last' if key.nulls_last else ''}"
 
 
-def _list(exprs: Iterable[ScalarExpr]) -> str:
-    return "[" + ", ".join(map(to_sql, exprs)) + "]"
+def _list(exprs: Iterable[ScalarExpr], row: Shown) -> str:
+    return "[" + ", ".join(to_sql(expr, row) for expr in exprs) + "]"
 
 
-def _positions(positions: Iterable[int]) -> str:
-    return ", ".join(f"c{p}" for p in positions)
+def _positions(positions: Iterable[int], row: Shown) -> str:
+    return ", ".join(map(row, positions))

@@ -43,7 +43,7 @@ def test_a_missing_input_is_named_and_waited_for(system: System) -> None:
     system.wait_hydrated("early")
 
     assert [r["nations"] for r in system.query("SELECT nations FROM early")["rows"]] == [5] * 5
-    assert "filter [(c0 > 4L)]" in system.explain("early")
+    assert "filter [(nations > 4L)]" in system.explain("early")
     assert "Reduce key=" in system.explain(NATIONS)
     assert "no Dataflow nobody" in system.explain("nobody")
     system.kubectl("delete", "dataflow", "early", "late")

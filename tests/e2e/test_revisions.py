@@ -184,7 +184,7 @@ def holds(system: System, name: str, condition: str) -> bool:
 
 def ready_events(system: System, name: str) -> list[str]:
     """The notes of the Events that say that the Dataflow became ready."""
-    listed = json.loads(system.kubectl("get", "events.events.k8s.io", "-o", "json").stdout)["items"]
+    listed = json.loads(system.kubectl("get", "events.events.k8s.io", "-n", system.namespace, "-o", "json"))["items"]
     found = [e for e in listed if e["regarding"]["name"] == name and e["reason"] == "Ready"]
     assert {e["type"] for e in found} == {"Normal"}
     return sorted(e["note"] for e in found)

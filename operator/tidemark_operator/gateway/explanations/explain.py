@@ -9,8 +9,9 @@ from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS
 from tidemark_operator.resources.conditions.diagnostics import describe
-from tidemark_protocol.explain import explain_dataflow
-from tidemark_protocol.messages.planning import ExportRequest, PlanRequest, Refused, ViewRequest
+from tidemark_protocol.explain import explain_dataflow, explain_planned
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Catalogue, ExportRequest, PlanRequest, Refused, ViewRequest
 
 
 async def explain(
@@ -30,7 +31,8 @@ async def explain(
         raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")
     if state.active is None:
         raise QueryRefused(f"Dataflow {subject} has no plan: `kubectl describe dataflow {subject}` says why")
-    return explain_dataflow(state.active.revision.description)
+    known = catalogue(world.registry.sources(namespace), world.registry.dataflows(namespace), instance=state.instance)
+    return explain_dataflow(state.active.revision.description, _columns_of_indexes(known))
 
 
 async def _of_sql(context: ReconcileContext, admission: PlannerAdmission, caller: str, namespace: str, sql: str) -> str:
@@ -43,4 +45,10 @@ async def _of_sql(context: ReconcileContext, admission: PlannerAdmission, caller
     planned = await admission.plan(caller, namespace, sql, lambda: context.planner.plan(request, patient=True))
     if isinstance(planned, Refused):
         raise QueryRefused("; ".join(describe(d) for d in planned.diagnostics))
-    return planned.explain
+    return explain_planned(planned, _columns_of_indexes(known))
+
+
+def _columns_of_indexes(known: Catalogue) -> dict[GlobalId, tuple[str, ...]]:
+    """The names of the columns of each index and of its object."""
+    shared = [(index, relation.columns) for relation in known.relations for index in relation.indexes]
+    return {id: tuple(c.name for c in columns) for index, columns in shared for id in (index.id, index.on)}

@@ -1,0 +1,71 @@
+"""Plans as people read them: with the names of columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.planner.catalogue import CATALOGUE, one_view
+from tests.planner.fixture_files import HERE, cases
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.explain import explain, explain_planned
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.messages.planning import Planned, PlanRequest, ViewRequest
+
+pytestmark = pytest.mark.spark
+INDEXED = {GlobalId("live/object"): ("k", "n")}
+
+
+def explained(catalyst: Catalyst, request: PlanRequest) -> str:
+    planned = plan(catalyst, request)
+    assert isinstance(planned, Planned), planned
+    return explain_planned(planned, INDEXED)
+
+
+@pytest.mark.parametrize(
+    ("sql", "lines"),
+    [
+        (
+            "SELECT s, x + 1 AS y FROM s.t WHERE m > 2",
+            ("map [(x + 1)] filter [(m > CAST(2.00BD AS DECIMAL(15,2)))] project [s, c3]", "Get s.t"),
+        ),
+        (
+            "SELECT t.s, count(*) AS n, sum(u.y) AS total FROM s.t JOIN s.u USING (k) GROUP BY t.s",
+            ("Reduce key=[s] values=[y]", "on [k = k] keep [s | y]"),
+        ),
+        ("SELECT a.k, b.k AS other FROM s.u a JOIN s.u b ON a.y = b.k", ("on [CAST(y AS BIGINT) = k]",)),
+        ("SELECT user, `Größe x` FROM staff.people ORDER BY `Größe x` DESC LIMIT 3", ("order=[`Größe x` desc",)),
+        ("SELECT k, row_number() OVER (PARTITION BY s ORDER BY y) AS r FROM s.u", ("partition=[s] order=[y",)),
+        ("SELECT k, n FROM live WHERE n > 3", ("import index live/object by [k]", "filter [(n > 3L)]")),
+        ("SELECT k FROM s.t UNION ALL SELECT k FROM s.u", ("Union", "Get s.t")),
+        ("SELECT k AS c7 FROM (SELECT k, x AS c7 FROM s.t WHERE x > 1) q WHERE c7 < 5", ("(x < 5)",)),
+    ],
+)
+def test_columns_have_their_names(catalyst: Catalyst, sql: str, lines: tuple[str, ...]) -> None:
+    """Those of imports as far as they pass; what is computed, or twice in a row, has its position."""
+    text = explained(catalyst, one_view(sql))
+
+    assert [line for line in lines if line not in text] == [], text
+
+
+def test_a_later_view_reads_the_names_that_an_earlier_export_has(catalyst: Catalyst) -> None:
+    """Computed columns have a name there."""
+    asked = one_view("SELECT k, x + 1 AS more FROM s.t")
+    both = (*asked.views, ViewRequest("w", "SELECT more FROM v WHERE more > 2"))
+    exports = (*asked.exports, replace(asked.exports[0], name="w", view="w"))
+
+    assert "filter [(more > 2)]" in explained(catalyst, replace(asked, views=both, exports=exports))
+
+
+def test_every_plan_prints_with_names_and_by_position(catalyst: Catalyst) -> None:
+    """With as many lines, over every fixture: no operator is unknown to the names."""
+    for file in sorted((HERE / "plans").glob("*.txt")):
+        for case in cases(file):
+            planned = plan(catalyst, one_view(case.sql))
+            assert isinstance(planned, Planned)
+            assert planned.objects
+            lines = explain_planned(planned, {r.id: tuple(c.name for c in r.columns) for r in CATALOGUE.relations})
+            body = lines[lines.index(f"{planned.objects[0].id} =") :]
+            assert len(body.split("\n")) == len("\n".join(f"x\n{explain(o.plan)}" for o in planned.objects).split("\n"))
