@@ -61,7 +61,7 @@ def test_help_imports_nothing_that_takes_long() -> None:
     [
         (["quer"], "No such command 'quer'"),
         (["query"], "Missing argument 'SQL'"),
-        (["query", "SELECT 1", "--servr", "a"], "No such option '--servr'. Did you mean '--server'?"),
+        (["query", "SELECT 1", "--serverr", "a"], "No such option '--serverr'. Did you mean '--server'?"),
         (["query", "SELECT 1", "-o", "yaml"], "'yaml' is not one of 'table', 'json'"),
         (["query", "SELECT 1", "--server", "a:1", "--gateway-file", "b"], "--gateway-file and --server exclude"),
         (["why", "a", "--token-file", "a", "--client-certificate"], "--token-file and --client-certificate exclude"),

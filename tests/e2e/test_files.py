@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 
@@ -51,6 +52,21 @@ def test_crash_files_reach_the_view_once_each_whoever_is_killed(system: System) 
     refused = wait_for("a refusal", lambda: refusal(system), system.log)
     assert refused.stdout == ""
     assert "SCHEMA_MISMATCH" in refused.stderr
+    skipping(system)
+
+
+def skipping(system: System) -> None:
+    """The rows of the table that are right, on request; never an aggregate of them."""
+    command = ("query", "SELECT k, v FROM drop.readings WHERE k = 'a'", "--skip-errors", "-n", system.namespace)
+    done = system.tidemark(*command, "-o", "json")
+    answer = json.loads(done.stdout)
+    assert sorted(row["v"] for row in answer["rows"]) == [1, 10]
+    assert answer["skipped_errors"] == 1
+    assert "warning: 1 row is an error and is left out" in done.stderr
+    for sql in ("SELECT k FROM totals", "SELECT count(*) AS n FROM drop.readings"):
+        done = system.tidemark("query", sql, "--skip-errors", "-n", system.namespace)
+        assert done.returncode == 1
+        assert "--skip-errors reads" in done.stderr
 
 
 def refusal(system: System) -> subprocess.CompletedProcess[str] | None:

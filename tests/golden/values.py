@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tidemark_operator.planning.revision import DataflowRevision, Parent
@@ -252,5 +253,6 @@ MEMBERS: tuple[Any, ...] = (
     InstanceConfig("prod", "s3://bucket"),
     *TARGETS,
     *PEEKS,
+    replace(PEEKS[0], skip_errors=True),
 )
 """The order is that of the lines of `members.tsv`."""

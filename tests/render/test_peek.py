@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,12 +22,13 @@ from tidemark_protocol.messages.commands import IndexTarget, Peek, ShardTarget
 from tidemark_protocol.messages.planning import Finishing
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.expr import ColumnRef, Literal
-from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp, refs
+from tidemark_protocol.plan.lir import Get, MapFilterProject, Mfp, OrderKey, refs
 from tidemark_protocol.types import BIGINT, BOOLEAN, Column
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.errors import OutOfFrontier
+from tidemark_replica.arrangement.rows.updates import make_updates
 from tidemark_replica.peek import collection_reader as peeks
-from tidemark_replica.peek.collection_reader import ReadContext
+from tidemark_replica.peek.collection_reader import ReadContext, SkippedErrors
 from tidemark_replica.render import IndexTrace, ResultTooLarge, ViewInError
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -200,3 +203,45 @@ def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
     with pytest.raises(ViewInError, match="DIVIDE_BY_ZERO"):
         read_shard(here, metadata, at(7))
     assert rows(read_shard(here, metadata, at(9))) == Counter({(1, 10): 1, (2, 20): 1, (None, 5): 1})
+
+
+def test_a_peek_that_skips_errors_has_the_other_rows_and_counts_them(
+    hydrated: tuple[World, IndexTrace], either: ReadContext
+) -> None:
+    """At 8 row (3, 0) fails; at 9 it is gone upstream, and with it the error: nothing is counted any more."""
+    _, index = hydrated
+    for finishing in (Finishing(), Finishing(limit=10), Finishing((OrderKey(0),), limit=10)):
+        counts = []
+        for at in (7, 8, 9):
+            reading = replace(either, skipped=SkippedErrors())
+            found = read_index(reading, index, peek(index, at, finishing=finishing, skip_errors=True))
+            assert rows(found) == Counter({(1, 10, 10): 1, (2, 20, 5): 1, (None, 5, 20): 1})
+            counts.append(reading.skipped.count)
+        assert counts == [0, 1, 0]
+
+
+def test_errors_of_the_peeks_own_expressions_are_skipped_too(
+    hydrated: tuple[World, IndexTrace], either: ReadContext
+) -> None:
+    """Once for each row: the row that is there twice fails twice."""
+    _, index = hydrated
+    schema = tuple(refs_of(index))
+    of = call("-", (ColumnRef(1, BIGINT, schema[1].nullable), Literal("10", BIGINT)), BIGINT)
+    quotient = MapFilterProject(schema, (call("div", (Literal("100", BIGINT), of), BIGINT),), (), (0, 3))
+    reading = replace(either, skipped=SkippedErrors())
+
+    found = read_index(reading, index, peek(index, 5, quotient, skip_errors=True))
+
+    assert rows(found) == Counter({(2, 10): 1, (None, -20): 1})
+    assert reading.skipped.count == 2
+    with pytest.raises(ViewInError):
+        read_index(either, index, peek(index, 5, quotient))
+
+
+def test_an_error_that_is_there_less_than_never_is_no_error_to_skip() -> None:
+    """The collection is not consistent: its rows may be wrong, too."""
+    columns = [pa.array([1, None], pa.int64())]
+    batch = make_updates(columns, np.zeros(2, np.int64), np.array([1, -1]), pa.array([None, '{"code": "X"}']))
+
+    (row,) = peeks.Finish(10_000, skip_errors=True)([batch])
+    assert row.column("__error").to_pylist() == ['{"code": "X"}']

@@ -29,6 +29,9 @@ kubectl tidemark query 'SELECT carrier, flights FROM delays ORDER BY flights DES
 # Print a join as of a time, as JSON
 kubectl tidemark query 'SELECT * FROM delays JOIN carriers USING (carrier)' --as-of 2026-01-31T12:00 -o json
 
+# Print the rows that are right, although some are errors
+kubectl tidemark query 'SELECT * FROM prices' --skip-errors
+
 # Call as a ServiceAccount
 kubectl tidemark query 'SELECT * FROM delays' -n team-a --service-account reader
 """
@@ -47,6 +50,12 @@ kubectl tidemark query 'SELECT * FROM delays' -n team-a --service-account reader
 @click.option(
     "--replica", default="", metavar="NAME", help="Only ComputeReplica that may answer. The query fails with it."
 )
+@click.option(
+    "--skip-errors",
+    is_flag=True,
+    help="Print the rows that are right, and a warning with the number of errors. Only for rows of one table or export "
+    "that are computed one by one: no joins, aggregates, or ORDER BY with LIMIT.",
+)
 @options.output
 @calls_gateway()
 def query(
@@ -58,6 +67,7 @@ def query(
     timeout: float | None,
     instance: str,
     replica: str,
+    skip_errors: bool,
     output: str,
 ) -> None:
     """Print the answer to a SELECT over exports and tables, as of one time.
@@ -73,6 +83,7 @@ def query(
         strict=strict,
         replica=replica,
         places=sys.stderr.isatty(),
+        skip_errors=skip_errors,
     )
     with connected(gateway) as stub:
         call = stub.Query(request, metadata=gateway.metadata, timeout=timeout)
@@ -80,6 +91,9 @@ def query(
             with waiting("waiting for the answer") as describe:
                 header, batches = _answer(call, describe)
             (_print_json if output == "json" else _print_table)(header, batches, sys.stdout)
+            if errors := header.skipped_errors:
+                rows = "1 row is an error and is" if errors == 1 else f"{errors} rows are errors and are"
+                print(f"warning: {rows} left out", file=sys.stderr)
         except KeyboardInterrupt:
             call.cancel()
             raise
@@ -144,7 +158,9 @@ def _print_json(header: QueryHeader, batches: Iterator[pa.RecordBatch], out: Tex
     names = list(header.column_names)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise GatewayFailed(f"JSON has one value for a name, and two columns are called {twice}: rename one with AS")
-    print(f'{{"as_of": {header.as_of}, "export": {json.dumps(header.export or None)}, "rows": [', file=out, end="")
+    skipped = f'"skipped_errors": {header.skipped_errors}, ' if header.skipped_errors else ""
+    export = json.dumps(header.export or None)
+    print(f'{{"as_of": {header.as_of}, "export": {export}, {skipped}"rows": [', file=out, end="")
     separator = "\n"
     for batch in batches:
         for row in zip(*map(values, batch.columns), strict=True):

@@ -140,6 +140,7 @@ class Peek:
     `mfp` runs over the columns of the collection; `columns` name its output. `literals`: if not None, only rows whose
     index
     key equals one of these. A replica holds whole collections, so its answer is final: `finishing` has been applied.
+    `skip_errors`: the answer leaves errors out and counts them. Replicas older than this field answer with an error.
     """
 
     uuid: str
@@ -149,6 +150,7 @@ class Peek:
     finishing: Finishing
     columns: tuple[Column, ...]
     literals: tuple[tuple[Literal, ...], ...] | None = None
+    skip_errors: bool = False
 
 
 @dataclass(frozen=True)

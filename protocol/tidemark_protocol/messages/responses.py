@@ -29,10 +29,12 @@ class Frontiers:
 
 @dataclass(frozen=True)
 class PeekRows:
-    """The answer: an Arrow IPC stream of the columns of the peek, and its number of rows."""
+    """The answer: an Arrow IPC stream of the columns of the peek, and its number of rows. `skipped`: the errors that it
+    leaves out."""
 
     data: bytes
     row_count: int
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class PeekStashed:
 
     row_count: int
     size: int
+    skipped: int = 0
 
 
 @dataclass(frozen=True)

@@ -144,10 +144,12 @@ class AllowCompaction(_message.Message):
     def __init__(self, id: _Optional[str] = ..., frontier: _Optional[int] = ...) -> None: ...
 
 class Peek(_message.Message):
-    __slots__ = ("request",)
+    __slots__ = ("request", "skip_errors")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    SKIP_ERRORS_FIELD_NUMBER: _ClassVar[int]
     request: bytes
-    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+    skip_errors: bool
+    def __init__(self, request: _Optional[bytes] = ..., skip_errors: _Optional[bool] = ...) -> None: ...
 
 class CancelPeek(_message.Message):
     __slots__ = ("uuid",)
@@ -224,7 +226,7 @@ class Frontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
-    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count", "error_everywhere")
+    __slots__ = ("uuid", "rows", "error", "canceled", "stashed_bytes", "row_count", "error_everywhere", "skipped")
     UUID_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +234,7 @@ class PeekResponse(_message.Message):
     STASHED_BYTES_FIELD_NUMBER: _ClassVar[int]
     ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
     ERROR_EVERYWHERE_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
     uuid: str
     rows: bytes
     error: str
@@ -239,7 +242,8 @@ class PeekResponse(_message.Message):
     stashed_bytes: int
     row_count: int
     error_everywhere: bool
-    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ..., error_everywhere: _Optional[bool] = ...) -> None: ...
+    skipped: int
+    def __init__(self, uuid: _Optional[str] = ..., rows: _Optional[bytes] = ..., error: _Optional[str] = ..., canceled: _Optional[bool] = ..., stashed_bytes: _Optional[int] = ..., row_count: _Optional[int] = ..., error_everywhere: _Optional[bool] = ..., skipped: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
     __slots__ = ("id", "lower", "upper", "updates", "error", "dropped", "lower_part", "upper_part")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidemark_protocol/pb/gateway.proto\x12\x13tidemark.gateway.v1\"\x8f\x01\n\x0cQueryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03sql\x18\x02 \x01(\t\x12\x12\n\x05\x61s_of\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x0e\n\x06strict\x18\x05 \x01(\x08\x12\x0f\n\x07replica\x18\x06 \x01(\t\x12\x0e\n\x06places\x18\x07 \x01(\x08\x42\x08\n\x06_as_of\"X\n\x0bQueryHeader\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x0e\n\x06\x65xport\x18\x02 \x01(\t\x12\x14\n\x0c\x63olumn_names\x18\x03 \x03(\t\x12\x14\n\x0c\x63olumn_types\x18\x04 \x03(\t\"l\n\nQueryReply\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .tidemark.gateway.v1.QueryHeaderH\x00\x12\x0f\n\x05\x61rrow\x18\x02 \x01(\x0cH\x00\x12\x11\n\x07waiting\x18\x03 \x01(\tH\x00\x42\x06\n\x04part\"=\n\x10\x46rontiersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\x0e\x61ll_namespaces\x18\x02 \x01(\x08\"\xc7\x02\n\x13\x43ollectionFrontiers\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x11\n\x04read\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05write\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05input\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x13\n\x06output\x18\x08 \x01(\x03H\x03\x88\x01\x01\x12\x10\n\x08hydrated\x18\t \x01(\x08\x12\x37\n\x08replicas\x18\n \x03(\x0b\x32%.tidemark.gateway.v1.ReplicaFrontiers\x12\x1d\n\x10hydrated_percent\x18\x0b \x01(\x05H\x04\x88\x01\x01\x42\x07\n\x05_readB\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_outputB\x13\n\x11_hydrated_percent\"2\n\x11OperatorHydration\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07percent\x18\x02 \x01(\x05\"\xee\x01\n\x10ReplicaFrontiers\x12\x0f\n\x07replica\x18\x01 \x01(\t\x12\x12\n\x05write\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05input\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x13\n\x06output\x18\x04 \x01(\x03H\x02\x88\x01\x01\x12\x1d\n\x10hydrated_percent\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x39\n\toperators\x18\x06 \x03(\x0b\x32&.tidemark.gateway.v1.OperatorHydrationB\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_outputB\x13\n\x11_hydrated_percent\"\\\n\x0e\x46rontiersReply\x12=\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32(.tidemark.gateway.v1.CollectionFrontiers\x12\x0b\n\x03now\x18\x02 \x01(\x03\"4\n\x0e\x45xplainRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x1c\n\x0c\x45xplainReply\x12\x0c\n\x04text\x18\x01 \x01(\t\"\xc1\x01\n\x10SubscribeRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x10\n\x08instance\x18\x03 \x01(\t\x12\x12\n\x05\x61s_of\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05up_to\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x10without_snapshot\x18\x06 \x01(\x08\x12\x10\n\x08progress\x18\x07 \x01(\x08\x12\x0f\n\x07replica\x18\x08 \x01(\tB\x08\n\x06_as_ofB\x08\n\x06_up_to\"L\n\x0fSubscribeHeader\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x14\n\x0c\x63olumn_names\x18\x02 \x03(\t\x12\x14\n\x0c\x63olumn_types\x18\x03 \x03(\t\"_\n\x0eSubscribeBatch\x12\r\n\x05lower\x18\x01 \x01(\x03\x12\x12\n\nlower_part\x18\x02 \x01(\x04\x12\r\n\x05upper\x18\x03 \x01(\x03\x12\r\n\x05\x61rrow\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08\"\x86\x01\n\x0eSubscribeReply\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32$.tidemark.gateway.v1.SubscribeHeaderH\x00\x12\x34\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32#.tidemark.gateway.v1.SubscribeBatchH\x00\x42\x06\n\x04part\"}\n\x0b\x43opyRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x10\n\x08instance\x18\x03 \x01(\t\x12\x12\n\x05\x61s_of\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\n\n\x02to\x18\x05 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x06 \x01(\tB\x08\n\x06_as_of\"?\n\tCopyReply\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x11\n\trow_count\x18\x02 \x01(\x03\x12\x10\n\x08location\x18\x03 \x01(\t\"-\n\nWhyRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x8e\x01\n\x05\x43\x61use\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\x05write\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04says\x18\x04 \x01(\t\x12\r\n\x05holds\x18\x05 \x01(\x08\x12+\n\x07\x62\x65\x63\x61use\x18\x06 \x03(\x0b\x32\x1a.tidemark.gateway.v1.CauseB\x08\n\x06_write\"C\n\x08WhyReply\x12*\n\x06\x63\x61uses\x18\x01 \x03(\x0b\x32\x1a.tidemark.gateway.v1.Cause\x12\x0b\n\x03now\x18\x02 \x01(\x03\"1\n\x0c\x46ilesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\"\x9e\x01\n\nListedFile\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\x04rows\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x65rrors\x18\x05 \x01(\x03\x12\r\n\x05state\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x11\n\x04time\x18\x08 \x01(\x03H\x01\x88\x01\x01\x42\x07\n\x05_rowsB\x07\n\x05_time\"K\n\nFilesReply\x12.\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x1f.tidemark.gateway.v1.ListedFile\x12\r\n\x05\x62ound\x18\x02 \x01(\x03\x32\xbd\x04\n\x07Gateway\x12M\n\x05Query\x12!.tidemark.gateway.v1.QueryRequest\x1a\x1f.tidemark.gateway.v1.QueryReply0\x01\x12Y\n\tSubscribe\x12%.tidemark.gateway.v1.SubscribeRequest\x1a#.tidemark.gateway.v1.SubscribeReply0\x01\x12H\n\x04\x43opy\x12 .tidemark.gateway.v1.CopyRequest\x1a\x1e.tidemark.gateway.v1.CopyReply\x12W\n\tFrontiers\x12%.tidemark.gateway.v1.FrontiersRequest\x1a#.tidemark.gateway.v1.FrontiersReply\x12Q\n\x07\x45xplain\x12#.tidemark.gateway.v1.ExplainRequest\x1a!.tidemark.gateway.v1.ExplainReply\x12\x45\n\x03Why\x12\x1f.tidemark.gateway.v1.WhyRequest\x1a\x1d.tidemark.gateway.v1.WhyReply\x12K\n\x05\x46iles\x12!.tidemark.gateway.v1.FilesRequest\x1a\x1f.tidemark.gateway.v1.FilesReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidemark_protocol/pb/gateway.proto\x12\x13tidemark.gateway.v1\"\xa4\x01\n\x0cQueryRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03sql\x18\x02 \x01(\t\x12\x12\n\x05\x61s_of\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x10\n\x08instance\x18\x04 \x01(\t\x12\x0e\n\x06strict\x18\x05 \x01(\x08\x12\x0f\n\x07replica\x18\x06 \x01(\t\x12\x0e\n\x06places\x18\x07 \x01(\x08\x12\x13\n\x0bskip_errors\x18\x08 \x01(\x08\x42\x08\n\x06_as_of\"p\n\x0bQueryHeader\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x0e\n\x06\x65xport\x18\x02 \x01(\t\x12\x14\n\x0c\x63olumn_names\x18\x03 \x03(\t\x12\x14\n\x0c\x63olumn_types\x18\x04 \x03(\t\x12\x16\n\x0eskipped_errors\x18\x05 \x01(\x03\"l\n\nQueryReply\x12\x32\n\x06header\x18\x01 \x01(\x0b\x32 .tidemark.gateway.v1.QueryHeaderH\x00\x12\x0f\n\x05\x61rrow\x18\x02 \x01(\x0cH\x00\x12\x11\n\x07waiting\x18\x03 \x01(\tH\x00\x42\x06\n\x04part\"=\n\x10\x46rontiersRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x16\n\x0e\x61ll_namespaces\x18\x02 \x01(\x08\"\xc7\x02\n\x13\x43ollectionFrontiers\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12\x11\n\x04read\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05write\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x12\n\x05input\x18\x07 \x01(\x03H\x02\x88\x01\x01\x12\x13\n\x06output\x18\x08 \x01(\x03H\x03\x88\x01\x01\x12\x10\n\x08hydrated\x18\t \x01(\x08\x12\x37\n\x08replicas\x18\n \x03(\x0b\x32%.tidemark.gateway.v1.ReplicaFrontiers\x12\x1d\n\x10hydrated_percent\x18\x0b \x01(\x05H\x04\x88\x01\x01\x42\x07\n\x05_readB\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_outputB\x13\n\x11_hydrated_percent\"2\n\x11OperatorHydration\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07percent\x18\x02 \x01(\x05\"\xee\x01\n\x10ReplicaFrontiers\x12\x0f\n\x07replica\x18\x01 \x01(\t\x12\x12\n\x05write\x18\x02 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05input\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x13\n\x06output\x18\x04 \x01(\x03H\x02\x88\x01\x01\x12\x1d\n\x10hydrated_percent\x18\x05 \x01(\x05H\x03\x88\x01\x01\x12\x39\n\toperators\x18\x06 \x03(\x0b\x32&.tidemark.gateway.v1.OperatorHydrationB\x08\n\x06_writeB\x08\n\x06_inputB\t\n\x07_outputB\x13\n\x11_hydrated_percent\"\\\n\x0e\x46rontiersReply\x12=\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32(.tidemark.gateway.v1.CollectionFrontiers\x12\x0b\n\x03now\x18\x02 \x01(\x03\"4\n\x0e\x45xplainRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\x1c\n\x0c\x45xplainReply\x12\x0c\n\x04text\x18\x01 \x01(\t\"\xc1\x01\n\x10SubscribeRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x10\n\x08instance\x18\x03 \x01(\t\x12\x12\n\x05\x61s_of\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x12\n\x05up_to\x18\x05 \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x10without_snapshot\x18\x06 \x01(\x08\x12\x10\n\x08progress\x18\x07 \x01(\x08\x12\x0f\n\x07replica\x18\x08 \x01(\tB\x08\n\x06_as_ofB\x08\n\x06_up_to\"L\n\x0fSubscribeHeader\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x14\n\x0c\x63olumn_names\x18\x02 \x03(\t\x12\x14\n\x0c\x63olumn_types\x18\x03 \x03(\t\"_\n\x0eSubscribeBatch\x12\r\n\x05lower\x18\x01 \x01(\x03\x12\x12\n\nlower_part\x18\x02 \x01(\x04\x12\r\n\x05upper\x18\x03 \x01(\x03\x12\r\n\x05\x61rrow\x18\x04 \x01(\x0c\x12\x0c\n\x04more\x18\x05 \x01(\x08\"\x86\x01\n\x0eSubscribeReply\x12\x36\n\x06header\x18\x01 \x01(\x0b\x32$.tidemark.gateway.v1.SubscribeHeaderH\x00\x12\x34\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32#.tidemark.gateway.v1.SubscribeBatchH\x00\x42\x06\n\x04part\"}\n\x0b\x43opyRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\x10\n\x08instance\x18\x03 \x01(\t\x12\x12\n\x05\x61s_of\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\n\n\x02to\x18\x05 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x06 \x01(\tB\x08\n\x06_as_of\"?\n\tCopyReply\x12\r\n\x05\x61s_of\x18\x01 \x01(\x03\x12\x11\n\trow_count\x18\x02 \x01(\x03\x12\x10\n\x08location\x18\x03 \x01(\t\"-\n\nWhyRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"\x8e\x01\n\x05\x43\x61use\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x12\n\x05write\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04says\x18\x04 \x01(\t\x12\r\n\x05holds\x18\x05 \x01(\x08\x12+\n\x07\x62\x65\x63\x61use\x18\x06 \x03(\x0b\x32\x1a.tidemark.gateway.v1.CauseB\x08\n\x06_write\"C\n\x08WhyReply\x12*\n\x06\x63\x61uses\x18\x01 \x03(\x0b\x32\x1a.tidemark.gateway.v1.Cause\x12\x0b\n\x03now\x18\x02 \x01(\x03\"1\n\x0c\x46ilesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0e\n\x06source\x18\x02 \x01(\t\"\x9e\x01\n\nListedFile\x12\r\n\x05table\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\x04rows\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x0e\n\x06\x65rrors\x18\x05 \x01(\x03\x12\r\n\x05state\x18\x06 \x01(\t\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x11\n\x04time\x18\x08 \x01(\x03H\x01\x88\x01\x01\x42\x07\n\x05_rowsB\x07\n\x05_time\"K\n\nFilesReply\x12.\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x1f.tidemark.gateway.v1.ListedFile\x12\r\n\x05\x62ound\x18\x02 \x01(\x03\x32\xbd\x04\n\x07Gateway\x12M\n\x05Query\x12!.tidemark.gateway.v1.QueryRequest\x1a\x1f.tidemark.gateway.v1.QueryReply0\x01\x12Y\n\tSubscribe\x12%.tidemark.gateway.v1.SubscribeRequest\x1a#.tidemark.gateway.v1.SubscribeReply0\x01\x12H\n\x04\x43opy\x12 .tidemark.gateway.v1.CopyRequest\x1a\x1e.tidemark.gateway.v1.CopyReply\x12W\n\tFrontiers\x12%.tidemark.gateway.v1.FrontiersRequest\x1a#.tidemark.gateway.v1.FrontiersReply\x12Q\n\x07\x45xplain\x12#.tidemark.gateway.v1.ExplainRequest\x1a!.tidemark.gateway.v1.ExplainReply\x12\x45\n\x03Why\x12\x1f.tidemark.gateway.v1.WhyRequest\x1a\x1d.tidemark.gateway.v1.WhyReply\x12K\n\x05\x46iles\x12!.tidemark.gateway.v1.FilesRequest\x1a\x1f.tidemark.gateway.v1.FilesReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,49 +32,49 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tidemark_protocol.pb.gatewa
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_QUERYREQUEST']._serialized_start=60
-  _globals['_QUERYREQUEST']._serialized_end=203
-  _globals['_QUERYHEADER']._serialized_start=205
-  _globals['_QUERYHEADER']._serialized_end=293
-  _globals['_QUERYREPLY']._serialized_start=295
-  _globals['_QUERYREPLY']._serialized_end=403
-  _globals['_FRONTIERSREQUEST']._serialized_start=405
-  _globals['_FRONTIERSREQUEST']._serialized_end=466
-  _globals['_COLLECTIONFRONTIERS']._serialized_start=469
-  _globals['_COLLECTIONFRONTIERS']._serialized_end=796
-  _globals['_OPERATORHYDRATION']._serialized_start=798
-  _globals['_OPERATORHYDRATION']._serialized_end=848
-  _globals['_REPLICAFRONTIERS']._serialized_start=851
-  _globals['_REPLICAFRONTIERS']._serialized_end=1089
-  _globals['_FRONTIERSREPLY']._serialized_start=1091
-  _globals['_FRONTIERSREPLY']._serialized_end=1183
-  _globals['_EXPLAINREQUEST']._serialized_start=1185
-  _globals['_EXPLAINREQUEST']._serialized_end=1237
-  _globals['_EXPLAINREPLY']._serialized_start=1239
-  _globals['_EXPLAINREPLY']._serialized_end=1267
-  _globals['_SUBSCRIBEREQUEST']._serialized_start=1270
-  _globals['_SUBSCRIBEREQUEST']._serialized_end=1463
-  _globals['_SUBSCRIBEHEADER']._serialized_start=1465
-  _globals['_SUBSCRIBEHEADER']._serialized_end=1541
-  _globals['_SUBSCRIBEBATCH']._serialized_start=1543
-  _globals['_SUBSCRIBEBATCH']._serialized_end=1638
-  _globals['_SUBSCRIBEREPLY']._serialized_start=1641
-  _globals['_SUBSCRIBEREPLY']._serialized_end=1775
-  _globals['_COPYREQUEST']._serialized_start=1777
-  _globals['_COPYREQUEST']._serialized_end=1902
-  _globals['_COPYREPLY']._serialized_start=1904
-  _globals['_COPYREPLY']._serialized_end=1967
-  _globals['_WHYREQUEST']._serialized_start=1969
-  _globals['_WHYREQUEST']._serialized_end=2014
-  _globals['_CAUSE']._serialized_start=2017
-  _globals['_CAUSE']._serialized_end=2159
-  _globals['_WHYREPLY']._serialized_start=2161
-  _globals['_WHYREPLY']._serialized_end=2228
-  _globals['_FILESREQUEST']._serialized_start=2230
-  _globals['_FILESREQUEST']._serialized_end=2279
-  _globals['_LISTEDFILE']._serialized_start=2282
-  _globals['_LISTEDFILE']._serialized_end=2440
-  _globals['_FILESREPLY']._serialized_start=2442
-  _globals['_FILESREPLY']._serialized_end=2517
-  _globals['_GATEWAY']._serialized_start=2520
-  _globals['_GATEWAY']._serialized_end=3093
+  _globals['_QUERYREQUEST']._serialized_end=224
+  _globals['_QUERYHEADER']._serialized_start=226
+  _globals['_QUERYHEADER']._serialized_end=338
+  _globals['_QUERYREPLY']._serialized_start=340
+  _globals['_QUERYREPLY']._serialized_end=448
+  _globals['_FRONTIERSREQUEST']._serialized_start=450
+  _globals['_FRONTIERSREQUEST']._serialized_end=511
+  _globals['_COLLECTIONFRONTIERS']._serialized_start=514
+  _globals['_COLLECTIONFRONTIERS']._serialized_end=841
+  _globals['_OPERATORHYDRATION']._serialized_start=843
+  _globals['_OPERATORHYDRATION']._serialized_end=893
+  _globals['_REPLICAFRONTIERS']._serialized_start=896
+  _globals['_REPLICAFRONTIERS']._serialized_end=1134
+  _globals['_FRONTIERSREPLY']._serialized_start=1136
+  _globals['_FRONTIERSREPLY']._serialized_end=1228
+  _globals['_EXPLAINREQUEST']._serialized_start=1230
+  _globals['_EXPLAINREQUEST']._serialized_end=1282
+  _globals['_EXPLAINREPLY']._serialized_start=1284
+  _globals['_EXPLAINREPLY']._serialized_end=1312
+  _globals['_SUBSCRIBEREQUEST']._serialized_start=1315
+  _globals['_SUBSCRIBEREQUEST']._serialized_end=1508
+  _globals['_SUBSCRIBEHEADER']._serialized_start=1510
+  _globals['_SUBSCRIBEHEADER']._serialized_end=1586
+  _globals['_SUBSCRIBEBATCH']._serialized_start=1588
+  _globals['_SUBSCRIBEBATCH']._serialized_end=1683
+  _globals['_SUBSCRIBEREPLY']._serialized_start=1686
+  _globals['_SUBSCRIBEREPLY']._serialized_end=1820
+  _globals['_COPYREQUEST']._serialized_start=1822
+  _globals['_COPYREQUEST']._serialized_end=1947
+  _globals['_COPYREPLY']._serialized_start=1949
+  _globals['_COPYREPLY']._serialized_end=2012
+  _globals['_WHYREQUEST']._serialized_start=2014
+  _globals['_WHYREQUEST']._serialized_end=2059
+  _globals['_CAUSE']._serialized_start=2062
+  _globals['_CAUSE']._serialized_end=2204
+  _globals['_WHYREPLY']._serialized_start=2206
+  _globals['_WHYREPLY']._serialized_end=2273
+  _globals['_FILESREQUEST']._serialized_start=2275
+  _globals['_FILESREQUEST']._serialized_end=2324
+  _globals['_LISTEDFILE']._serialized_start=2327
+  _globals['_LISTEDFILE']._serialized_end=2485
+  _globals['_FILESREPLY']._serialized_start=2487
+  _globals['_FILESREPLY']._serialized_end=2562
+  _globals['_GATEWAY']._serialized_start=2565
+  _globals['_GATEWAY']._serialized_end=3138
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class QueryRequest(_message.Message):
-    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places")
+    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places", "skip_errors")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class QueryRequest(_message.Message):
     STRICT_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
+    SKIP_ERRORS_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     sql: str
     as_of: int
@@ -22,19 +23,22 @@ class QueryRequest(_message.Message):
     strict: bool
     replica: str
     places: bool
-    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ...) -> None: ...
+    skip_errors: bool
+    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ..., skip_errors: _Optional[bool] = ...) -> None: ...
 
 class QueryHeader(_message.Message):
-    __slots__ = ("as_of", "export", "column_names", "column_types")
+    __slots__ = ("as_of", "export", "column_names", "column_types", "skipped_errors")
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     EXPORT_FIELD_NUMBER: _ClassVar[int]
     COLUMN_NAMES_FIELD_NUMBER: _ClassVar[int]
     COLUMN_TYPES_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_ERRORS_FIELD_NUMBER: _ClassVar[int]
     as_of: int
     export: str
     column_names: _containers.RepeatedScalarFieldContainer[str]
     column_types: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, as_of: _Optional[int] = ..., export: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ...) -> None: ...
+    skipped_errors: int
+    def __init__(self, as_of: _Optional[int] = ..., export: _Optional[str] = ..., column_names: _Optional[_Iterable[str]] = ..., column_types: _Optional[_Iterable[str]] = ..., skipped_errors: _Optional[int] = ...) -> None: ...
 
 class QueryReply(_message.Message):
     __slots__ = ("header", "arrow", "waiting")

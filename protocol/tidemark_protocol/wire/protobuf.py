@@ -9,6 +9,7 @@ other code works on checked values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tidemark_protocol.check.command import check_command, check_id
@@ -149,9 +150,11 @@ def _frontiers_from_proto(m: pb.Frontiers) -> responses.Frontiers:
 
 def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:
     if isinstance(r.result, responses.PeekRows):
-        return pb.PeekResponse(uuid=r.uuid, rows=r.result.data, row_count=r.result.row_count)
+        return pb.PeekResponse(uuid=r.uuid, rows=r.result.data, row_count=r.result.row_count, skipped=r.result.skipped)
     if isinstance(r.result, responses.PeekStashed):
-        return pb.PeekResponse(uuid=r.uuid, stashed_bytes=r.result.size, row_count=r.result.row_count)
+        return pb.PeekResponse(
+            uuid=r.uuid, stashed_bytes=r.result.size, row_count=r.result.row_count, skipped=r.result.skipped
+        )
     if isinstance(r.result, responses.PeekError):
         return pb.PeekResponse(uuid=r.uuid, error=r.result.message, error_everywhere=r.result.is_deterministic)
     return pb.PeekResponse(uuid=r.uuid, canceled=True)
@@ -160,9 +163,9 @@ def _peek_response_to_proto(r: responses.PeekResponse) -> pb.PeekResponse:
 def _peek_response_from_proto(m: pb.PeekResponse) -> responses.PeekResponse:
     kind = m.WhichOneof("result")
     if kind == "rows":
-        return responses.PeekResponse(m.uuid, responses.PeekRows(m.rows, m.row_count))
+        return responses.PeekResponse(m.uuid, responses.PeekRows(m.rows, m.row_count, m.skipped))
     if kind == "stashed_bytes":
-        return responses.PeekResponse(m.uuid, responses.PeekStashed(m.row_count, m.stashed_bytes))
+        return responses.PeekResponse(m.uuid, responses.PeekStashed(m.row_count, m.stashed_bytes, m.skipped))
     if kind == "error":
         return responses.PeekResponse(m.uuid, responses.PeekError(m.error, m.error_everywhere))
     if kind == "canceled":
@@ -270,8 +273,9 @@ _COMMANDS: dict[type, _MessageCodec] = {
     ),
     commands.Peek: (
         "peek",
-        lambda c: pb.Peek(request=codec.encode(c)),
-        lambda m: codec.decode(m.request, commands.Peek),
+        # beside the canonical bytes, which an older replica could not decode with another field
+        lambda c: pb.Peek(request=codec.encode(replace(c, skip_errors=False)), skip_errors=c.skip_errors),
+        lambda m: replace(codec.decode(m.request, commands.Peek), skip_errors=m.skip_errors),
     ),
     commands.CancelPeek: (
         "cancel_peek",

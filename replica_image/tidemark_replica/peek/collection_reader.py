@@ -6,7 +6,7 @@ Where the Arrow evaluator knows all expressions, the files are read in this proc
 reads only rows of that key. Otherwise one Spark job computes it: a leaf, Catalyst, and `finish` in a task. A collection
 that holds an error returns the error instead of rows, whatever the peek asks for; so does one with a negative
 multiplicity. Rows come in batches while they are read, and an error may follow some of them; then those rows are not
-the answer.
+the answer. A peek with `skip_errors` gets the rows without the errors, and the number of errors.
 
 The peek bounds the size of its answer. An answer that must be in memory at once has a smaller bound.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,8 @@ from tidemark_replica.values.row_repeat import repeated
 
 TOO_LARGE = "RESULT_TOO_LARGE"
 NEGATIVE = "NEGATIVE_MULTIPLICITY"
+SKIPPED = "SKIPPED"
+"""The code of the last row of an answer that leaves errors out: it has their number."""
 BATCH_ROWS = 65_536
 SORTED_BYTES_MAX = 256 * 1024 * 1024
 JOB_BYTES_MAX = 128 * 1024 * 1024
@@ -103,15 +105,24 @@ class ShardAt:
             yield canonical_rows(make_updates(columns, at, diff, batch.column("__error")))
 
 
+@dataclass
+class SkippedErrors:
+    """The number of errors that an answer leaves out; complete once all rows are read."""
+
+    count: int = 0
+
+
 @dataclass(frozen=True)
 class ReadContext:
     """How to read: a session for peeks that need a Spark job, the bound of an answer in bytes, open batches, and
-    whether the Arrow evaluator computes the expressions that it knows."""
+    whether the Arrow evaluator computes the expressions that it knows. `skipped`: counts errors of a peek that skips
+    them."""
 
     session: Callable[[], Any]
     max_bytes: int
     batches: BatchCache | None = None
     arrow: bool = True
+    skipped: SkippedErrors = field(default_factory=SkippedErrors)
 
 
 def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator[Any, None, None]:
@@ -139,14 +150,14 @@ def _read(
     columns = projection_of(peek.mfp)
     by_job = columns is None and not (reading.arrow and admits(peek.mfp))
     bound = _bound(reading.max_bytes, by_job, bool(peek.finishing.order))
-    finish = _finish_of(peek.finishing, bound.bytes)
+    finish = _finish_of(peek.finishing, bound.bytes, peek.skip_errors)
     if by_job:
         batches = _by_job(reading.session(), source, peek.mfp, finish)
     elif columns is None:
         batches = finish(map(evaluation(peek.mfp), here()))
     else:
         batches = finish(_projected(here(), columns))
-    yield from _answer(batches, peek.columns, bound)
+    yield from _answer(batches, peek.columns, bound, reading.skipped)
 
 
 @dataclass(frozen=True)
@@ -166,11 +177,13 @@ def _bound(asked: int, by_job: bool, ordered: bool) -> Bound:
     return min(bounds, key=lambda bound: bound.bytes)
 
 
-def _finish_of(finishing: Finishing, max_bytes: int) -> Finish | FinishTop:
+def _finish_of(finishing: Finishing, max_bytes: int, skip_errors: bool) -> Finish | FinishTop:
     if finishing.limit is None:
-        return Finish(max_bytes)
+        return Finish(max_bytes, skip_errors=skip_errors)
     wanted = finishing.limit + finishing.offset
-    return FinishTop(max_bytes, wanted, finishing.order) if finishing.order else Finish(max_bytes, wanted)
+    if finishing.order:
+        return FinishTop(max_bytes, wanted, finishing.order, skip_errors)
+    return Finish(max_bytes, wanted, skip_errors)
 
 
 def _check(schema: Schema, peek: Peek) -> None:
@@ -202,14 +215,18 @@ def _finish(finish: Finish | FinishTop, types: Sequence[pa.DataType], rows: Iter
 
 @dataclass(frozen=True)
 class Finish:
-    """Turns contents into rows `c0 ... cn-1, __error`. A row with `__error` replaces all others."""
+    """Turns contents into rows `c0 ... cn-1, __error`. A row with `__error` replaces all others. With `skip_errors`,
+    the last row counts the errors, and does not replace the others."""
 
     max_bytes: int
     limit: int | None = None
+    skip_errors: bool = False
 
     def __call__(self, contents: Iterable[Updates]) -> Iterator[Any]:
-        size, rows = 0, 0
-        for batch in contents:
+        size, rows, skipped, last = 0, 0, 0, None
+        for found in contents:
+            batch, errors_in_batch = without_errors(found) if self.skip_errors else (found, 0)
+            skipped += errors_in_batch
             if error := first_error(batch):
                 yield _error_row(batch, error)
                 return
@@ -222,6 +239,9 @@ class Finish:
                 return
             rows += int(counts.sum())
             yield from map(_rows, repeated(batch, counts))
+            last = batch
+        if skipped and last is not None:
+            yield _error_row(last, json.dumps({"code": SKIPPED, "errors": skipped}))
 
 
 @dataclass(frozen=True)
@@ -234,14 +254,19 @@ class FinishTop:
     max_bytes: int
     wanted: int
     order: tuple[OrderKey, ...]
+    skip_errors: bool = False
 
     def __call__(self, contents: Iterable[Updates]) -> Iterator[Any]:
         kept: list[Updates] = []
-        for batch in contents:
+        skipped, last = 0, None
+        for found in contents:
+            batch, errors_in_batch = without_errors(found) if self.skip_errors else (found, 0)
+            skipped += errors_in_batch
             if error := first_error(batch):
                 yield _error_row(batch, error)
                 return
             kept.append(batch)
+            last = batch
             size = sum(rows.nbytes for rows in kept)
             if size > 3 * self.max_bytes or sum(rows.num_rows for rows in kept) > 2 * self.wanted + BATCH_ROWS:
                 kept = self._first(kept)
@@ -249,6 +274,8 @@ class FinishTop:
                     yield _error_row(batch, json.dumps({"code": TOO_LARGE}))
                     return
         yield from Finish(self.max_bytes, self.wanted)(self._first(kept))
+        if skipped and last is not None:
+            yield _error_row(last, json.dumps({"code": SKIPPED, "errors": skipped}))
 
     def _first(self, kept: Sequence[Updates]) -> list[Updates]:
         """The rows in order, up to the one that reaches `wanted`."""
@@ -260,6 +287,16 @@ class FinishTop:
         counts = found.column("__diff").to_numpy()
         ends = np.cumsum(counts, dtype=np.float64)
         return list(found.slice(0, int(np.searchsorted(ends, self.wanted, "left")) + 1).to_batches())
+
+
+def without_errors(batch: Updates) -> tuple[Updates, int]:
+    """The batch without its errors, and their number. A batch with an error of negative multiplicity stays whole: it is
+    not consistent."""
+    found = np.asarray(errors(batch).is_valid().to_numpy(zero_copy_only=False))
+    counts = diffs(batch)[found]
+    if not found.any() or (counts < 0).any():
+        return batch, 0
+    return batch.filter(pa.array(~found)), int(counts.sum())
 
 
 def first_error(batch: Updates) -> str | None:
@@ -300,13 +337,18 @@ def _projected(contents: Iterable[Updates], columns: Sequence[int]) -> Iterator[
         yield make_updates([row[c] for c in columns], at, diffs(batch), errors(batch))
 
 
-def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound) -> Iterator[Any]:
-    """The rows with the peek's column names. Raises the error that replaces them."""
+def _answer(batches: Iterable[Any], columns: Sequence[Column], bound: Bound, skipped: SkippedErrors) -> Iterator[Any]:
+    """The rows with the peek's column names. Counts the errors that they leave out; raises the error that replaces
+    them."""
     schema = arrow_schema(columns)
     for batch in batches:
         found = batch.column(batch.num_columns - 1)
         if found.null_count < len(found):
-            raise _error(str(found.drop_null()[0].as_py()), bound)
+            error = json.loads(str(found.drop_null()[0].as_py()))
+            if error["code"] != SKIPPED:
+                raise _error(str(found.drop_null()[0].as_py()), bound)
+            skipped.count += error["errors"]
+            batch = batch.filter(found.is_null())
         arrays = [c.cast(t) for c, t in zip(batch.columns[:-1], schema.types, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -127,7 +127,7 @@ class PeekQueue:
                 found.spool.close()
         elif isinstance(found, StashedResult):
             self._stash.keep(pending.peek.uuid, found)
-            self._answer(pending, PeekStashed(found.row_count, found.spool.size))
+            self._answer(pending, PeekStashed(found.row_count, found.spool.size, found.skipped))
         else:
             self._answer(pending, found)
 

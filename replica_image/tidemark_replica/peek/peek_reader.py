@@ -20,7 +20,7 @@ from tidemark_protocol.wire.frames import MAX_MESSAGE_BYTES
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.errors import ReplicaError
 from tidemark_replica.events.jobs import JobCancelled
-from tidemark_replica.peek.collection_reader import ReadContext, read_index, read_shard
+from tidemark_replica.peek.collection_reader import ReadContext, SkippedErrors, read_index, read_shard
 from tidemark_replica.peek.result_finishing import finished_batches
 from tidemark_replica.peek.result_stash import ResultStash, Spool, StashedResult
 from tidemark_replica.render.index import IndexTrace
@@ -62,19 +62,19 @@ class PeekReader:
         """The finished answer. Raises what `collection_reader` raises, ReplicaError for an index that does not exist,
         StashFull, OSError, and JobCancelled where the peek was dropped."""
         most = limits.max_bytes if limits.stash_above is not None else min(limits.max_bytes, ANSWER_BYTES_MAX)
-        spool = Spool(self._stash, limits.spill_above)
+        spool, skipped = Spool(self._stash, limits.spill_above), SkippedErrors()
         with ExitStack() as on_failure:
             on_failure.callback(spool.close)
-            with closing(self._batches_of(peek, most)) as batches:
+            with closing(self._batches_of(peek, most, skipped)) as batches:
                 rows = _written(spool, peek, batches, stopped)
             if spool.on_disk:
                 on_failure.pop_all()
-                return StashedResult(spool, rows)
-            return PeekRows(spool.in_memory(), rows)
+                return StashedResult(spool, rows, skipped.count)
+            return PeekRows(spool.in_memory(), rows, skipped.count)
 
-    def _batches_of(self, peek: Peek, max_bytes: int) -> Generator[Any, None, None]:
+    def _batches_of(self, peek: Peek, max_bytes: int, skipped: SkippedErrors) -> Generator[Any, None, None]:
         """Holds the target until the iteration ends or is closed."""
-        reading = ReadContext(self._session, max_bytes, self._batches, self._arrow)
+        reading = ReadContext(self._session, max_bytes, self._batches, self._arrow, skipped)
         if isinstance(peek.target, ShardTarget):
             return read_shard(reading, peek.target.shard, peek)
         index = self._find(peek.target.id)

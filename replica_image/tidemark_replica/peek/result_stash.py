@@ -91,6 +91,7 @@ class StashedResult:
 
     spool: Spool
     row_count: int
+    skipped: int = 0
 
 
 class ResultStash:

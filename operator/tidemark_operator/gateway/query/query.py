@@ -28,6 +28,7 @@ from tidemark_operator.gateway.query import one_shot
 from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import ReadableRelation, find_relation
 from tidemark_operator.gateway.query.replica_target import resolve_replica
+from tidemark_operator.gateway.query.row_wise import check_row_wise
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.query.strict_read import STRICT_SECONDS, latest_ingested
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -68,7 +69,7 @@ class QueryRequest:
 
     `as_of`: the time to read at (ms since 1970); None: the freshest. `instance`: where a query with operators runs;
     empty: the namespace's only one. `strict`: the answer contains everything ingested when the query was asked.
-    `replica`: the only one that may answer; empty: any.
+    `replica`: the only one that may answer; empty: any. `skip_errors`: the rows that are right, and how many are not.
     """
 
     namespace: str
@@ -77,6 +78,7 @@ class QueryRequest:
     instance: str = ""
     strict: bool = False
     replica: str = ""
+    skip_errors: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ async def prepare(
     if isinstance(planned, Refused):
         await raise_refusal(access, namespace, planned)
     await check_rights(access, namespace, _reads(planned), statements.owners(namespace, place))
+    if asked.skip_errors:
+        check_row_wise(context.registry, namespace, planned, statements.owners(namespace, place))
     least = await latest_ingested(context, namespace, _reads(planned), wait_slot) if asked.strict else None
     name = one_shot.new_name()
     when = TimeRequest(asked.as_of, least)
@@ -120,7 +124,7 @@ async def prepare(
     def looked_up(plan: PlannedPeek) -> Query:
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find_relation(context, namespace, plan.relation, owner)
-        peek = build_peek(plan, readable, choose_time([readable], when))
+        peek = build_peek(plan, readable, choose_time([readable], when), asked.skip_errors)
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
     def made(of_relation: RowSource) -> Query:
@@ -176,7 +180,7 @@ def require_instance(context: ReconcileContext, namespace: str, instance: str | 
     return running
 
 
-def build_peek(planned: PlannedPeek, readable: ReadableRelation, timestamp: Time) -> Peek:
+def build_peek(planned: PlannedPeek, readable: ReadableRelation, timestamp: Time, skip_errors: bool = False) -> Peek:
     return Peek(
         uuid=str(uuid.uuid4()),
         target=readable.target,
@@ -185,4 +189,5 @@ def build_peek(planned: PlannedPeek, readable: ReadableRelation, timestamp: Time
         finishing=planned.finishing,
         columns=planned.columns,
         literals=planned.literals,
+        skip_errors=skip_errors,
     )

@@ -111,7 +111,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             if request.places:
                 PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
             as_of = request.as_of if request.HasField("as_of") else None
-            isolation = (as_of, request.instance, request.strict, request.replica)
+            isolation = (as_of, request.instance, request.strict, request.replica, request.skip_errors)
             asked = QueryRequest(request.namespace, request.sql, *isolation)
             slot = partial(self._limits.waits.hold, access.caller)
             prepared = await prepare(self._context, self._statements, access, asked, slot)
@@ -193,7 +193,7 @@ def _cause(cause: Cause) -> Any:
 
 
 async def _messages(query: Query, answer: PeekRows | PeekStashed) -> AsyncIterator[Any]:
-    yield gateway_pb2.QueryReply(header=_header(query))
+    yield gateway_pb2.QueryReply(header=_header(query, answer.skipped))
     if isinstance(answer, PeekStashed):
         async for piece in pieces(query.instance, query.peek.uuid, answer.size):
             yield gateway_pb2.QueryReply(arrow=piece)
@@ -202,13 +202,14 @@ async def _messages(query: Query, answer: PeekRows | PeekStashed) -> AsyncIterat
             yield gateway_pb2.QueryReply(arrow=answer.data[start : start + CHUNK_BYTES])
 
 
-def _header(query: Query) -> Any:
+def _header(query: Query, skipped: int) -> Any:
     shown = query.peek.columns[: query.peek.finishing.shown]
     return gateway_pb2.QueryHeader(
         as_of=query.peek.timestamp,
         export=query.reads,
         column_names=[c.name for c in shown],
         column_types=[str(c.type) for c in shown],
+        skipped_errors=skipped,
     )
 
 
