@@ -206,7 +206,12 @@ class System:
 
     def wait_up_to_date(self, name: str) -> None:
         """Waits until the revision of the Dataflow's present spec serves."""
-        self.wait_condition("dataflow", name, "Progressing", "False", "UpToDate")
+
+        def serves() -> bool:
+            found = self.condition("dataflow", name, "Progressing")
+            return found.get("status") == "False" and found.get("reason") in ("UpToDate", "Finished")
+
+        wait_for(f"dataflow/{name} to be up to date", serves, self.log)
         self.wait_condition("dataflow", name, "Ready")
 
     def frontier(self, name: str) -> int:

@@ -340,8 +340,10 @@ def test_a_revision_that_begins_to_serve_is_one_event(run: Callable[[Scenario], 
     async def scenario(kube: Kube) -> None:
         body = await kube.create(DATAFLOWS, namespace, dataflow("d"))
         key = key_of(DATAFLOWS, body)
-        steps = [("d-1", no("Ready", "Hydrating")), ("d-1", yes("Ready", "Ready")), ("d-1", no("Ready", "Suspended"))]
-        for name, shown in [*steps, *steps, ("d-2", yes("Ready", "Ready"))]:
+        first, second = (yes("Ready", "Ready", f"revision {name} serves reads") for name in ("d-1", "d-2"))
+        steps = [("d-1", no("Ready", "Hydrating")), ("d-1", first), ("d-1", no("Ready", "Suspended"))]
+        edit = [("d-1", yes("Ready", "Ready", "revision d-1, of the spec before the edit, serves")), ("d-2", first)]
+        for name, shown in [*steps, *steps, *edit, ("d-2", second)]:
             document = {"revision": {"name": name}, "conditions": merge_conditions((), [shown], 1, 0)}
             await note_ready(Events(kube, "reporter"), key, body, document)
             body = {**body, "status": document}

@@ -206,7 +206,7 @@ def test_a_shard_is_read_like_an_index(tmp_path: Path) -> None:
 
 
 def test_a_peek_that_skips_errors_has_the_other_rows_and_counts_them(
-    hydrated: tuple[World, IndexTrace], either: ReadContext
+    hydrated: tuple[DataflowHarness, IndexTrace], either: ReadContext
 ) -> None:
     """At 8 row (3, 0) fails; at 9 it is gone upstream, and with it the error: nothing is counted any more."""
     _, index = hydrated
@@ -221,7 +221,7 @@ def test_a_peek_that_skips_errors_has_the_other_rows_and_counts_them(
 
 
 def test_errors_of_the_peeks_own_expressions_are_skipped_too(
-    hydrated: tuple[World, IndexTrace], either: ReadContext
+    hydrated: tuple[DataflowHarness, IndexTrace], either: ReadContext
 ) -> None:
     """Once for each row: the row that is there twice fails twice."""
     _, index = hydrated

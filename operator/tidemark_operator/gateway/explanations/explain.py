@@ -31,7 +31,9 @@ async def explain(
         raise QueryRefused(f"there is no Dataflow {subject} in namespace {namespace}")
     if state.active is None:
         raise QueryRefused(f"Dataflow {subject} has no plan: `kubectl describe dataflow {subject}` says why")
-    known = catalogue(world.registry.sources(namespace), world.registry.dataflows(namespace), instance=state.instance)
+    known = catalogue(
+        context.registry.sources(namespace), context.registry.dataflows(namespace), instance=state.instance
+    )
     return explain_dataflow(state.active.revision.description, _columns_of_indexes(known))
 
 

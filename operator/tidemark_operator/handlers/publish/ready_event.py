@@ -12,6 +12,7 @@ from typing import Any
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATAFLOWS, Body
 from tidemark_operator.kube.events import Events
+from tidemark_operator.resources.conditions.dataflow import serves
 from tidemark_operator.resources.conditions.instance import READY
 
 
@@ -20,12 +21,13 @@ async def note_ready(events: Events, key: Key, body: Body, status: Mapping[str, 
     if key.resource != DATAFLOWS:
         return
     before, after = _serving(body.get("status") or {}), _serving(status)
-    if after is not None and after != before:
-        await events.note(key, body["metadata"]["uid"], "Ready", f"revision {after} serves reads")
+    if after and after != before:
+        await events.note(key, body["metadata"]["uid"], READY, after)
 
 
-def _serving(status: Mapping[str, Any]) -> str | None:
-    """The revision that serves; None: there is none, or it is not ready."""
-    ready = any(c["type"] == READY and c["status"] == "True" for c in status.get("conditions") or ())
-    name: str | None = (status.get("revision") or {}).get("name")
-    return name if ready else None
+def _serving(status: Mapping[str, Any]) -> str:
+    """The message of Ready if a revision of the present spec serves; else empty. The condition has the revision, since
+    `status.revision` is already that of a takeover when its conditions are written."""
+    found = [c["message"] for c in status.get("conditions") or () if c["type"] == READY and c["status"] == "True"]
+    revision = (status.get("revision") or {}).get("name", "")
+    return serves(revision) if serves(revision) in found else ""

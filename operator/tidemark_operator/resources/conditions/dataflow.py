@@ -218,7 +218,13 @@ def _ready(facts: DataflowFacts, failed: Verdict | None) -> Verdict:
         return no(READY, "Replacing", facts.replacement.waits)
     if facts.exports_in_error:
         return no(READY, "ErrorRows", f"{_SEE}{ERRORING}")
-    return yes(READY, "Finished" if facts.finished else "Ready")
+    message = serves(facts.plan.revision) if isinstance(facts.plan, Stored) else ""
+    return yes(READY, "Finished" if facts.finished else "Ready", message)
+
+
+def serves(revision: str) -> str:
+    """The message of Ready while a revision of the present spec serves."""
+    return f"revision {revision} serves reads"
 
 
 def _earlier_ready(facts: DataflowFacts, earlier: EarlierRevision, found: Verdict) -> Verdict:
