@@ -25,6 +25,9 @@ from tidemark_replica.errors import AddressNotUsable, ConfigChanged, ScratchInUs
 from tidemark_replica.options import parse
 from tidemark_replica.process.replica import Replica
 
+THREAD_SWITCH_SECONDS = 0.001
+"""How long a thread that computes keeps Python's lock from another one. A lookup passes through five threads, and each
+waits so long behind every thread that plans or renders a query."""
 EXIT_USAGE = 2
 EXIT_CONFIG_CHANGED = 10
 EXIT_SPARK_DIED = 11
@@ -34,6 +37,7 @@ EXIT_NO_EXECUTORS = 13
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    sys.setswitchinterval(THREAD_SWITCH_SECONDS)
     options = parse(sys.argv[1:])
     try:
         replica = Replica(options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 
@@ -66,6 +68,37 @@ def test_a_refused_query_has_its_reason_and_no_effect(system: System) -> None:
     assert "no ComputeInstance nowhere" in done.stderr
 
     assert system.query("SELECT count(*) AS n FROM tpch.nation")["rows"] == [{"n": 25}]
+
+
+def test_crash_reads_are_answered_while_the_planner_is_away(system: System) -> None:
+    """Plain SELECTs over a table, a view and an index, and a statement that was planned before with other literals.
+    The planner, once it is back, has the same answers to the same statements."""
+    _by_nation(system)
+    system.dataflow("nations", "SELECT n_name, n_regionkey FROM tpch.nation")
+    system.wait_hydrated("nations")
+    known = "SELECT c_mktsegment, count(*) AS n FROM tpch.customer WHERE c_custkey > {n} GROUP BY c_mktsegment"
+    for number in (3, 5):
+        system.query(known.format(n=number))
+    statements = (
+        "SELECT n_name, n_nationkey FROM tpch.nation WHERE n_regionkey = 2",
+        "SELECT n_regionkey FROM nations WHERE n_name = 'PERU'",
+        "SELECT * FROM nations",
+        "SELECT customers FROM `by-nation` WHERE c_nationkey = 7 LIMIT 3",
+        known.format(n=20),
+    )
+    planner = int(json.loads((system.home / "operator" / "planner" / "process.json").read_text())["pid"])
+    os.kill(planner, signal.SIGSTOP)
+    try:
+        answers = [system.query(sql) for sql in statements]
+    finally:
+        os.kill(planner, signal.SIGCONT)
+    for sql, answer in zip(statements, answers, strict=True):
+        planned = system.query(f"/* as the planner plans it */ {sql}", as_of=answer["as_of"])
+        assert planned["export"] == answer["export"], sql
+        assert sorted(map(str, planned["rows"])) == sorted(map(str, answer["rows"])), sql
+    assert answers[1]["rows"] == [{"n_regionkey": 1}]
+    system.kubectl("delete", "dataflow", "nations")
+    wait_for("its files to go", lambda: len(_scratch(system)) == 1, system.log)
 
 
 def test_crash_a_query_that_is_given_up_or_orphaned_ends_on_the_replica(system: System) -> None:

@@ -20,6 +20,7 @@ from tidemark_persist import ShardNotFound, open_shard
 from tidemark_protocol.ids import GlobalId, WriterTerm
 from tidemark_protocol.messages.commands import AllowWrites, CreateDataflow, InstanceConfig, Schedule
 from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_replica.spark.priority import SPARK_NICENESS
 
 pytestmark = pytest.mark.spark
 
@@ -124,7 +125,8 @@ def jvms(replica: ReplicaProcess) -> list[int]:
 
 
 def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Path) -> None:
-    """Without its JVM a replica is of no use: exit code 11, so that it is started again."""
+    """Without its JVM a replica is of no use: exit code 11, so that it is started again. Until then the JVM yields the
+    processors to the process that serves."""
     table = Table(tmp_path, "t")
     table.append(TICK)
     client = ScriptedClient(replica.address)
@@ -134,6 +136,8 @@ def test_crash_of_the_jvm_ends_the_process(replica: ReplicaProcess, tmp_path: Pa
     family = descendants(replica.process.pid)
     # what a JVM is just about to start is called like it for a moment
     (jvm,) = wait_until(lambda: len(found := jvms(replica)) == 1 and found)
+    own, of_jvm = (os.getpriority(os.PRIO_PROCESS, pid) for pid in (replica.process.pid, jvm))
+    assert of_jvm == own + SPARK_NICENESS
     os.kill(jvm, signal.SIGKILL)
 
     assert replica.process.wait(BOUND) == 11

@@ -10,6 +10,7 @@ import os
 import stat
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from tidemark_replica.server.server import ComputeService, start_server
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
+from tidemark_replica.spark.priority import at_low_priority
 from tidemark_replica.spark.session import SparkHolder, start_spark
 from tidemark_replica.telemetry.metrics import Metrics
 
@@ -163,7 +165,9 @@ class Replica:
             self._executors.prepare()
         files = self._spark_files.folder
         sockets = self._spark_files.sockets() if options.master.startswith("local") else None
-        return start_spark(options.master, options.driver_memory, scratch, options.spark_conf, files, sockets)
+        return at_low_priority(
+            partial(start_spark, options.master, options.driver_memory, scratch, options.spark_conf, files, sockets)
+        )
 
     def _build_state(self) -> ComputeState:
         respond = Responder(self._metrics)
