@@ -52,6 +52,7 @@ class TemplatePlanner(Planner):
 
     async def plan_query(self, request: PlanQueryRequest) -> PlannedPeek | Refused:
         self.asked.append(request)
+        await asyncio.sleep(0)  # others come to their turn
         return self.plan_of(request.sql)
 
     def plan_of(self, sql: str) -> PlannedPeek:
@@ -102,6 +103,19 @@ def test_statements_that_differ_in_literals_are_planned_twice() -> None:
     assert len(planner.asked) == 2
     ask(made, "SELECT a + 1 FROM s.a WHERE a = 3000000000 AND b > 'x'")
     assert len(planner.asked) == 3
+
+
+def test_statements_that_waited_for_the_planner_use_a_plan_that_was_kept_meanwhile() -> None:
+    """Twenty clients of one user ask at once: one statement is at the planner at a time, and two are planned."""
+    planner = TemplatePlanner()
+    made = StatementCache(registry(), cast(PlannerClient, planner), PlannerAdmission(planner_queue()))
+    statements = [f"SELECT a + 1 FROM s.a WHERE a = {value}" for value in range(2, 22)]
+
+    async def at_once() -> list[object]:
+        return list(await asyncio.gather(*(made.planned("anne", "ns", sql, "default") for sql in statements)))
+
+    assert asyncio.run(at_once()) == [planner.plan_of(sql) for sql in statements]
+    assert len(planner.asked) == 2
 
 
 def test_statements_whose_plan_depends_on_a_literal_are_all_planned() -> None:
