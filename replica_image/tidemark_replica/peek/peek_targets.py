@@ -1,6 +1,11 @@
 """The targets of peeks: indexes of installed dataflows, and shards.
 
 An index is readable from its export's since on, which is never before the arrangement's.
+
+    rows of given keys of an index, as they are    lookups: a millisecond each
+    everything else                                peeks: a whole index or table, expressions, perhaps a Spark job
+
+Each has threads of its own, so that no lookup waits until a table is read.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from collections.abc import Callable
 from tidemark_protocol.messages.commands import Peek, ShardTarget
 from tidemark_protocol.messages.responses import PeekRows
 from tidemark_replica.dataflow.installed_dataflows import InstalledDataflows
-from tidemark_replica.events.jobs import Job, Jobs, Outcome
+from tidemark_replica.events.jobs import Job, Outcome, Pool
 from tidemark_replica.peek.peek_queue import Readable
 from tidemark_replica.peek.peek_reader import Limits
 from tidemark_replica.peek.result_stash import StashedResult
@@ -21,10 +26,13 @@ Read = Callable[[Peek, Limits, Callable[[], bool]], PeekRows | StashedResult]
 
 
 class InstalledPeekTargets:
-    """Called on the command loop; `read` runs on a pool."""
+    """Called on the command loop; `read` runs on a pool: that of lookups, or that of other peeks."""
 
-    def __init__(self, dataflows: InstalledDataflows, watch: ShardWatch, jobs: Jobs, read: Read) -> None:
-        self._dataflows, self._watch, self._jobs, self._read = dataflows, watch, jobs, read
+    def __init__(
+        self, dataflows: InstalledDataflows, watch: ShardWatch, lookup_jobs: Pool, peek_jobs: Pool, read: Read
+    ) -> None:
+        self._dataflows, self._watch, self._read = dataflows, watch, read
+        self._lookup_jobs, self._peek_jobs = lookup_jobs, peek_jobs
         self._unwanted: dict[str, threading.Event] = {}
 
     def readable(self, peek: Peek) -> Readable | str | None:
@@ -39,7 +47,8 @@ class InstalledPeekTargets:
 
     def read(self, peek: Peek, limits: Limits, done: Callable[[Outcome[PeekRows | StashedResult]], None]) -> Job:
         unwanted = self._unwanted[peek.uuid] = threading.Event()
-        return self._jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
+        jobs = self._lookup_jobs if _is_lookup(peek) else self._peek_jobs
+        return jobs.submit(f"peek {peek.uuid}", lambda: self._read(peek, limits, unwanted.is_set), done)
 
     def forget(self, peek: Peek) -> None:
         if (unwanted := self._unwanted.pop(peek.uuid, None)) is not None:
@@ -55,3 +64,9 @@ class InstalledPeekTargets:
         if shard.error is not None or not shard.exists:
             return f"the shard of {target.id} cannot be read: {shard.error or 'it does not exist'}"
         return Readable(shard.since, shard.upper)
+
+
+def _is_lookup(peek: Peek) -> bool:
+    """Whether the peek reads rows of given keys of an index and computes nothing."""
+    computes = peek.mfp.expressions or peek.mfp.predicates
+    return not isinstance(peek.target, ShardTarget) and peek.literals is not None and not computes

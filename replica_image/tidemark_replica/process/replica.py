@@ -1,6 +1,7 @@
 """The parts of a replica process, and its threads.
 
-server threads ──► mailbox ──► command loop (main thread) ──► pools: spark (steps), hydration, io (shards), sink, peek
+server threads ──► mailbox ──► command loop (main thread) ──► pools: spark (steps), hydration, io (shards), sink,
+                                                                │        peek, lookup
                                                                 └──► step workers: processes for small steps
 """
 
@@ -55,7 +56,7 @@ which the controller does not count, wait for the same threads. The number bound
 all."""
 IO_THREADS = 8
 SINK_THREADS = 8
-PEEK_THREADS = 4
+PEEK_THREADS, LOOKUP_THREADS = 4, 2
 STOP_SECONDS = 1.0
 RETRY_SECONDS = 1.0
 
@@ -79,6 +80,7 @@ class Replica:
         self._io_jobs = Jobs(self._mailbox, "io", IO_THREADS)
         self._sink_jobs = Jobs(self._mailbox, "sink", SINK_THREADS)
         self._peek_jobs = Jobs(self._mailbox, "peek", PEEK_THREADS, needs_maintenance=False)
+        self._lookup_jobs = Jobs(self._mailbox, "lookup", LOOKUP_THREADS, needs_maintenance=False)
         self._store_jobs = Jobs(self._mailbox, "store", 1)  # polls of shards on `io` may hang while a store hangs
         self._metrics = Metrics()
         quota = ScratchQuota(options.scratch, options.scratch_bytes)
@@ -134,6 +136,7 @@ class Replica:
         self._io_jobs.shutdown()
         self._sink_jobs.shutdown()
         self._peek_jobs.shutdown()
+        self._lookup_jobs.shutdown()
         self._store_jobs.shutdown()
         self._merges.shutdown(wait=False, cancel_futures=True)
         self._spark.stop()
@@ -192,7 +195,7 @@ class Replica:
         read_peek = PeekReader(
             self._spark.get, self._renderer.find, self._renderer.open_batches, self._stash, arrow=self._options.arrow
         )
-        targets = InstalledPeekTargets(dataflows, watch, self._peek_jobs, read_peek)
+        targets = InstalledPeekTargets(dataflows, watch, self._lookup_jobs, self._peek_jobs, read_peek)
         peeks = PeekQueue(respond, targets, self._stash, self._metrics.peek)
         storage = StorageState(self._ingestions, handles, watch, io, respond)
         store = StoreWatch(self._store_jobs, respond)
