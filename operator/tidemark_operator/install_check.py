@@ -50,10 +50,10 @@ async def answers(address: str) -> None:
             return
 
 
-async def check(kubeconfig: Path | None, namespace: str, asked: Mapping[str, str], seconds: float) -> str:
+async def check(kubeconfig: Path | None, namespace: str, endpoints: Mapping[str, str], seconds: float) -> str:
     """Check everything, each for at most `seconds`; return a summary.
 
-    `asked`: names and addresses (host:port) that must accept a connection.
+    `endpoints`: names and addresses (host:port) that must accept a connection.
 
     Raises:
         Broken: a part does not work.
@@ -68,13 +68,13 @@ async def check(kubeconfig: Path | None, namespace: str, asked: Mapping[str, str
             ) from None
         except ApiError as error:
             raise Broken(f"Lease {namespace}/{LEASE} cannot be read: {error}") from None
-    for what, address in asked.items():
+    for what, address in endpoints.items():
         try:
             async with asyncio.timeout(seconds):
                 await answers(address)
         except TimeoutError:
             raise Broken(f"the {what} does not accept connections at {address}: see its pods' logs") from None
-    return f"{leader} leads; {' and '.join(f'the {what} at {address}' for what, address in asked.items())} answer"
+    return f"{leader} leads; {' and '.join(f'the {what} at {address}' for what, address in endpoints.items())} answer"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,8 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     try:
-        asked = {"planner": given.planner, "gateway": given.gateway}
-        print(asyncio.run(check(given.kubeconfig, given.lease_namespace, asked, given.seconds)))
+        endpoints = {"planner": given.planner, "gateway": given.gateway}
+        print(asyncio.run(check(given.kubeconfig, given.lease_namespace, endpoints, given.seconds)))
     except OperatorError as error:
         print(f"tidemark_operator.install_check: {error}", file=sys.stderr)
         return 1

@@ -189,11 +189,11 @@ def _user(text: str) -> int | None:
 
 
 def _pods(given: argparse.Namespace) -> Settings:
-    asked = {
+    settings = {
         "pull_policy": given.replica_image_pull_policy,
         "pull_secrets": tuple(given.replica_image_pull_secret),
         "driver_account": given.driver_service_account,
         "executor_account": given.executor_service_account,
     }
-    given_by_name = {name: value for name, value in asked.items() if value}
+    given_by_name = {name: value for name, value in settings.items() if value}
     return Settings(given.replica_image, user=given.replica_user, **given_by_name)

@@ -77,8 +77,8 @@ def launch_options(packages: Path) -> list[str]:
         "JAVA_HOME": "/opt/java",
         "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
     }
-    said = subprocess.run(launcher, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    words = [word.strip() for word in said.split("\0") if word.strip()]
+    output = subprocess.run(launcher, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    words = [word.strip() for word in output.split("\0") if word.strip()]
     options = words[words.index("-cp") + 2 : words.index(SUBMIT)]
     return [option for option in options if not option.startswith("-Xmx")]
 

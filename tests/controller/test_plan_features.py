@@ -248,12 +248,12 @@ def test_importers_of_its_index_are_excluded_too() -> None:
     peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
     assert harness.instance.peek(peek) == []
     assert told(harness, R1) == []
-    assert harness.instance.peeks.asked_of(R1) == []
+    assert harness.instance.peeks.peeks_of(R1) == []
     assert not harness.instance.dataflows.is_beginning(OWNER, R1)
     connect(harness, R2, *SUPPORTED_FEATURES)
     connect(harness, R1)
-    assert harness.instance.peeks.asked_of(R1) == []
-    assert harness.instance.peeks.asked_of(R2) == [peek]
+    assert harness.instance.peeks.peeks_of(R1) == []
+    assert harness.instance.peeks.peeks_of(R2) == [peek]
     (answer,) = harness.hear(R2, PeekResponse("u", PeekRows(b"", 0)))
     assert answer.uuid == "u"  # type: ignore[union-attr]
     assert "CancelPeek" not in [type(each).__name__ for each in harness.sent(R1)]

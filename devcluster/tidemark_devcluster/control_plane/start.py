@@ -234,5 +234,5 @@ class Start:
 
     def _tail(self, name: str) -> str:
         """The last words of a server, of those it said since this run started it."""
-        said = self._layout.log(name).read_bytes()[self._log_began.get(name, 0) :]
-        return "\n".join(said.decode(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        output = self._layout.log(name).read_bytes()[self._log_began.get(name, 0) :]
+        return "\n".join(output.decode(errors="replace").splitlines()[-LOG_TAIL_LINES:])

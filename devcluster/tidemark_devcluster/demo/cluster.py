@@ -84,7 +84,7 @@ def dataflows(cluster: Cluster) -> list[DataflowState]:
 def replica_states(cluster: Cluster) -> dict[str, str]:
     """The Ready condition of each replica as text, by name."""
     listed = json.loads(cluster.kubectl("get", "computereplicas", "-o", "json"))
-    return {item["metadata"]["name"]: _said(_condition(item, "Ready")) for item in listed["items"]}
+    return {item["metadata"]["name"]: _condition_text(_condition(item, "Ready")) for item in listed["items"]}
 
 
 def _dataflow(item: Mapping[str, Any]) -> DataflowState:
@@ -98,7 +98,7 @@ def _why(item: Mapping[str, Any]) -> str:
     for kind in ("Planned", "Scheduled", "Hydrated"):
         condition = _condition(item, kind)
         if condition.get("status") != "True":
-            return _said(condition)
+            return _condition_text(condition)
     return ""
 
 
@@ -107,7 +107,7 @@ def _condition(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return next((c for c in conditions if c["type"] == kind), {})
 
 
-def _said(condition: Mapping[str, Any]) -> str:
+def _condition_text(condition: Mapping[str, Any]) -> str:
     if not condition:
         return "waiting for the operator"
     return f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ").splitlines()[0][:150]

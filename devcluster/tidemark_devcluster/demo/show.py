@@ -73,7 +73,7 @@ def wait_until_hydrated(home: Home, api: Cluster, own: frozenset[str], progress:
 
 def _stuck(api: Cluster, states: list[cluster.DataflowState], home: Home) -> str:
     lines = [f"  {s.name}: {s.reason}" for s in states if not s.hydrated]
-    lines += [f"  replica {name}: {said}" for name, said in cluster.replica_states(api).items()]
+    lines += [f"  replica {name}: {state}" for name, state in cluster.replica_states(api).items()]
     why = "\n".join(lines)
     return f"not all views hydrated within {HYDRATION_SECONDS:.0f} s (log: {home.log(services.OPERATOR)})\n{why}"
 

@@ -58,9 +58,9 @@ def _bootstrap(root: Path, mirror: str) -> None:
     answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         log = root / "debootstrap" / "debootstrap.log"
-        said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else answer.stdout + answer.stderr
-        said = "\n".join(said.splitlines()[-LOG_TAIL_LINES:])
-        raise ImageFailed(f"debootstrap made no base image from {mirror} (--mirror names another):\n{said}")
+        log_text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else answer.stdout + answer.stderr
+        log_text = "\n".join(log_text.splitlines()[-LOG_TAIL_LINES:])
+        raise ImageFailed(f"debootstrap made no base image from {mirror} (--mirror names another):\n{log_text}")
 
 
 def trim(root: Path) -> None:

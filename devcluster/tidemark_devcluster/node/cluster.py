@@ -133,8 +133,8 @@ class OneNode:
                 command, stdin=content, capture_output=True, text=True, timeout=IMPORT_SECONDS, check=False
             )
         if answer.returncode != 0:
-            said = answer.stderr.strip() or answer.stdout.strip()
-            raise ImageFailed(f"the node did not take an image ({' '.join(arguments)} < {stdin}): {said}")
+            output = answer.stderr.strip() or answer.stdout.strip()
+            raise ImageFailed(f"the node did not take an image ({' '.join(arguments)} < {stdin}): {output}")
 
     def serves(self, addresses: Addresses) -> bool:
         """Whether the API server answers the administrator."""
@@ -181,5 +181,5 @@ class OneNode:
         cgroups.remove(self.place.cgroup)
 
     def _tail(self, name: str) -> str:
-        said = self.layout.log(name).read_text(encoding="utf-8", errors="replace")
-        return "\n".join(said.splitlines()[-LOG_TAIL_LINES:])
+        output = self.layout.log(name).read_text(encoding="utf-8", errors="replace")
+        return "\n".join(output.splitlines()[-LOG_TAIL_LINES:])

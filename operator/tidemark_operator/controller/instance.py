@@ -179,7 +179,7 @@ class Instance:
         self.excluded.left(replica)
         self.disconnected.left(replica) if lost_ms is None else self.disconnected.lost(replica, lost_ms)
         self.peeks.disconnected(replica)
-        return [*self._transients.disconnected(replica, self._told), *self._reap()]
+        return [*self._transients.disconnected(replica, self._recipients), *self._reap()]
 
     def link(self, replica: ReplicaId, connection: int) -> Link | None:
         """The link, if this is still the replica's connection."""
@@ -227,8 +227,8 @@ class Instance:
         if why := why_unreadable(peek, self.dataflows) or why_too_old(peek, self.dataflows, target):
             return [PeekAnswer(peek.uuid, PeekError(why))]
         hold(peek, Frontier.at(peek.timestamp), self.dataflows, self.shards)
-        asked = [replica for replica, link in self._links.items() if not link.excludes(peek)]
-        self.peeks.add(peek, asked if target is None else {target} & {*asked}, target)
+        recipients = [replica for replica, link in self._links.items() if not link.excludes(peek)]
+        self.peeks.add(peek, recipients if target is None else {target} & {*recipients}, target)
         if target is None:
             self._broadcast([peek])
         else:
@@ -238,15 +238,15 @@ class Instance:
     def cancel_peek(self, uuid: str) -> None:
         """End a peek: CancelPeek goes to all replicas that have not answered, and only then the hold ends. Of a
         stashed answer, its keeper is told."""
-        asked, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
-        if asked is None:
+        recipients, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
+        if recipients is None:
             if keeper := self.peeks.let_go(uuid):
                 self.send_to(keeper, cancel)
             return
         self._history.push(cancel)
-        for replica in asked.replicas:
+        for replica in recipients.replicas:
             self.send_to(replica, cancel)
-        hold(asked.peek, Frontier.empty(), self.dataflows, self.shards)
+        hold(recipients.peek, Frontier.empty(), self.dataflows, self.shards)
 
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
         """Send a command to one replica; return whether it is connected."""
@@ -296,7 +296,7 @@ class Instance:
             self.cancel_peek(answer.uuid)
         return answers
 
-    def _told(self, id: GlobalId) -> list[ReplicaId]:
+    def _recipients(self, id: GlobalId) -> list[ReplicaId]:
         """Connected replicas that were sent the export."""
         return [replica for replica, link in self._links.items() if link.includes(id)]
 
@@ -308,7 +308,7 @@ class Instance:
         collection = self.dataflows.collection(response.id)
         dropped = collection is None or collection.dropped
         try:
-            heard = self._transients.hear(replica, response, self._told, dropped=dropped)
+            heard = self._transients.hear(replica, response, self._recipients, dropped=dropped)
         except ProtocolViolation as error:
             self._links[replica].refuse(str(error))
             return []

@@ -34,8 +34,8 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
     for peek in core.peeks.pending():
         index = core.dataflows.index(peek.target.id) if isinstance(peek.target, IndexTarget) else None
         if index is not None and (lacks := lacking([index], core.connected)):
-            found[peek.uuid] = UnanswerableRead(told(lacks), not _may_come(instance, lacks, now_ms))
-    for owner in instance.clients.asked():
+            found[peek.uuid] = UnanswerableRead(missing_features_text(lacks), not _may_come(instance, lacks, now_ms))
+    for owner in instance.clients.waiting_owners():
         dataflow, exports = core.dataflows.get(owner), core.dataflows.collections_of(owner)
         if dataflow is None:
             continue
@@ -43,7 +43,7 @@ def in_vain(instance: RunningInstance, now_ms: int) -> Mapping[str, Unanswerable
             if lacks := lacking(exports, [dataflow.target]):
                 found[owner] = UnanswerableRead(lacks.of_target, settled=True)
         elif lacks := lacking(exports, core.connected):
-            found[owner] = UnanswerableRead(told(lacks), not _may_come(instance, lacks, now_ms))
+            found[owner] = UnanswerableRead(missing_features_text(lacks), not _may_come(instance, lacks, now_ms))
     return found
 
 
@@ -54,7 +54,7 @@ def too_old(instance: RunningInstance, exports: Iterable[Collection], now_ms: in
     return None if lacks is None or _may_come(instance, lacks, now_ms) else lacks
 
 
-def told(lacks: MissingFeatures) -> str:
+def missing_features_text(lacks: MissingFeatures) -> str:
     """The message to a client."""
     return f"{lacks}, so no connected replica can compute it: upgrade the replicas"
 

@@ -99,7 +99,7 @@ class PendingQueries:
         """Whether one of these peeks has a dataflow of its own."""
         return any(uuid in uuids for uuid, _ in self._queries.values())
 
-    def is_asked(self, uuid: str) -> bool:
+    def is_awaited(self, uuid: str) -> bool:
         """Whether a caller waits for the answer."""
         future = self._answers.get(uuid)
         return future is not None and not future.done()

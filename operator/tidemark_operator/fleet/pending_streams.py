@@ -57,11 +57,11 @@ class PendingStreams:
 
     def begun(self, replica: ReplicaId) -> list[str]:
         """Owners of the client dataflows that the replica is hydrating."""
-        return [owner for owner in self.asked() if self._host.core.dataflows.is_beginning(owner, replica)]
+        return [owner for owner in self.waiting_owners() if self._host.core.dataflows.is_beginning(owner, replica)]
 
-    def is_asked(self, owner: str) -> bool:
+    def is_awaited(self, owner: str) -> bool:
         """Whether a client waits for more of this owner's dataflow."""
-        return owner in self.asked()
+        return owner in self.waiting_owners()
 
     def fail(self, owner: str, why: str) -> None:
         """End the client of this owner's dataflow with a message, and drop the dataflow."""
@@ -119,7 +119,7 @@ class PendingStreams:
         """End all clients with a message: the instance is gone."""
         self._fail(why, lambda _: True)
 
-    def asked(self) -> list[str]:
+    def waiting_owners(self) -> list[str]:
         """Owners of the dataflows whose clients wait for more."""
         subscribes = [owner for owner, subscription in self._subscriptions.values() if subscription.failure is None]
         return subscribes + [owner for owner, future in self._copies.values() if not future.done()]

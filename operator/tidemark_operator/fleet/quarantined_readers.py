@@ -51,7 +51,9 @@ def why_in_vain(instance: RunningInstance, index: GlobalId) -> str | None:
     """Why a client that waits for the index would wait for nothing, if so."""
     collection = instance.core.dataflows.index(index)
     lacks = None if collection is None else incompatible_readers.too_old(instance, [collection], now_ms())
-    return why_resting(instance, index) or (None if lacks is None else incompatible_readers.told(lacks))
+    return why_resting(instance, index) or (
+        None if lacks is None else incompatible_readers.missing_features_text(lacks)
+    )
 
 
 def why_resting(instance: RunningInstance, index: GlobalId) -> str | None:
@@ -89,14 +91,14 @@ def _has_told(core: Instance, replica: ReplicaId) -> bool:
 
 def _in_vain(instance: RunningInstance) -> Iterator[tuple[str, str]]:
     """The clients that wait for nothing, and why: peeks by uuid, subscribes and copies by owner."""
-    core, asked = instance.core, defaultdict[str, list[ReplicaId]](list)
+    core, replicas_of = instance.core, defaultdict[str, list[ReplicaId]](list)
     for replica in core.connected:
-        for peek in core.peeks.asked_of(replica):
-            asked[peek.uuid].append(replica)
+        for peek in core.peeks.peeks_of(replica):
+            replicas_of[peek.uuid].append(replica)
     for peek in core.peeks.pending():
-        if isinstance(peek.target, IndexTarget) and (why := _why(core, [peek.target.id], asked[peek.uuid])):
+        if isinstance(peek.target, IndexTarget) and (why := _why(core, [peek.target.id], replicas_of[peek.uuid])):
             yield peek.uuid, why
-    for owner in instance.clients.asked():
+    for owner in instance.clients.waiting_owners():
         dataflow = core.dataflows.get(owner)
         if dataflow is None:
             continue

@@ -58,10 +58,10 @@ class QueryDeathCount:
         if at.names:
             self._left[replica] = at
 
-    def died(self, replica: ReplicaId, is_asked: Callable[[str], bool]) -> ReplicaDeath:
+    def died(self, replica: ReplicaId, is_awaited: Callable[[str], bool]) -> ReplicaDeath:
         """The process behind the lost connection had died. Work that no client waits for is forgotten."""
         at = self._left.pop(replica, ClientWork((), False))
-        self._left = {r: left for r, left in self._left.items() if any(map(is_asked, left.names))}
-        self._deaths = Counter({name: count for name, count in self._deaths.items() if is_asked(name)})
-        self._deaths.update(filter(is_asked, at.names))
+        self._left = {r: left for r, left in self._left.items() if any(map(is_awaited, left.names))}
+        self._deaths = Counter({name: count for name, count in self._deaths.items() if is_awaited(name)})
+        self._deaths.update(filter(is_awaited, at.names))
         return ReplicaDeath([name for name in sorted(at.names) if self._deaths[name] >= MOST], at.computed)

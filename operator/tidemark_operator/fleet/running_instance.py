@@ -196,7 +196,7 @@ class RunningInstance(InstanceFacade):
 
     async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
         """Have any replica describe shards; returns that replica too. Raises: Waiting where none answers."""
-        return await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.describe(shards))
+        return await ask_any(self.namespace, self.name, self.replicas, lambda replica: replica.describe(shards))
 
     async def inspect(self, source: SourceSpec) -> compute_pb2.InspectSourceResponse:
         """Have any replica inspect a source. Raises: Waiting where none answers."""
@@ -345,9 +345,9 @@ class RunningInstance(InstanceFacade):
 
     def at(self, replica: ReplicaId) -> ClientWork:
         """The client work that the replica is doing; work that waits for an index to hydrate does not count."""
-        peeks, begun = self.core.peeks.asked_of(replica), self.clients.begun(replica)
-        asked = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
-        return ClientWork([*asked, *begun], bool(begun) or self.answers.compute(asked))
+        peeks, begun = self.core.peeks.peeks_of(replica), self.clients.begun(replica)
+        uuids = [peek.uuid for peek in peeks if self.core.dataflows.is_answered(peek, replica)]
+        return ClientWork([*uuids, *begun], bool(begun) or self.answers.compute(uuids))
 
     def _disconnect(self, replica: ReplicaId, lost_ms: int | None = None) -> None:
         if replica in self.core.connected:
@@ -355,7 +355,7 @@ class RunningInstance(InstanceFacade):
         self.notify(self.core.disconnect(replica, lost_ms))
 
     def _is_asked(self, name: str) -> bool:
-        return self.answers.is_asked(name) or self.clients.is_asked(name)
+        return self.answers.is_awaited(name) or self.clients.is_awaited(name)
 
     def notify(self, notices: list[Notice]) -> None:
         """Pass each notice to the client that waits for it, or else to the listener."""

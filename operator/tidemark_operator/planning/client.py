@@ -68,9 +68,9 @@ class Outage:
     def __init__(self) -> None:
         self._since = self._last = -math.inf
 
-    def found(self, asked: float, now: float) -> float:
-        """A call that began at `asked` found it away. Returns for how long it has been away."""
-        if asked - self._last > FORGET_SECONDS:
+    def found(self, began: float, now: float) -> float:
+        """A call that began at `began` found it away. Returns for how long it has been away."""
+        if began - self._last > FORGET_SECONDS:
             self._since = now
         self._last = now
         return now - self._since
@@ -157,7 +157,7 @@ class PlannerClient:
         at most: it may be busy with others each time. Raises AioRpcError."""
         began = time.monotonic()
         while True:
-            asked = time.monotonic()
+            attempt_began = time.monotonic()
             try:
                 answer = await method()(message, timeout=_deadline(seconds))
             except grpc.aio.AioRpcError as error:
@@ -165,7 +165,7 @@ class PlannerClient:
                     raise
                 now, away = time.monotonic(), 0.0
                 if error.code() is AWAY:
-                    away = self._outage.found(asked, now)
+                    away = self._outage.found(attempt_began, now)
                 else:
                     self._outage.ended()
                 if not patient or max(away, now - began) >= PATIENCE_SECONDS:

@@ -112,8 +112,8 @@ def _batches(
             groups = [g for g in groups if not errors_only or may_have_errors(file, g)]
         fetched = wanted if TIME in wanted else [*wanted, TIME]
         runs = [groups] if few else _row_group_runs(file, groups)
-        asked = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)
-        for batch in chain.from_iterable(asked):
+        batches = (file.iter_batches(batch_rows, row_groups=s, columns=fetched, use_threads=not few) for s in runs)
+        for batch in chain.from_iterable(batches):
             kept = within(batch, part.lower, part.upper)
             if kept.num_rows:
                 yield kept if kept.schema.names == wanted else kept.select(wanted)

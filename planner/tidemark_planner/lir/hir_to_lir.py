@@ -122,9 +122,9 @@ def _scan(scan: Scan, fused: FilterProject, imports: Imports) -> lir.Plan:
 
 
 def _reduce(node: Aggregate, imports: Imports) -> lir.Plan:
-    how = reduce_plan(node.aggregates, is_monotonic(node.input))
+    reduce_kind = reduce_plan(node.aggregates, is_monotonic(node.input))
     plan = _to_lir(node.input, imports)
-    return lir.Reduce(plan, node.keys, node.values, how, lir.MapFilterProject.identity(node.schema))
+    return lir.Reduce(plan, node.keys, node.values, reduce_kind, lir.MapFilterProject.identity(node.schema))
 
 
 def _let_rec(node: LetRec, imports: Imports) -> lir.Plan:

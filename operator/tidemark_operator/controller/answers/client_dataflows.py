@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
 from tidemark_operator.controller.answers.copies import Copies, CopyAnswer
-from tidemark_operator.controller.answers.subscribes import ProtocolViolation, SubscribeAdvanced, Subscribes, Told
+from tidemark_operator.controller.answers.subscribes import ProtocolViolation, Recipients, SubscribeAdvanced, Subscribes
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import CopyToDropped, CopyToResponse, Frontiers, SubscribeResponse
@@ -61,12 +61,12 @@ class ClientDataflows:
         self._subscribes.prune(is_there)
         self._copies.prune(is_there)
 
-    def disconnected(self, replica: ReplicaId, told: Told) -> Sequence[News]:
+    def disconnected(self, replica: ReplicaId, recipients: Recipients) -> Sequence[News]:
         """A replica's connection ended: return what its clients must be told."""
-        return [*self._subscribes.forget(replica, told), *self._copies.forget(replica, told)]
+        return [*self._subscribes.forget(replica, recipients), *self._copies.forget(replica, recipients)]
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, told: Told, *, dropped: bool
+        self, replica: ReplicaId, response: SubscribeResponse | CopyToResponse, recipients: Recipients, *, dropped: bool
     ) -> ClientReport | None:
         """Take a response; None where its dataflow is gone. `dropped`: whether the dataflow was dropped. Raises:
         ProtocolViolation."""
@@ -76,10 +76,10 @@ class ClientDataflows:
                 return None
             if isinstance(response.result, CopyToDropped) and not dropped:
                 raise ProtocolViolation(f"replica {replica} dropped copy {id} without being told to")
-            return ClientReport(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, told))
+            return ClientReport(_all_at(id, Frontier.empty()), self._copies.hear(replica, response, recipients))
         if not self._subscribes.has(id):
             return None
-        reached, news = self._subscribes.hear(replica, response, told, dropped=dropped)
+        reached, news = self._subscribes.hear(replica, response, recipients, dropped=dropped)
         return ClientReport(_all_at(id, reached), news)
 
 

@@ -25,18 +25,18 @@ class EndMessage:
     cause: str
     since: Frontier | None = None
 
-    def of_subscribe(self, told: Position) -> str:
-        """The message for a subscribe that has received everything up to `told`."""
-        return ". ".join((self.cause, _heard(told), *self._advice(told)))
+    def of_subscribe(self, received: Position) -> str:
+        """The message for a subscribe that has received everything up to `received`."""
+        return ". ".join((self.cause, _heard(received), *self._advice(received)))
 
     def of_copy(self) -> str:
         """The message for a copy."""
         return self.cause if self.since is None else f"{self.cause}. Copy again"
 
-    def _advice(self, told: Position) -> tuple[str, ...]:
+    def _advice(self, received: Position) -> tuple[str, ...]:
         if self.since is None or self.since.is_empty:
             return ()
-        last = max(0, told[0].encode() - 1)
+        last = max(0, received[0].encode() - 1)
         if not self.since.less_equal(last):
             return (f"Subscribe again: it can be read as of {moment(self.since)} and later",)
         return (
@@ -45,9 +45,9 @@ class EndMessage:
         )
 
 
-def _heard(told: Position) -> str:
-    time, part = told
-    if told == (Frontier.minimum(), 0):
+def _heard(received: Position) -> str:
+    time, part = received
+    if received == (Frontier.minimum(), 0):
         return "Nothing had been told yet"
     within = ", and some of those then" if part else ""
     return f"All changes before {moment(time)} had been told{within}"

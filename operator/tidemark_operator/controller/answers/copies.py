@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tidemark_operator.controller.answers.subscribes import Told
+from tidemark_operator.controller.answers.subscribes import Recipients
 from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import CopyToDone, CopyToFailed, CopyToResponse
 
@@ -44,7 +44,7 @@ class Copies:
     def prune(self, is_there: Callable[[GlobalId], bool]) -> None:
         self._copies = {id: copy for id, copy in self._copies.items() if is_there(id)}
 
-    def hear(self, replica: ReplicaId, response: CopyToResponse, told: Told) -> list[CopyAnswer]:
+    def hear(self, replica: ReplicaId, response: CopyToResponse, recipients: Recipients) -> list[CopyAnswer]:
         """Take a response; return the answer. Empty for late responses, and while another replica may still complete
         the copy."""
         copy = self._copies[response.id]
@@ -53,14 +53,14 @@ class Copies:
             return [CopyAnswer(response.id, response.result)]
         if isinstance(response.result, CopyToFailed):
             copy.failed[replica] = response.result
-        return self._all_failed(told)
+        return self._all_failed(recipients)
 
-    def forget(self, replica: ReplicaId, told: Told) -> list[CopyAnswer]:
+    def forget(self, replica: ReplicaId, recipients: Recipients) -> list[CopyAnswer]:
         """The replica's connection ended; on the next one it tries again. Return answers of copies that all others
         have failed."""
         for copy in self._copies.values():
             copy.failed.pop(replica, None)
-        return self._all_failed(told)
+        return self._all_failed(recipients)
 
     def fail(self, ids: Iterable[GlobalId], why: str) -> list[CopyAnswer]:
         """End copies that no replica will complete."""
@@ -71,11 +71,11 @@ class Copies:
                 answers.append(CopyAnswer(id, CopyToFailed(why)))
         return answers
 
-    def _all_failed(self, told: Told) -> list[CopyAnswer]:
+    def _all_failed(self, recipients: Recipients) -> list[CopyAnswer]:
         answers = []
         for id, copy in self._copies.items():
-            asked = set(told(id))
-            if not copy.answered and asked and asked <= copy.failed.keys():
+            asked_replicas = set(recipients(id))
+            if not copy.answered and asked_replicas and asked_replicas <= copy.failed.keys():
                 copy.answered = True
                 answers.append(CopyAnswer(id, next(iter(copy.failed.values()))))
         return answers

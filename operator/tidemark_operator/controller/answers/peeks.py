@@ -62,17 +62,17 @@ class PendingPeeks:
         self._pending: dict[str, PendingPeek] = {}
         self._kept: dict[str, ReplicaId] = {}
 
-    def add(self, peek: Peek, asked: Iterable[ReplicaId], target: ReplicaId | None = None) -> None:
-        """Add a peek that was sent to the replicas `asked`."""
-        self._pending[peek.uuid] = PendingPeek(peek, set(asked), target)
+    def add(self, peek: Peek, pending: Iterable[ReplicaId], target: ReplicaId | None = None) -> None:
+        """Add a peek that was sent to the replicas `pending`."""
+        self._pending[peek.uuid] = PendingPeek(peek, set(pending), target)
 
     def pending(self) -> list[Peek]:
         """All unanswered peeks."""
-        return [asked.peek for asked in self._pending.values()]
+        return [pending.peek for pending in self._pending.values()]
 
-    def asked_of(self, replica: ReplicaId) -> list[Peek]:
+    def peeks_of(self, replica: ReplicaId) -> list[Peek]:
         """Unanswered peeks that the replica was sent and has not answered."""
-        return [asked.peek for asked in self._pending.values() if replica in asked.replicas]
+        return [pending.peek for pending in self._pending.values() if replica in pending.replicas]
 
     def remove(self, uuid: str) -> PendingPeek | None:
         """Remove a peek; None where it is not pending."""
@@ -115,13 +115,17 @@ class PendingPeeks:
     def first_answer(self, replica: ReplicaId, response: PeekResponse, now_ms: int) -> PeekAnswer | None:
         """The answer in a response. None for late answers, cancellations, peeks that the replica was not sent, and
         an error of its own while another replica may answer."""
-        asked, result = self._pending.get(response.uuid), response.result
-        if asked is None or replica not in asked.replicas or not isinstance(result, PeekRows | PeekStashed | PeekError):
+        pending, result = self._pending.get(response.uuid), response.result
+        if (
+            pending is None
+            or replica not in pending.replicas
+            or not isinstance(result, PeekRows | PeekStashed | PeekError)
+        ):
             return None
-        asked.replicas.discard(replica)  # it is done, unless it keeps the answer
+        pending.replicas.discard(replica)  # it is done, unless it keeps the answer
         if isinstance(result, PeekError) and not result.is_deterministic:
-            asked.failed[replica] = ReplicaFailure(result, now_ms)
-            return None if asked.replicas else PeekAnswer(response.uuid, _why(asked))
+            pending.failed[replica] = ReplicaFailure(result, now_ms)
+            return None if pending.replicas else PeekAnswer(response.uuid, _why(pending))
         if isinstance(result, PeekStashed):
             self._kept[response.uuid] = replica
         return PeekAnswer(response.uuid, result)

@@ -20,7 +20,7 @@ from tidemark_protocol.ids import GlobalId, ReplicaId
 from tidemark_protocol.messages.responses import SubscribeBatch, SubscribeDropped, SubscribeResponse
 
 Position = tuple[Frontier, int]
-Told = Callable[[GlobalId], Collection[ReplicaId]]
+Recipients = Callable[[GlobalId], Collection[ReplicaId]]
 """The connected replicas that were sent a subscribe or copy."""
 _START: Position = (Frontier.minimum(), 0)
 _END: Position = (Frontier.empty(), 0)
@@ -42,7 +42,7 @@ class SubscribeAdvanced:
 @dataclass
 class _Subscribe:
     target: ReplicaId | None = None
-    told: Position = _START
+    delivered: Position = _START
     sent: dict[ReplicaId, Position] = field(default_factory=dict)
     """How far each replica has sent: to the end, also where that was an error, or last words."""
     failed: dict[ReplicaId, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Subscribes:
         self._subscribes = {id: subscribe for id, subscribe in self._subscribes.items() if is_there(id)}
 
     def hear(
-        self, replica: ReplicaId, response: SubscribeResponse, told: Told, *, dropped: bool
+        self, replica: ReplicaId, response: SubscribeResponse, recipients: Recipients, *, dropped: bool
     ) -> tuple[Frontier, list[SubscribeAdvanced]]:
         """Take a batch; return how far the replica is, and batches for the client. `dropped`: whether the replica
         was told to drop the subscribe. Raises: ProtocolViolation."""
@@ -86,15 +86,15 @@ class Subscribes:
             )
         if batch.error is not None:
             subscribe.failed[replica], subscribe.sent[replica] = batch.error, _END
-            return Frontier.empty(), self._all_failed(told)
+            return Frontier.empty(), self._all_failed(recipients)
         subscribe.sent[replica] = upper
-        if upper <= subscribe.told or subscribe.target not in (None, replica):
+        if upper <= subscribe.delivered or subscribe.target not in (None, replica):
             return batch.upper, []
-        news = SubscribeAdvanced(response.id, batch, subscribe.told)
-        subscribe.told = upper
+        news = SubscribeAdvanced(response.id, batch, subscribe.delivered)
+        subscribe.delivered = upper
         return batch.upper, [news]
 
-    def forget(self, replica: ReplicaId, told: Told) -> list[SubscribeAdvanced]:
+    def forget(self, replica: ReplicaId, recipients: Recipients) -> list[SubscribeAdvanced]:
         """The replica's connection ended; on the next one its streams begin again. Return the ends of subscribes
         that it alone served, and of those that all others have failed."""
         for subscribe in self._subscribes.values():
@@ -102,27 +102,27 @@ class Subscribes:
             subscribe.failed.pop(replica, None)
         its = [id for id, subscribe in self._subscribes.items() if subscribe.target == replica]
         why = f"replica {replica}, which alone serves this subscribe, was lost"
-        return [*self.fail(its, _saying(why)), *self._all_failed(told)]
+        return [*self.fail(its, _saying(why)), *self._all_failed(recipients)]
 
     def fail(self, ids: Iterable[GlobalId], why: Callable[[Position], str]) -> list[SubscribeAdvanced]:
         """End subscribes that no replica will continue. `why`: the message, given what the client has received."""
         news = []
         for id in ids:
             subscribe = self._subscribes[id]
-            if not subscribe.told[0].is_empty:
-                time, part = subscribe.told
-                batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.told), part)
-                news.append(SubscribeAdvanced(id, batch, subscribe.told))
-                subscribe.told = _END
+            if not subscribe.delivered[0].is_empty:
+                time, part = subscribe.delivered
+                batch = SubscribeBatch(time, Frontier.empty(), b"", why(subscribe.delivered), part)
+                news.append(SubscribeAdvanced(id, batch, subscribe.delivered))
+                subscribe.delivered = _END
         return news
 
-    def _all_failed(self, told: Told) -> list[SubscribeAdvanced]:
+    def _all_failed(self, recipients: Recipients) -> list[SubscribeAdvanced]:
         """The ends of subscribes that every replica has failed."""
         failed = []
         for id, subscribe in self._subscribes.items():
-            asked = set(told(id)) if subscribe.target is None else {subscribe.target}
-            if asked and asked <= subscribe.failed.keys():
-                failed.append((id, subscribe.failed[min(asked)]))
+            asked_replicas = set(recipients(id)) if subscribe.target is None else {subscribe.target}
+            if asked_replicas and asked_replicas <= subscribe.failed.keys():
+                failed.append((id, subscribe.failed[min(asked_replicas)]))
         return [news for id, why in failed for news in self.fail([id], _saying(why))]
 
 

@@ -73,20 +73,20 @@ class Cause:
     because: tuple[Cause, ...] = ()
 
 
-def why(name: str, seen: Mapping[str, RelationSnapshot]) -> list[Cause]:
+def why(name: str, snapshots: Mapping[str, RelationSnapshot]) -> list[Cause]:
     """An explanation for each relation that the name means: `a.b`, or all of `a`.
 
     Raises:
         QueryRefused: no relation has this name.
     """
-    subjects = [s for s in seen if s == name or s.partition(".")[0] == name]
+    subjects = [s for s in snapshots if s == name or s.partition(".")[0] == name]
     if not subjects:
         raise QueryRefused(f"there is no Dataflow, DataSource, export or table {name}")
-    return [_relation(seen[subject], seen, holds=True, path=()) for subject in sorted(subjects)]
+    return [_relation(snapshots[subject], snapshots, holds=True, path=()) for subject in sorted(subjects)]
 
 
 def _relation(
-    of: RelationSnapshot, seen: Mapping[str, RelationSnapshot], *, holds: bool, path: tuple[str, ...]
+    of: RelationSnapshot, snapshots: Mapping[str, RelationSnapshot], *, holds: bool, path: tuple[str, ...]
 ) -> Cause:
     """`path`: the relations above, which ends the recursion for a task that reads its own table."""
     if of.obstacle:
@@ -95,12 +95,12 @@ def _relation(
         return Cause(of.name, of.kind, of.write, "is finished: it will not change any more", False)
     if not of.inputs and not of.replicas:
         return Cause(of.name, of.kind, of.write, of.runs or "no replica has reported its frontier", holds)
-    inputs = [seen[i] for i in of.inputs if i in seen and i not in (*path, of.name)]
+    inputs = [snapshots[i] for i in of.inputs if i in snapshots and i not in (*path, of.name)]
     slowest = min(inputs, key=_reach, default=None)
     waits = slowest is not None and _is_as_far(of, slowest)
     if path and not holds:
         return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), False)
-    below = [_relation(i, seen, holds=holds and waits and i is slowest, path=(*path, of.name)) for i in inputs]
+    below = [_relation(i, snapshots, holds=holds and waits and i is slowest, path=(*path, of.name)) for i in inputs]
     lead = max(of.replicas, key=lambda r: _key(r.write), default=None)
     below += [_replica(r, of, slowest, holds=holds and not waits and r is lead) for r in of.replicas]
     return Cause(of.name, of.kind, of.write, _says(of, slowest, waits), holds, tuple(below))
@@ -120,12 +120,12 @@ def _refreshes(of: RelationSnapshot) -> str:
     if of.refresh is None:
         return ""
     every = of.refresh.every_ms
-    said = "refreshes" + (f" every {duration_text(every)}" if every is not None else " at given times")
+    text = "refreshes" + (f" every {duration_text(every)}" if every is not None else " at given times")
     if of.write is None or of.write.time is None:
-        return f"; {said}"
+        return f"; {text}"
     last, ahead = of.refresh.last(of.write.time - 1), of.next_refresh(of.write.time)
-    said += f", the last one planned was at {date(last)}" if last is not None else ""
-    return f"; {said}, " + (f"the next at {date(ahead)}" if ahead is not None else "and not again")
+    text += f", the last one planned was at {date(last)}" if last is not None else ""
+    return f"; {text}, " + (f"the next at {date(ahead)}" if ahead is not None else "and not again")
 
 
 def _replica(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot | None, *, holds: bool) -> Cause:

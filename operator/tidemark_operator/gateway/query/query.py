@@ -93,7 +93,7 @@ async def prepare(
     context: ReconcileContext,
     statements: StatementCache,
     access: Access,
-    asked: QueryRequest,
+    request: QueryRequest,
     wait_slot: WaitSlot = nullcontext,
 ) -> PreparedQuery:
     """Plan the query, and wait until it can be answered. `wait_slot`: held while no replica answers.
@@ -103,28 +103,28 @@ async def prepare(
         Forbidden: the caller lacks a right.
         PlannerUnavailable, ReviewUnavailable: the planner or the API server does not answer.
     """
-    if asked.strict and asked.as_of is not None:
+    if request.strict and request.as_of is not None:
         raise QueryRefused("--strict reads at the freshest time, --as-of at a given one: choose one")
-    namespace, place = asked.namespace, asked.instance or only_instance(context, asked.namespace)
-    planned = await statements.planned(access.caller, namespace, asked.sql, place)
+    namespace, place = request.namespace, request.instance or only_instance(context, request.namespace)
+    planned = await statements.planned(access.caller, namespace, request.sql, place)
     if isinstance(planned, Refused):
         await raise_refusal(access, namespace, planned)
     await check_rights(access, namespace, _reads(planned), statements.owners(namespace, place))
-    if asked.skip_errors:
+    if request.skip_errors:
         check_row_wise(context.registry, namespace, planned, statements.owners(namespace, place))
-    least = await latest_ingested(context, namespace, _reads(planned), wait_slot) if asked.strict else None
+    least = await latest_ingested(context, namespace, _reads(planned), wait_slot) if request.strict else None
     name = one_shot.new_name()
-    when = TimeRequest(asked.as_of, least)
+    when = TimeRequest(request.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
     has_rows = any(map(is_introspection, _reads(planned)))
 
     def target(running: RunningInstance) -> ReplicaId | None:
-        return resolve_replica(running, asked.replica) if asked.replica else None
+        return resolve_replica(running, request.replica) if request.replica else None
 
     def looked_up(plan: PlannedPeek) -> Query:
         owner = statements.owners(namespace, place).get(plan.relation)
         readable = find_relation(context, namespace, plan.relation, owner)
-        peek = build_peek(plan, readable, choose_time([readable], when), asked.skip_errors)
+        peek = build_peek(plan, readable, choose_time([readable], when), request.skip_errors)
         return Query(peek, readable.instance, readable.name, target=target(readable.instance))
 
     def made(of_relation: RowSource) -> Query:

@@ -112,9 +112,9 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
                 PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
             as_of = request.as_of if request.HasField("as_of") else None
             isolation = (as_of, request.instance, request.strict, request.replica, request.skip_errors)
-            asked = QueryRequest(request.namespace, request.sql, *isolation)
+            query_request = QueryRequest(request.namespace, request.sql, *isolation)
             slot = partial(self._limits.waits.hold, access.caller)
-            prepared = await prepare(self._context, self._statements, access, asked, slot)
+            prepared = await prepare(self._context, self._statements, access, query_request, slot)
             error = await self._answer(prepared, access.caller, slot, rpc)
         if error is not None:
             await rpc.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
@@ -152,8 +152,8 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
     async def Explain(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
-            asked = (access.caller, request.namespace, request.subject)
-            return gateway_pb2.ExplainReply(text=await explain(self._context, self._limits.planner, *asked))
+            arguments = (access.caller, request.namespace, request.subject)
+            return gateway_pb2.ExplainReply(text=await explain(self._context, self._limits.planner, *arguments))
 
     async def Why(self, request: Any, rpc: Any) -> Any:
         async with self._admitted(rpc) as access:

@@ -163,5 +163,5 @@ class TableDeleter:
 
 def waited_ms(body: Body) -> int:
     """How long ago the object's deletion was asked for."""
-    asked = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
-    return now_ms() - int(asked.timestamp() * 1000)
+    deleted_at = datetime.fromisoformat(body["metadata"]["deletionTimestamp"])
+    return now_ms() - int(deleted_at.timestamp() * 1000)

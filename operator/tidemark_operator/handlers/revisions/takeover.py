@@ -17,7 +17,7 @@ from tidemark_operator.controller.frontiers.collection import Collection, failur
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.fleet.clock import now_ms
-from tidemark_operator.fleet.incompatible_readers import told, too_old
+from tidemark_operator.fleet.incompatible_readers import missing_features_text, too_old
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.installer import exporters_first, install
@@ -152,4 +152,4 @@ def _failure(collections: Sequence[Collection]) -> str:
 def _incompatible(running: RunningInstance | None, collections: Sequence[Collection]) -> str:
     """Why no replica supports it; empty if one does."""
     lacks = None if running is None else too_old(running, collections, now_ms())
-    return "" if lacks is None else told(lacks)
+    return "" if lacks is None else missing_features_text(lacks)

@@ -10,7 +10,7 @@ from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
 from tidemark_operator.controller.frontiers.shards import ShardBook
-from tidemark_operator.fleet.incompatible_readers import told, too_old
+from tidemark_operator.fleet.incompatible_readers import missing_features_text, too_old
 from tidemark_operator.fleet.quarantined_readers import why_waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.publish import status_documents
@@ -292,8 +292,10 @@ def _turn(running: RunningInstance | None, exports: Sequence[Collection]) -> str
     if running is None or not running.awaits_slot(exports):
         return ""
     alone = [(name_of(owner), replica) for owner, replica in running.hydrating_suspects()]
-    told = [f"Dataflow {name} hydrates on replica {replica}, alone, as replicas died of it" for name, replica in alone]
-    return "; ".join(["waits for its turn", *told])
+    suspects = [
+        f"Dataflow {name} hydrates on replica {replica}, alone, as replicas died of it" for name, replica in alone
+    ]
+    return "; ".join(["waits for its turn", *suspects])
 
 
 def _remembered(exports: Sequence[Collection], state: DataflowState, now: status_documents.Now) -> tuple[str, ...]:
@@ -312,7 +314,7 @@ def _remembered(exports: Sequence[Collection], state: DataflowState, now: status
 def _incompatible(running: RunningInstance, exports: Sequence[Collection], now_ms: int) -> str:
     """Why no replica supports it: every image that answers is too old, and no replica that is away is waited for."""
     lacks = too_old(running, exports, now_ms)
-    return "" if lacks is None else f"{told(lacks)}, or take that away from it"
+    return "" if lacks is None else f"{missing_features_text(lacks)}, or take that away from it"
 
 
 def _errors(collection: Collection) -> list[str]:

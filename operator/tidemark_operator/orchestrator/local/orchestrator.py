@@ -88,14 +88,14 @@ class ProcessOrchestrator:
     def refusal(self, replica: ReplicaSpec) -> str | None:
         """Processes support no volumes, requests or executors, and no second process beside the first."""
         pod = replica.pod
-        asked = {
+        unsupported = {
             "executors": pod.executors.instances,
             "scratch.claimName": pod.scratch.claim,
             "volumes": pod.volumes,
             "resources.requests": pod.requests.cpu or pod.requests.memory,
             "updateStrategy: Surge": replica.strategy is UpdateStrategy.SURGE,
         }
-        names = ", ".join(f"spec.{name}" for name, given in asked.items() if given)
+        names = ", ".join(f"spec.{name}" for name, given in unsupported.items() if given)
         return (
             f"this operator runs replicas as local processes, which do not support {names}: remove it"
             if names

@@ -76,10 +76,10 @@ def instance_conditions(facts: InstanceFacts) -> list[Verdict]:
     if not facts.store:
         return [yes(READY, "ReplicasOnline", online)]
     first, others = facts.store[0], len(facts.store) - 1
-    told = f"replica {first.replica}: {first.message}" + (f" (and {others} more replicas)" if others else "")
+    problem = f"replica {first.replica}: {first.message}" + (f" (and {others} more replicas)" if others else "")
     if len(facts.store) < facts.online:
-        return [yes(READY, "ReplicasOnline", f"{online}; {told}")]
-    return [no(READY, f"Storage{first.reason}", told)]
+        return [yes(READY, "ReplicasOnline", f"{online}; {problem}")]
+    return [no(READY, f"Storage{first.reason}", problem)]
 
 
 def instance_found(facts: InstanceFacts) -> Verdict:

@@ -72,8 +72,8 @@ def _tells_none_apart(column: Array, order: Ints, begins: Bools) -> bool:
 def row_keys(columns: Sequence[Array], order: Sequence[OrderKey], left_out: Sequence[int] = ()) -> list[SortKey]:
     """Sort keys of whole rows: the `order` columns, then all others but those left out, ascending, NULL first."""
     keys = [SortKey(columns[k.column], k.descending, k.nulls_last) for k in order]
-    said = {*left_out, *(k.column for k in order)}
-    return keys + [SortKey(c) for i, c in enumerate(columns) if i not in said]
+    covered = {*left_out, *(k.column for k in order)}
+    return keys + [SortKey(c) for i, c in enumerate(columns) if i not in covered]
 
 
 def file_order(rows: Any, layout: Layout) -> Ordered:

@@ -104,9 +104,11 @@ def failure(label: str, cause: Exception, master: str) -> StepFailed:
     """
     text = str(cause)
     if crashed := _CRASHED.search(text):
-        how = f"crashed ({crashed[1]}): where, is in the replica's log"
-        return StepFailed(f"{label} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else how}")
-    vanished = next((said for sign, said in _VANISHED.items() if sign in text), None)
+        crash = f"crashed ({crashed[1]}): where, is in the replica's log"
+        return StepFailed(
+            f"{label} failed: a Python worker of Spark {_LOST_FILE if crashed[1] == BUS_ERROR else crash}"
+        )
+    vanished = next((cause_text for sign, cause_text in _VANISHED.items() if sign in text), None)
     if vanished is None:
         return StepFailed(f"{label} failed: {public_spark_text(text, type(cause).__name__)}")
     field = "spec.resources.limits.memory" if master.startswith("local") else "spec.executors.resources"

@@ -70,9 +70,9 @@ class Hoisted:
         return self.entering.setdefault(plan, LocalId(f"{self.prefix}enters{len(self.entering)}"))
 
 
-def _linear(inputs: tuple[Plan, ...], how: LinearJoin | DeltaJoin) -> Plan:
+def _linear(inputs: tuple[Plan, ...], join: LinearJoin | DeltaJoin) -> Plan:
     """A delta join as a linear join along any of its paths. Rounds keep the order of updates that it needs."""
-    if isinstance(how, LinearJoin):
-        return Join(inputs, how)
-    joined = Join(inputs, LinearJoin(how.paths[0].source, how.paths[0].stages))
-    return joined if how.closure.is_identity else Mfp(joined, how.closure)
+    if isinstance(join, LinearJoin):
+        return Join(inputs, join)
+    joined = Join(inputs, LinearJoin(join.paths[0].source, join.paths[0].stages))
+    return joined if join.closure.is_identity else Mfp(joined, join.closure)
