@@ -38,6 +38,7 @@ PAGES = (
     "sources",
     "refreshes-and-ends",
     "../operator",
+    "../reference/conditions",
     "../reference/introspection",
 )
 TUTORIAL = "../tutorial"
