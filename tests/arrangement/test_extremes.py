@@ -79,7 +79,7 @@ MIN_AND_MAX = ExtremesShape(
 )
 
 
-def said(tmp_path: Path, of: ExtremesShape, steps: list[list[tuple]]) -> list[dict]:
+def extremes_of(tmp_path: Path, of: ExtremesShape, steps: list[list[tuple]]) -> list[dict]:
     """What steps at times 0, 1, 2, ... put out."""
     spec, layouts = spec_of(of)
     driver = Driver(tmp_path, *(Manifest.empty(a, layout, 0) for a, layout in layouts.items()))
@@ -95,7 +95,7 @@ def said(tmp_path: Path, of: ExtremesShape, steps: list[list[tuple]]) -> list[di
 def test_a_negative_multiplicity_before_the_answer_is_an_error_until_it_is_repaired(tmp_path: Path) -> None:
     """At the other end of the group nobody looks, so one of two aggregates names it; it takes the row's place."""
     error = '{"code":"NEGATIVE_MULTIPLICITY","expression":"min(v)"}'
-    assert said(tmp_path, MIN_AND_MAX, [[((1, 5), 1)], [((1, 3), -1)], [((1, 3), 2)]]) == [
+    assert extremes_of(tmp_path, MIN_AND_MAX, [[((1, 5), 1)], [((1, 3), -1)], [((1, 3), 2)]]) == [
         {(1, 5, 5): 1},
         {(1, 5, 5): -1, error: 1},
         {error: -1, (1, 3, 5): 1},
@@ -105,7 +105,7 @@ def test_a_negative_multiplicity_before_the_answer_is_an_error_until_it_is_repai
 def test_the_global_row_is_there_before_any_input(tmp_path: Path) -> None:
     """NULL over nothing; filled, then emptied, it comes back to that."""
     of = ExtremesShape((pa.int64(),), (), (Extreme(SortedValue(0, False), "min(v)"),))
-    steps = said(tmp_path, of, [[], [((5,), 1)], [], [((5,), -1)]])
+    steps = extremes_of(tmp_path, of, [[], [((5,), 1)], [], [((5,), -1)]])
     assert steps == [{(None,): 1}, {(None,): -1, (5,): 1}, {}, {(5,): -1, (None,): 1}]
 
 

@@ -79,7 +79,7 @@ def test_a_commit_does_not_wait_for_the_disk(store: ArrangementStore, disk: Disk
     until(lambda: not (store.directory / A).exists())
 
 
-def test_a_folder_at_which_the_disk_hangs_holds_up_nobody(
+def test_a_folder_at_which_the_disk_hangs_delays_no_other(
     store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of an arrangement which was dropped: others begin, are read, committed, swept and dropped meanwhile."""
@@ -97,7 +97,7 @@ def test_a_folder_at_which_the_disk_hangs_holds_up_nobody(
     until(lambda: not (store.directory / A).exists())
 
 
-def test_a_folder_that_somebody_else_has_removed_stops_nothing(
+def test_a_folder_that_another_has_removed_stops_nothing(
     store: ArrangementStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A removal may be done twice: what waits behind it goes all the same."""

@@ -241,7 +241,7 @@ def test_steps_follow_one_another() -> None:
     assert manifest.allow_compaction(9).allow_compaction(7).since == 9
 
 
-def test_a_merge_that_nobody_waits_for_ends_at_its_next_range(tmp_path: Path) -> None:
+def test_a_merge_without_a_waiter_ends_at_its_next_range(tmp_path: Path) -> None:
     """A drop does not wait for the rest of a long one, and finds no file of it."""
     driver = Driver(tmp_path, Manifest.empty(A, Layout.of_rows([pa.int64()], [0]), 0), merging=False)
     for time in (0, 1):

@@ -54,7 +54,7 @@ def test_it_waits_until_all_have_what_the_step_says() -> None:
     assert advance(replacing, DUE_MS + 300 * DAY_MS, False, new_authority) is None
 
 
-def test_one_that_expires_while_its_successor_is_introduced_waits_for_nobody() -> None:
+def test_one_that_expires_while_its_successor_is_introduced_waits_for_no_other() -> None:
     """It is trusted by none any more, and its successor by some."""
     introducing = after(authority(START_MS), DUE_MS, spread=False)
     assert after(introducing, START_MS + 366 * DAY_MS, spread=False).step is Step.REPLACING

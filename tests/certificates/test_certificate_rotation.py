@@ -96,7 +96,7 @@ def test_a_holder_has_what_it_needs_when_hold_returns_and_it_is_not_made_again()
     asyncio.run(scenario())
 
 
-def test_a_replica_made_anew_under_its_name_gets_a_certificate_of_its_own() -> None:
+def test_a_replica_made_again_under_its_name_gets_a_certificate_of_its_own() -> None:
     """The earlier one's does not say who it is."""
 
     async def scenario() -> None:
@@ -239,7 +239,7 @@ def test_a_place_that_others_write_again_and_again_is_left_for_later() -> None:
     asyncio.run(scenario())
 
 
-def test_one_place_that_cannot_be_used_keeps_nobody_else_from_a_renewal() -> None:
+def test_one_place_that_cannot_be_used_keeps_no_other_from_a_renewal() -> None:
     """A Secret of somebody else's is in the way of one replica."""
 
     class Foreign(MemoryStore):

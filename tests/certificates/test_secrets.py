@@ -166,7 +166,7 @@ def test_the_operators_own_go_with_its_lease(
 
 
 @pytest.mark.parametrize("name", [AUTHORITY, replica_secret("r1")])
-def test_a_secret_of_somebody_else_is_refused_and_left_as_it_is(
+def test_a_secret_of_another_is_refused_and_left_as_it_is(
     run: Callable[[Scenario], None], namespace: str, kinds_installed: ControlPlane, name: str
 ) -> None:
     """It may be the only copy of something."""

@@ -104,7 +104,7 @@ def test_rendered_manifests_are_of_this_chart(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_container_is_bounded_and_only_who_asks_the_api_server_has_a_token(case: str) -> None:
+def test_each_container_is_bounded_and_only_clients_of_the_api_server_have_a_token(case: str) -> None:
     """Executors and replicas are the operator's; these are the chart's own."""
     found = {pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["spec"] for pod in pods(kept(case))}
 

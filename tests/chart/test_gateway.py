@@ -101,7 +101,7 @@ def leads_to(plane: ControlPlane) -> list[str]:
     return plane.kubectl(*SLICE, "jsonpath={.endpoints[*].targetRef.name}").split()
 
 
-def test_the_service_leads_to_who_leads_and_to_nobody_when_it_ends(service: ControlPlane, tmp_path: Path) -> None:
+def test_the_service_leads_to_the_leader_and_nowhere_when_it_ends(service: ControlPlane, tmp_path: Path) -> None:
     """Of two operators one; told to end it withdraws, and the other takes its place. Upgrades of the chart leave it."""
     kubeconfig = kubeconfig_of(service, "tidemark-operator", tmp_path)
     assert leads_to(service) == []

@@ -25,7 +25,7 @@ GROUPED = re.compile(r"by \(([^)]*)\)")
 OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 
 
-def told() -> dict[str, set[str]]:
+def exported_metrics() -> dict[str, set[str]]:
     """Labels by the names that Prometheus stores."""
     samples: dict[str, set[str]] = {}
     leadership = Leadership(cast(Kube, None), "ns", "me")
@@ -51,7 +51,7 @@ def expressions() -> dict[str, str]:
 @pytest.mark.parametrize("where", expressions())
 def test_every_metric_that_is_asked_for_is_told_with_these_labels(where: str) -> None:
     """An alert on a metric that does not exist never fires, and nobody notices."""
-    expression, there = expressions()[where], told()
+    expression, there = expressions()[where], exported_metrics()
 
     assert NAME.search(expression)
     for name in NAME.findall(expression):
@@ -90,7 +90,7 @@ def test_each_alert_says_what_it_means_and_what_to_do() -> None:
         says: dict[str, Any] = rule["annotations"]
         assert says.keys() == {"summary", "description"}
         asked = set(re.findall(r"\$labels\.(\w+)", str(says)))
-        assert asked <= set.intersection(*(told()[name] for name in NAME.findall(rule["expr"])))
+        assert asked <= set.intersection(*(exported_metrics()[name] for name in NAME.findall(rule["expr"])))
 
 
 def test_dashboard_and_alerts_are_rendered_as_they_are() -> None:

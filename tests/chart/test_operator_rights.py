@@ -130,7 +130,7 @@ def works(rights: ControlPlane, folder: Path, namespace: str, address: str, seco
     return done.returncode, done.stdout + done.stderr
 
 
-def test_helm_test_passes_where_somebody_leads_and_planner_and_gateway_answer(
+def test_helm_test_passes_with_a_leader_and_planner_and_gateway_answer(
     rights: ControlPlane, log: Path, tmp_path: Path
 ) -> None:
     """And says who."""
@@ -154,7 +154,7 @@ def test_helm_test_fails_where_the_lease_cannot_be_seen(rights: ControlPlane, tm
     assert "Lease team-a/tidemark-operator cannot be read: 403" in output
 
 
-def test_helm_test_fails_where_nobody_leads(rights: ControlPlane, tmp_path: Path) -> None:
+def test_helm_test_fails_without_a_leader(rights: ControlPlane, tmp_path: Path) -> None:
     """A Lease that nobody renews is nobody's."""
     status, output = works(rights, tmp_path, NAMESPACE, "127.0.0.1:1", 0.1)
 

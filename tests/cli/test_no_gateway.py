@@ -40,7 +40,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-def said(gateway: Gateway) -> str:
+def error_text(gateway: Gateway) -> str:
     """What the user reads."""
     with pytest.raises(GatewayFailed) as failed, connected(gateway) as stub:
         stub.Why(pb.WhyRequest(), timeout=BOUND)
@@ -50,12 +50,12 @@ def said(gateway: Gateway) -> str:
 def test_a_gateway_behind_a_forwarded_port_is_named_by_its_pod(nobody: str) -> None:
     """The port of this machine says nothing, and is gone by the time that somebody looks."""
     for gateway in (Gateway("", "t", leader=LEADER), Gateway("", None, certificate=SHOWN, leader=LEADER)):
-        assert "no gateway answers at pod tidemark-system/tidemark-operator-0" in said(gateway)
+        assert "no gateway answers at pod tidemark-system/tidemark-operator-0" in error_text(gateway)
 
 
 def test_a_gateway_at_an_address_is_named_by_that(nobody: str) -> None:
     """As it was given, or found in a file."""
-    assert f"no gateway answers at {nobody}: is the operator running?" in said(Gateway(nobody, "t"))
+    assert f"no gateway answers at {nobody}: is the operator running?" in error_text(Gateway(nobody, "t"))
 
 
 @pytest.mark.cluster

@@ -50,7 +50,7 @@ def test_down_leaves_nothing(own: OneNode) -> None:
     assert not own.place.root.exists()
 
 
-def test_crash_one_sigkill_ends_all_and_the_next_up_begins_anew(own: OneNode, node_binaries: NodeBinaries) -> None:
+def test_crash_one_sigkill_ends_all_and_the_next_up_begins_again(own: OneNode, node_binaries: NodeBinaries) -> None:
     """Servers and pods hang on the first process; what is left are empty cgroups and files."""
     pids = own.status().pids
     os.kill(pids["init"], signal.SIGKILL)

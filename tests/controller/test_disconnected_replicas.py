@@ -56,7 +56,7 @@ def test_must_let_a_replica_that_is_behind_go_on_from_where_it_is(play: Callable
     play(scenario)
 
 
-def test_a_replica_that_comes_nowhere_is_not_waited_for_anew_at_each_address(
+def test_a_replica_that_comes_nowhere_is_not_waited_for_again_at_each_address(
     play: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that dies before it listens does, and one that was there and moves."""

@@ -55,7 +55,7 @@ def connect(
     harness.instance.connect(replica, harness.connections, harness.now, has=has)
 
 
-def told(harness: InstanceHarness, replica: ReplicaId) -> list[type[c.Command]]:
+def command_types(harness: InstanceHarness, replica: ReplicaId) -> list[type[c.Command]]:
     """Kinds of commands about the view."""
     about = (c.CreateDataflow, c.Schedule, c.AllowWrites, c.AllowCompaction)
     return [type(command) for command in harness.sent(replica) if isinstance(command, about)]
@@ -78,7 +78,7 @@ def test_must_not_tell_a_new_replica_of_a_table_that_is_finished() -> None:
     harness = installed(view())
     connect(harness, R1, EMPTY)
 
-    assert told(harness, R1) == []
+    assert command_types(harness, R1) == []
     assert collection(harness).hydrated
     assert held(harness) is None
     assert harness.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
@@ -86,7 +86,7 @@ def test_must_not_tell_a_new_replica_of_a_table_that_is_finished() -> None:
     assert collection(harness).computing == []
 
     harness.instance.drop(OWNER)
-    assert told(harness, R1) == []
+    assert command_types(harness, R1) == []
     assert harness.instance.dataflows.get(OWNER) is None
 
 
@@ -100,20 +100,20 @@ def test_a_finished_dataflow_with_an_index_is_computed() -> None:
     assert tables_of(with_index) == []
 
 
-def test_a_replica_that_has_it_keeps_it_until_it_is_connected_anew() -> None:
+def test_a_replica_that_has_it_keeps_it_until_it_is_connected_again() -> None:
     """It finished the table itself, and says so; installed again (it was suspended), it is not told of it."""
     harness = installed(view())
     connect(harness, R1, at(0), exists=False)
-    assert told(harness, R1) == [c.CreateDataflow, c.Schedule, c.AllowWrites]
+    assert command_types(harness, R1) == [c.CreateDataflow, c.Schedule, c.AllowWrites]
     harness.report(R1, EMPTY, VIEW)
     harness.hear(R1, ShardFrontiers(VIEW_SHARD, EMPTY, at(0)))
     harness.maintain()
-    assert (told(harness, R1), held(harness), collection(harness).write) == ([], None, EMPTY)
+    assert (command_types(harness, R1), held(harness), collection(harness).write) == ([], None, EMPTY)
 
     harness.instance.drop(OWNER)
-    assert told(harness, R1) == [c.AllowCompaction]
+    assert command_types(harness, R1) == [c.AllowCompaction]
     harness.instance.create(Dataflow(OWNER, view(), LAG, stays=True, finished=True), TERM)
-    assert told(harness, R1) == []
+    assert command_types(harness, R1) == []
     assert collection(harness).hydrated
 
 
@@ -123,7 +123,7 @@ def test_a_dataflow_installed_as_finished_waits_for_no_input() -> None:
     connect(harness, R1, EMPTY)
 
     assert harness.instance.dataflows.get(OWNER).scheduled  # type: ignore[union-attr]
-    assert told(harness, R1) == []
+    assert command_types(harness, R1) == []
 
 
 def test_a_view_ends_with_its_last_refresh() -> None:
@@ -152,7 +152,7 @@ def test_a_dataflow_of_one_time_is_no_query() -> None:
 
 
 @pytest.mark.parametrize("table_first", [True, False], ids=["the table is heard of first", "the export is"])
-def test_where_a_finished_table_begins_is_heard_before_anybody_reads_it(table_first: bool) -> None:
+def test_where_a_finished_table_begins_is_heard_before_it_is_read(table_first: bool) -> None:
     """Who reads it begins there: what was never seen to move forward can be read from one time on alone."""
     harness = installed(view())
     connect(harness, R1, at(0), exists=False)

@@ -146,7 +146,7 @@ def hydrate(g: HydrationGate, name: str) -> list[str]:
     return through([*g.observe(output(index(name), 4)), *g.observe(output(view(name), 4))])
 
 
-def test_nothing_is_scheduled_before_it_is_written_down_who_is_in_the_slots() -> None:
+def test_nothing_is_scheduled_before_it_is_written_down_the_slots() -> None:
     """As many as there are slots; what is freed is filled, and waits for its own record."""
     g = Standings(concurrency=2, recorded=True).gate("a", "b", "c")
 
@@ -251,7 +251,7 @@ def test_an_importer_takes_no_slot_before_its_index_is_hydrated_there(standing: 
     assert g.occupants == ("b",)
 
 
-def test_importers_of_what_fails_keep_nobody_waiting() -> None:
+def test_importers_of_what_fails_delay_nothing() -> None:
     """They get their turn when it has been mended after all."""
     g = Standings(concurrency=1).gate("x")
     g.absorb(importer("b", of="x"))

@@ -81,7 +81,7 @@ def beside(*older: ReplicaId) -> InstanceHarness:
     return harness
 
 
-def told(news: list[Notice]) -> list[str | None]:
+def end_messages(news: list[Notice]) -> list[str | None]:
     """What clients are told of a failure."""
     errors = [each.batch.error for each in news if isinstance(each, SubscribeAdvanced)]
     return errors + [each.result.message for each in news if isinstance(each, CopyAnswer) and _failed(each)]  # type: ignore[union-attr]
@@ -101,7 +101,7 @@ def test_a_dataflow_that_fails_on_all_its_replicas_has_failed(
     """Its client waited for ever for the one that has never heard of it."""
     harness = beside(*older)
     harness.instance.create(over_index(sink), TERM)
-    assert told(harness.hear(R2, response)) == [why]
+    assert end_messages(harness.hear(R2, response)) == [why]
 
 
 @pytest.mark.parametrize(("sink", "response"), [(SUBSCRIBE, DIVIDED), (COPY, FULL)])
@@ -111,19 +111,19 @@ def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink,
     harness = beside(R1)
     connect(harness, r3, *SUPPORTED_FEATURES)
     harness.instance.create(over_index(sink), TERM)
-    assert told(harness.hear(R2, response)) == []
-    assert told(harness.instance.disconnect(R1)) == []
-    assert len(told(harness.instance.disconnect(r3, harness.now))) == 1
+    assert end_messages(harness.hear(R2, response)) == []
+    assert end_messages(harness.instance.disconnect(R1)) == []
+    assert len(end_messages(harness.instance.disconnect(r3, harness.now))) == 1
 
 
 def test_nothing_has_failed_while_nobody_was_told_of_it() -> None:
     """Who is told next may do it."""
     harness = beside(R1)
     harness.instance.create(over_index(COPY), TERM)
-    assert told(harness.hear(R2, FULL)) == ["the disk is full"]
+    assert end_messages(harness.hear(R2, FULL)) == ["the disk is full"]
     harness = beside(R1)
     harness.instance.create(over_index(COPY), TERM)
-    assert told(harness.instance.disconnect(R2, harness.now)) == []
+    assert end_messages(harness.instance.disconnect(R2, harness.now)) == []
     connect(harness, R2, *SUPPORTED_FEATURES)
     assert CopyAnswer(S, CopyToDone(7)) in harness.hear(R2, CopyToResponse(S, CopyToDone(7)))
 

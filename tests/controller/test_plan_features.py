@@ -67,7 +67,7 @@ def installed(*descriptions: DataflowDescription) -> InstanceHarness:
     return harness
 
 
-def told(harness: InstanceHarness, replica: ReplicaId) -> list[tuple[str, str]]:
+def commands_about(harness: InstanceHarness, replica: ReplicaId) -> list[tuple[str, str]]:
     """What a replica is told of dataflows: the kind of each command, and the export."""
     commands = [command for command in harness.sent(replica) if isinstance(command, ABOUT)]
     return [(type(each).__name__, _of(each)) for each in commands]
@@ -89,12 +89,12 @@ def test_must_not_tell_a_replica_of_what_it_does_not_understand(words: tuple[str
     """All else is told, whether it connects before or after; the inputs are kept, and are not for it."""
     harness = installed(plain())
     connect(harness, R1, *words)
-    assert told(harness, R1) == of("plain")
+    assert commands_about(harness, R1) == of("plain")
 
     harness.instance.drop(OWNER)
-    assert told(harness, R1) == []
+    assert commands_about(harness, R1) == []
     harness.instance.create(Dataflow(OWNER, REFRESHED, LAG, stays=True), TERM)
-    assert told(harness, R1) == []
+    assert commands_about(harness, R1) == []
     (on,) = collection(harness).replicas.values()
     assert (on.missing_features, on.excluded, on.hydrated, on.reads_from) == ({"refresh"}, True, False, EMPTY.encode())
     assert (collection(harness).hydrated, collection(harness).computing) == (False, [])
@@ -107,7 +107,7 @@ def test_a_newer_replica_computes_the_plan_beside_an_older_one() -> None:
     harness = installed(plain())
     connect(harness, R1)
     connect(harness, R2, *SUPPORTED_FEATURES)
-    assert sorted(told(harness, R2)) == sorted(of(VIEW, "plain"))
+    assert sorted(commands_about(harness, R2)) == sorted(of(VIEW, "plain"))
     harness.report(R2, at(450), VIEW)
     harness.report(R1, at(450), GlobalId("plain"))
     harness.report(R2, at(450), GlobalId("plain"))
@@ -125,9 +125,9 @@ def test_a_newer_replica_computes_the_plan_beside_an_older_one() -> None:
 def test_an_upgraded_replica_gets_the_plan_with_its_next_connection() -> None:
     harness = installed()
     connect(harness, R1)
-    assert told(harness, R1) == []
+    assert commands_about(harness, R1) == []
     connect(harness, R1, *SUPPORTED_FEATURES)
-    assert told(harness, R1) == of(VIEW)
+    assert commands_about(harness, R1) == of(VIEW)
     assert collection(harness).lacking == []
     connect(harness, R1)
     assert collection(harness).lacking == [(R1, {"refresh"})]
@@ -181,7 +181,7 @@ def test_it_is_dropped_without_a_word() -> None:
     connect(harness, R1)
     assert harness.instance.drop(OWNER) == [DataflowGone(OWNER)]
     assert harness.instance.dataflows.get(OWNER) is None
-    assert told(harness, R1) == []
+    assert commands_about(harness, R1) == []
 
 
 def test_a_lost_one_keeps_nothing_for_it() -> None:
@@ -199,7 +199,7 @@ def test_a_finished_table_needs_nobody_who_understands_it() -> None:
     once = view(None, RefreshSchedule(at=(Time(5),)))
     harness.instance.create(Dataflow(OWNER, once, LAG, stays=True), TERM)
     connect(harness, R1, table=EMPTY)
-    assert told(harness, R1) == []
+    assert commands_about(harness, R1) == []
     assert (collection(harness).hydrated, collection(harness).lacking) == (True, [])
 
 
@@ -214,13 +214,13 @@ def test_an_edit_that_is_not_understood_leaves_what_serves() -> None:
     beside = Succession({GlobalId("d/v2"): VIEW}, frozenset({GlobalId("d/v2")}))
     harness.sent(R1), harness.sent(R2)
     harness.instance.create(Dataflow("ns/d/2", coming, LAG, beside, stays=True), TERM)
-    assert told(harness, R1) == []
-    assert told(harness, R2) == [("CreateDataflow", "d/v2"), ("Schedule", "d/v2")]
+    assert commands_about(harness, R1) == []
+    assert commands_about(harness, R2) == [("CreateDataflow", "d/v2"), ("Schedule", "d/v2")]
 
     harness.instance.take_over("ns/d/2", TERM)
     harness.instance.drop(OWNER)
-    assert told(harness, R1) == [("AllowCompaction", VIEW)]
-    assert told(harness, R2) == [("AllowWrites", "d/v2"), ("AllowCompaction", VIEW)]
+    assert commands_about(harness, R1) == [("AllowCompaction", VIEW)]
+    assert commands_about(harness, R2) == [("AllowWrites", "d/v2"), ("AllowCompaction", VIEW)]
 
 
 def importing(name: str, id: GlobalId, exports: str | None = None) -> DataflowDescription:
@@ -242,12 +242,12 @@ def test_importers_of_its_index_are_excluded_too() -> None:
     ):
         harness.instance.create(Dataflow(owner, each, LAG, stays=True), TERM)
     connect(harness, R1)
-    assert told(harness, R1) == of("plain")
+    assert commands_about(harness, R1) == of("plain")
     assert lacking_on(running(harness, R1), R1).endswith("computes nothing of d, e, f")
 
     peek = c.Peek("u", c.IndexTarget(INDEX), Time(399), MapFilterProject(()), Finishing(), ())
     assert harness.instance.peek(peek) == []
-    assert told(harness, R1) == []
+    assert commands_about(harness, R1) == []
     assert harness.instance.peeks.peeks_of(R1) == []
     assert not harness.instance.dataflows.is_beginning(OWNER, R1)
     connect(harness, R2, *SUPPORTED_FEATURES)

@@ -84,7 +84,7 @@ def count_deaths(listening: Listening, instance: RunningInstance) -> list[bool]:
     return found
 
 
-def told(asking: asyncio.Task[str]) -> str:
+def outcome_of(asking: asyncio.Task[str]) -> str:
     return str(asking.exception() or asking.result())
 
 
@@ -161,7 +161,7 @@ def test_a_query_of_lost_replicas_fails_after_a_while(
             while not asking.done():
                 instance.maintain()
                 await asyncio.sleep(0.001)
-        assert "no replica of ComputeInstance default answers" in told(asking)
+        assert "no replica of ComputeInstance default answers" in outcome_of(asking)
         instance.attach(R1, address)
         await begun(replica, instance, 1)
         assert not asked(replica.streams[1])

@@ -131,7 +131,7 @@ def test_a_replica_is_unheard_until_it_tells_where_something_is(play: Callable[.
 
 
 @pytest.mark.parametrize("end", ["hang_up", "say_nonsense", "describe_nonsense"])
-def test_crash_a_connection_that_ends_is_made_anew_with_a_higher_epoch(play: Callable[..., None], end: str) -> None:
+def test_crash_a_connection_that_ends_is_made_again_with_a_higher_epoch(play: Callable[..., None], end: str) -> None:
     """Whether it was closed, or the replica spoke nonsense, or said it of what it has; the history comes again."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:
@@ -281,7 +281,7 @@ def test_must_a_connection_of_an_operator_that_was_replaced_ends(play: Callable[
     play(scenario, epoch=Epoch(9, 2))
 
 
-def test_an_instance_made_anew_counts_on_from_where_its_replicas_are(play: Callable[..., None]) -> None:
+def test_an_instance_made_again_counts_on_from_where_its_replicas_are(play: Callable[..., None]) -> None:
     """Under the same term a lower connection would be refused for ever."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:

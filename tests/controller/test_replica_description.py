@@ -11,7 +11,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 __all__ = ["play"]
 
 
-def test_columns_of_tables_are_told_to_who_asks_for_them_alone(play: Callable[..., None]) -> None:
+def test_columns_of_tables_are_told_to_requests_for_them_alone(play: Callable[..., None]) -> None:
     """A connection asks about all tables there are: a thousand of them have more columns than fit an answer."""
 
     async def scenario(replica: ScriptedReplica, instance: RunningInstance, listening: Listening) -> None:

@@ -140,7 +140,7 @@ def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "boot\n", "boot\n12 (sh) S 1", "boot\nnonsense\n", "a\nb\nc\n"])
-def test_a_torn_pid_file_names_nobody(tmp_path: Path, content: str | None) -> None:
+def test_a_torn_pid_file_names_no_process(tmp_path: Path, content: str | None) -> None:
     """It was written by a shell that died before it became the server."""
     if content is not None:
         (tmp_path / "pid").write_text(content)

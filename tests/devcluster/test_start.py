@@ -66,7 +66,7 @@ def test_the_last_words_are_those_of_this_start(tmp_path: Path) -> None:
         plane.up(binaries(tmp_path, apiserver="echo no such flag; exit 1"), Options())
 
 
-def test_a_port_lost_between_the_look_and_the_listening_is_tried_anew(tmp_path: Path) -> None:
+def test_a_port_lost_between_the_look_and_the_listening_is_tried_again(tmp_path: Path) -> None:
     """Three times, for a port that nobody asked for; the error then says so."""
     script = 'echo "$*" >>"$HOME/../calls"; echo listen tcp: bind: address already in use; exit 1'
     plane = ControlPlane(tmp_path / "state")

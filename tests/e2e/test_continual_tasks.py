@@ -83,7 +83,7 @@ def as_of(system: System, name: str) -> int:
     return int(system.get("dataflow", name)["status"]["revision"]["asOf"])
 
 
-def test_crash_each_change_is_done_once_whoever_is_killed(system: System) -> None:
+def test_crash_each_change_is_done_once_despite_kills(system: System) -> None:
     """The example, and a task that reads its own output; the replica and the operator are killed in between."""
     example = yaml.safe_load((CHECKOUT / "examples" / "50-order-log.yaml").read_text())
     wait_for("the orders", lambda: system.live_frontiers().get("tpch.orders", {}).get("write"), system.log)

@@ -57,7 +57,7 @@ def view_is_right(system: System, at: int) -> None:
     assert rows_of(expanded(system.contents("status", "status", at))) == by_duckdb(STATUS, orders)
 
 
-def test_crash_of_the_operator_computes_nothing_anew(system: System, status_view: str) -> None:
+def test_crash_of_the_operator_computes_nothing_again(system: System, status_view: str) -> None:
     """The replica goes on without it, the next one adopts it, and no frontier that was shown goes back."""
     pids, computed = system.replica_pids(), system.replica_says().hydrations
     shown, view = system.frontier(status_view), open_shard(str(system.shard("status", "status")))

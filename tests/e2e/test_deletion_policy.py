@@ -18,7 +18,7 @@ VIEW = {
 }
 
 
-def test_tables_go_with_their_object_and_come_anew(system: System) -> None:
+def test_tables_go_with_their_object_and_come_again(system: System) -> None:
     """Deleted while it is read, the source waits for its reader; then both are gone with their tables, and made
     again they start from nothing, at the same places, on the same replica."""
     for round_ in range(2):

@@ -27,7 +27,7 @@ def totals(system: System) -> dict[str, tuple[int, int]]:
     return {r["k"]: (r["n"], r["total"]) for r in system.query("SELECT k, n, total FROM totals")["rows"]}
 
 
-def test_crash_files_reach_the_view_once_each_whoever_is_killed(system: System) -> None:
+def test_crash_files_reach_the_view_once_each_despite_kills(system: System) -> None:
     """Three files, the replica killed with SIGKILL after the second arrived; then a file that is refused."""
     (system.home / "in" / "readings").mkdir(parents=True)
     table = {"name": "readings", "format": "csv", "pattern": "*.csv", "path": "readings", "columns": COLUMNS}

@@ -133,7 +133,7 @@ def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
     """What each keeps and how long it has worked, as the replica says; together what the dataflow keeps."""
     _nations(system)
     costs = "SELECT * FROM tidemark_introspection.operators WHERE dataflow = 'nations' ORDER BY place"
-    rows = wait_for("operators to be told", lambda: _told(system.query(costs)["rows"]), system.log)
+    rows = wait_for("operators to be told", lambda: _reported_operators(system.query(costs)["rows"]), system.log)
     assert [(r["place"], r["operator"], r["kind"]) for r in rows] == [
         (1, "read customer", "Get"),
         (2, "reduce", "Reduce"),
@@ -153,7 +153,7 @@ def test_costs_of_a_dataflow_are_queried_by_operator(system: System) -> None:
     assert min(read["input_time"], read["write_time"]) > 0
 
 
-def _told(operators: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _reported_operators(operators: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The operators, once the replica has said all of them since they were hydrated."""
     whole = [o["hydrated"] and o["percent"] == 100 and o["elapsed_ms"] is not None for o in operators]
     kept = [o["records"] for o in operators[1:]]

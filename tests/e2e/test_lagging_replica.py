@@ -77,7 +77,7 @@ def readable(description: Description) -> Frontier:
     return max(c.since for c in description.collections)
 
 
-def test_crash_of_the_operator_while_a_replica_is_behind_computes_nothing_anew(both: System) -> None:
+def test_crash_of_the_operator_while_a_replica_is_behind_computes_nothing_again(both: System) -> None:
     """It is greeted by the next operator while it stands still, which has it go on from there."""
     system = both
     view, before = open_shard(str(system.shard("status", "status"))), {r: says(system, r) for r in NAMES}

@@ -192,7 +192,7 @@ def test_the_history_follows_what_is_there(fleet: Fleet, r1: Remote, tmp_path: P
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["nobody listens", "it speaks no protocol"])
-def test_a_replica_that_is_none_harms_nobody(fleet: Fleet, r1: Remote, tmp_path: Path, listens: bool) -> None:
+def test_a_replica_that_is_none_harms_nothing(fleet: Fleet, r1: Remote, tmp_path: Path, listens: bool) -> None:
     """An address where nothing is, or something else."""
     stranger = socket.create_server(("127.0.0.1", 0))
     if listens:

@@ -111,7 +111,7 @@ def test_an_edit_that_is_reverted_was_never_there(system: System) -> None:
     system.wait_condition("dataflow", "located", "Progressing", "False", "UpToDate")
 
 
-def test_an_edit_of_what_writes_a_finished_table_begins_it_anew(system: System) -> None:
+def test_an_edit_of_what_writes_a_finished_table_begins_it_again(system: System) -> None:
     """Constants are complete for all times: their table takes no correction any more."""
     system.dataflow("constant", "SELECT 1 AS x")
     system.wait_hydrated("constant")

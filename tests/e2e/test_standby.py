@@ -53,7 +53,7 @@ def standby(system: System) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
             process.wait(BOUND)
 
 
-def test_crash_of_the_leader_and_the_one_who_stands_by_takes_over(
+def test_crash_of_the_leader_and_the_standby_takes_over(
     system: System, standby: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
     """Killed; told to end; and stopped, so that its Lease runs out, and then going on without knowing: it finds that

@@ -66,7 +66,7 @@ def has(description: Description, system: System, name: str) -> bool:
     return any(id.startswith(uid) for d in description.dataflows for id in d.export_ids)
 
 
-def test_crash_a_view_that_has_ended_is_computed_by_nobody_again(system: System) -> None:
+def test_crash_a_view_that_has_ended_is_computed_never_again(system: System) -> None:
     """A new replica is not told of it, nor is one under another operator, nor where it was suspended. It is read as
     before; an edit makes the next version of its table."""
     until = now() + LATER_MS

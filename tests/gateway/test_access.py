@@ -62,7 +62,7 @@ async def see_rows(at: Authenticator, *of: Parent, token: str = "annes") -> None
     await (await at.authenticate(f"Bearer {token}")).check_rows("ns", of)
 
 
-def test_the_operators_own_token_opens_everything_and_asks_nobody() -> None:
+def test_the_operators_own_token_opens_everything_and_needs_no_review() -> None:
     """As long as it is the right one."""
     server = ApiServer()
     run(see_rows(door(server), VIEW, SOURCE, token="own"))

@@ -154,7 +154,7 @@ def test_lags_are_sampled_of_what_can_be_read_and_forgotten_with_it() -> None:
     assert lags.sum_seconds == pytest.approx(3.5)
 
 
-def told(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) -> list[tuple[str | None, ...]]:
+def shown_rows(relation: str, fleet: Fleet, wanted: ColumnFilter = NO_FILTER) -> list[tuple[str | None, ...]]:
     """What is in it, of an instance whose Dataflows nobody knows by name."""
     context = cast(ReconcileContext, SimpleNamespace(registry=Registry(), fleet=fleet))
     found = relation_rows(context, "ns", GlobalId(relation), wanted)
@@ -173,7 +173,7 @@ def test_operators_are_told_once_while_they_hydrate_and_then_with_what_they_keep
     on.output = None
     instance.received(R1, 1, [Status(id, "hydration", hydrating) for id in (index, view)])
     relation = "tidemark_introspection.operators"
-    busy = [row[1:] for row in told(relation, made)]
+    busy = [row[1:] for row in shown_rows(relation, made)]
     nothing = (None,) * 5
     assert busy == [
         ("r1", "1", "read t", *nothing, "100", "true"),
@@ -182,7 +182,7 @@ def test_operators_are_told_once_while_they_hydrate_and_then_with_what_they_keep
 
     instance.received(R1, 1, [Frontiers(id, at(400), at(400), at(400)) for id in (index, view)])
     instance.received(R1, 1, [Status(index, "operators", {"operators": '[["join", "Join", 5, 2, 70, 9]]'})])
-    assert [row[1:] for row in told(relation, made)] == [
+    assert [row[1:] for row in shown_rows(relation, made)] == [
         ("r1", "1", "join", "Join", "5", "2", "70", "9", "100", "true"),
     ]
 
@@ -190,7 +190,7 @@ def test_operators_are_told_once_while_they_hydrate_and_then_with_what_they_keep
 def test_imports_are_told_with_how_far_they_are_and_how_far_they_have_been_read() -> None:
     """One that nobody has heard of would be NULL."""
     made = fleet()
-    (read,) = told("tidemark_introspection.imports", made)
+    (read,) = shown_rows("tidemark_introspection.imports", made)
     assert read[3:6] == ("table", "500", "false")
     assert int(read[6] or 0) > 0
     assert int(read[7] or 0) > 500
@@ -209,9 +209,9 @@ def test_more_rows_than_a_plan_may_hold_are_refused_unless_the_filter_says_which
 
     relation = "tidemark_introspection.statuses"
     with pytest.raises(QueryRefused, match=rf"{relation} has more rows than one query .* WHERE name = '...'"):
-        told(relation, made)
-    assert [row[0] for row in told(relation, made, {0: str(view)})] == [view]
-    assert told(relation, made, {0: "nothing"}) == []
+        shown_rows(relation, made)
+    assert [row[0] for row in shown_rows(relation, made, {0: str(view)})] == [view]
+    assert shown_rows(relation, made, {0: "nothing"}) == []
 
 
 def nested(depth: int) -> ScalarExpr:

@@ -57,7 +57,7 @@ def play(story: Callable[[Planner], Awaitable[None]], turns: FairQueue) -> None:
     asyncio.run(told())
 
 
-def test_callers_take_turns_whoever_asked_more() -> None:
+def test_callers_take_turns_whatever_they_asked() -> None:
     """The one statement of another is next, and so is that of a third."""
 
     async def story(planner: Planner) -> None:

@@ -110,7 +110,7 @@ def test_an_instance_without_replicas_is_refused_at_once(way: str, monkeypatch: 
         asyncio.run(wait_policy.when_possible(asks(context_of(fleet()))[way]))
 
 
-def test_a_strict_query_waits_for_whoever_can_say_what_is_ingested(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strict_query_waits_for_a_replica_that_knows_the_ingested_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any instance of the namespace can; one that is silent is waited for, and without any it is refused."""
     monkeypatch.setattr(wait_policy, "REPLICA_SECONDS", 0.01)
     instances = fleet()

@@ -89,7 +89,7 @@ def test_a_list_does_not_undo_what_a_watch_told_while_it_was_under_way() -> None
     ]
 
 
-def test_a_body_is_parsed_once_and_what_takes_its_place_anew() -> None:
+def test_a_body_is_parsed_once_and_what_takes_its_place_again() -> None:
     """Whatever of it changed; what is gone says nothing."""
     cache, parsed = Cache(), []
 

@@ -245,7 +245,7 @@ def test_a_death_beside_a_clients_query_makes_a_suspect_and_no_quarantine(asked:
     asyncio.run(scenario())
 
 
-def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_nobody_else_is_written_down() -> None:
+def test_running_out_of_memory_is_blamed_as_a_death_is_also_where_no_other_is_written_down() -> None:
     """Each attempt once, however often it is told of; the third of them alone is enough for a quarantine."""
 
     async def scenario() -> None:

@@ -167,7 +167,9 @@ def test_bindings_stay_while_nobody_ingests() -> None:
 def test_readers_of_a_deleted_source_learn_of_it(instance: str) -> None:
     """Nothing will ever change there, on whatever instance it is read; who reads another table is not concerned."""
 
-    def told(harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler) -> tuple[str, list[str]]:
+    def ended_reader(
+        harness: OperatorHarness, state: SourceState, reconciler: DataSourceReconciler
+    ) -> tuple[str, list[str]]:
         harness.fleet.ensure("ns", InstanceConfig("another", "/elsewhere"))
         running = harness.context.running("ns", instance)
         assert running is not None
@@ -185,6 +187,6 @@ def test_readers_of_a_deleted_source_learn_of_it(instance: str) -> None:
         (ended,) = (notice for notice in notices if isinstance(notice, SubscribeAdvanced))
         return str(ended.batch.error), running.core.dataflows.owners()
 
-    error, left = ingested(told)
+    error, left = ingested(ended_reader)
     assert error == "DataSource s was deleted. Nothing had been told yet"
     assert left == ["o"]

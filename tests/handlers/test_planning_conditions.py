@@ -52,7 +52,7 @@ class Quiet:
     async def warn(self, *_: object) -> None: ...
 
 
-def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
+def planned_after(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
     """After each answer, of a Dataflow whose instance has no replica that could say what tables there are."""
 
     async def scenario() -> list[Plan]:
@@ -87,7 +87,7 @@ def said(*answers: Planned | Refused | PlannerUnavailable) -> list[Plan]:
 )
 def test_a_past_planning_obstacle_is_not_shown(answer: Refused | PlannerUnavailable, reported: Plan) -> None:
     """Once it is planned, though the plan waits for something else: that is said."""
-    assert said(answer, PLANNED) == [
+    assert planned_after(answer, PLANNED) == [
         reported,
         Planning("waiting for a replica of ComputeInstance default to answer"),
     ]

@@ -157,7 +157,7 @@ def test_an_indirect_reader_cannot_be_an_input() -> None:
     assert dependants(C, [dataflow("a", A1), B, C]) == set()
 
 
-def test_a_successor_may_write_at_once_what_nobody_else_writes() -> None:
+def test_a_successor_may_write_at_once_what_no_other_writes() -> None:
     """A new version of a table, or a new one; what its predecessor writes it may only watch."""
     before, same, other = (rev("a", n, view=v).revision for n, v in ((1, 1), (2, 1), (3, 2)))
     ids = {GlobalId("a/i/2"): GlobalId("a/i/1"), GlobalId("a/v/2"): GlobalId("a/v/1")}

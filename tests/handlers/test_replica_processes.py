@@ -122,7 +122,7 @@ def test_an_old_shape_that_is_cut_off_again_and_again_holds_nothing_back(serves:
     assert len(level_after) == len(range(level_after[0], 3 * SILENCE_MS, 1_000)), "and from then on"
 
 
-def test_an_old_shape_that_has_told_something_has_its_minute_anew() -> None:
+def test_an_old_shape_that_has_told_something_has_its_minute_again() -> None:
     """What else it has comes with what it tells first, or soon after."""
     old = state(unheard_since_ms=1)
     old.greeted(NOTHING, 5_000)

@@ -29,7 +29,7 @@ def test_a_key_is_worked_on_by_one_worker_at_a_time() -> None:
     assert queue.take(99) is None
 
 
-def test_a_key_that_fails_comes_back_ever_more_rarely_and_holds_up_nobody() -> None:
+def test_a_key_that_fails_comes_back_ever_more_rarely_and_delays_no_other() -> None:
     """Half a second, one, two; forgotten after a success."""
     queue: KeyedQueue[str] = KeyedQueue()
     queue.add("bad", 0)

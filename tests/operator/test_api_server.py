@@ -66,7 +66,7 @@ def test_must_each_operator_leads_under_a_higher_term(run: Callable[[Scenario], 
     run(scenario)
 
 
-def test_crash_a_lease_that_was_deleted_is_made_anew_above_what_replicas_report(
+def test_crash_a_lease_that_was_deleted_is_made_again_above_what_replicas_report(
     run: Callable[[Scenario], None], namespace: str
 ) -> None:
     """The next operator counts from one; a replica that was served under 3 refuses it, so it leads under 4. The one
@@ -178,7 +178,7 @@ def test_crash_a_plan_that_an_operator_which_was_replaced_stored_last_is_found(
     run(scenario)
 
 
-def test_stored_plans_of_who_had_none_are_listed_once_one_is_stored_or_read(
+def test_stored_plans_of_objects_without_one_are_listed_once_one_is_stored_or_read(
     run: Callable[[Scenario], None], namespace: str
 ) -> None:
     """Until they are gone with their owner."""

@@ -95,7 +95,7 @@ def conditions(body: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["status"], c["reason"]) for c in found if c["observedGeneration"] == now}
 
 
-def test_crash_an_api_server_that_misbehaves_all_the_time_loses_nothing_and_ends_nobody(
+def test_crash_an_api_server_that_misbehaves_all_the_time_loses_nothing_and_ends_no_operator(
     operator: subprocess.Popen[bytes], proxy: FaultProxy, kinds_installed: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     """Objects come, are edited twice and go in the storm. Afterwards each says what it should, and those that went are
@@ -108,20 +108,20 @@ def test_crash_an_api_server_that_misbehaves_all_the_time_loses_nothing_and_ends
         items: list[dict[str, Any]] = json.loads(kubectl("get", "dataflows", "-o", "json"))["items"]
         return items
 
-    def said() -> str:
+    def log_text() -> str:
         return (tmp_path / "log").read_text()
 
     def survives(holds: Callable[[], object]) -> None:
         def looked() -> object:
-            assert operator.poll() is None, said()
+            assert operator.poll() is None, log_text()
             return holds()
 
         try:
             until(looked)
         except AssertionError:
-            raise AssertionError(f"{len(proxy.met)} faults; {proxy.met[-20:]}\n{said()}") from None
+            raise AssertionError(f"{len(proxy.met)} faults; {proxy.met[-20:]}\n{log_text()}") from None
 
-    survives(lambda: "leading under term" in said())
+    survives(lambda: "leading under term" in log_text())
     proxy.choose(storm())
     for edit in range(3):
         kubectl("apply", "-f", "-", stdin=manifests(edit))
@@ -142,4 +142,4 @@ def test_crash_an_api_server_that_misbehaves_all_the_time_loses_nothing_and_ends
     kubectl("apply", "-f", "-", stdin=manifests(3))
     kubectl("delete", "dataflow", "d5", "--wait=true")
     survives(lambda: all(body["status"].get("observedGeneration") == 4 for body in dataflows()) and all_is_said())
-    assert "Traceback" not in said()
+    assert "Traceback" not in log_text()

@@ -64,7 +64,7 @@ def run(kinds_installed: ControlPlane, namespace: str, monkeypatch: pytest.Monke
     return run
 
 
-def test_of_two_who_stand_by_one_leads_until_it_lets_go(run: Callable[[Scenario], None]) -> None:
+def test_one_of_two_standbys_leads_until_it_lets_go(run: Callable[[Scenario], None]) -> None:
     """Then the other, under the next term, without waiting for anything to run out."""
 
     async def scenario(there: Leaders) -> None:
@@ -154,7 +154,7 @@ def test_crash_a_renewal_whose_answer_was_lost_costs_nothing(run: Callable[[Scen
     run(scenario)
 
 
-def test_crash_a_lease_that_is_deleted_is_made_anew_by_who_leads_under_the_same_term(
+def test_crash_a_lease_that_is_deleted_is_made_again_by_the_leader_under_the_same_term(
     run: Callable[[Scenario], None],
 ) -> None:
     """Unless another was quicker: then that one leads."""
@@ -175,7 +175,7 @@ def test_crash_a_lease_that_is_deleted_is_made_anew_by_who_leads_under_the_same_
     run(scenario)
 
 
-def test_a_lease_that_is_deleted_is_not_made_anew_by_who_lets_go(run: Callable[[Scenario], None]) -> None:
+def test_a_lease_that_is_deleted_is_not_made_again_by_a_leader_that_lets_go(run: Callable[[Scenario], None]) -> None:
     """An installation that goes takes its Lease with it."""
 
     async def scenario(there: Leaders) -> None:

@@ -88,7 +88,7 @@ def test_recreate_waits_until_the_old_one_is_gone() -> None:
     assert decide({KEY: RECREATED}, [], frozenset()).apply == (RECREATED,)
 
 
-def test_a_resource_that_is_made_anew_waits_for_what_its_predecessor_leaves() -> None:
+def test_a_resource_that_is_made_again_waits_for_what_its_predecessor_leaves() -> None:
     """The API server would refuse a StatefulSet of that name, and the refusal stand in a condition."""
     left = there(NEW.shape, key="deleted")
     going = there(NEW.shape, key="deleted", going=True)

@@ -191,7 +191,7 @@ def test_a_child_that_ignores_sigterm_is_killed(home: Home) -> None:
     assert not is_running(process)
 
 
-def test_a_pid_that_belongs_to_somebody_else_is_left_alone() -> None:
+def test_a_pid_that_belongs_to_another_is_left_alone() -> None:
     """Pids are used again; a start time tells."""
     own = identify(os.getpid())
     assert own is not None

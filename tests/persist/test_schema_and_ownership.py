@@ -285,7 +285,7 @@ def _write_until_deleted(shard: Shard, stop: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("commits_anew", [0, 2, 9])
-def test_handle_of_a_deleted_shard_never_touches_the_one_made_anew(place: Place, commits_anew: int) -> None:
+def test_handle_of_a_deleted_shard_never_touches_the_one_made_again(place: Place, commits_anew: int) -> None:
     """Also when both have the same owner and term: neither reads nor writes, at any version of the new one."""
     location = place.location
     old = create_or_open(location, COLUMNS, shard_id="s")

@@ -267,7 +267,7 @@ def test_a_short_plan_on_a_machine_that_is_busy_is_answered(planner: Process) ->
     assert list(planner.workers().values()) == jvms
 
 
-def test_a_plan_that_takes_long_keeps_nobody_from_theirs_and_ends_in_time(planner: Process) -> None:
+def test_a_plan_that_takes_long_keeps_no_other_waiting_and_ends_in_time(planner: Process) -> None:
     """Short plans are answered during a long one; past its time the long one is refused, and its worker replaced."""
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(planner.plan, one_view(SLOW))

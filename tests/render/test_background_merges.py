@@ -175,7 +175,7 @@ def test_only_merges_that_take_little_begin_where_there_is_little(
     dataflow.drop()
 
 
-def test_a_merge_that_takes_long_holds_nobody_up(of: DataflowHarness, beside: Beside, tmp_path: Path) -> None:
+def test_a_merge_that_takes_long_delays_no_other(of: DataflowHarness, beside: Beside, tmp_path: Path) -> None:
     """Steps go on over the old batches, and sweeping leaves the merge's files alone."""
     dataflow = of.build(of.describe(joined(counted(GET_T), counted(GET_U))))
     beside.may_run.clear()

@@ -123,7 +123,7 @@ def test_exchanged_rows_count_for_writer_and_reader(tmp_path: Path) -> None:
             act(size - 1)
 
 
-def test_a_full_disk_is_told_by_who_deals_out(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_by_the_writer_of_an_exchange(tmp_path: Path) -> None:
     """As by whoever writes state."""
     (tmp_path / "slot0.1.exchange").symlink_to("/dev/full")
     with pytest.raises(DiskFull, match="give the replica more scratch"):

@@ -33,7 +33,7 @@ def test_dataflows_with_other_homes_stay_when_an_executor_goes() -> None:
     assert set(moved) == set(left)
 
 
-def test_one_that_comes_takes_from_the_others_and_nobody_else_moves() -> None:
+def test_one_that_comes_takes_from_the_others_and_no_other_moves() -> None:
     """In whatever order they are told."""
     *before, come = FIVE
     after = {name: preferred_executor(name, FIVE[::-1]) for name in NAMES}

@@ -148,7 +148,7 @@ def test_reported_operators_are_those_that_ran(runner: type[InProcessRunner], tm
     assert all(o.microseconds > 0 for o in found.values())
 
 
-def test_the_clock_stands_still_for_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_a_waiting_operator_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for who is above while something is made below, nor while nobody asks."""
     now = [0.0]
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])

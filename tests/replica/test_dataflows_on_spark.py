@@ -60,14 +60,14 @@ def test_state_and_time_of_each_operator_are_reported(
     (index,) = dataflow.export_ids
     for _ in range(2):
         client = connect(*started(dataflow))
-        client.wait_for(lambda responses: [o for o in _told(index, responses) if o.records == 1000])
-        read, kept = _told(index, client.responses)
+        client.wait_for(lambda responses: [o for o in _costs_of(index, responses) if o.records == 1000])
+        read, kept = _costs_of(index, client.responses)
         assert (read.kind, read.records, kept.kind, kept.records) == ("Get", 0, "ArrangeBy", 1000)
         assert kept.name.startswith("index ")
         assert kept.bytes > 0
 
 
-def _told(id: GlobalId, responses: Iterable[Response]) -> tuple[OperatorCost, ...]:
+def _costs_of(id: GlobalId, responses: Iterable[Response]) -> tuple[OperatorCost, ...]:
     """The operators, as the replica said it last and as an operator of ours hears it."""
     statuses = [r.fields for r in responses if isinstance(r, Status) and (r.id, r.kind) == (id, "operators")]
     return operator_costs(statuses[-1]) if statuses else ()

@@ -14,7 +14,7 @@ from tidemark_replica.options import parse
 from tidemark_replica.process.replica import Replica
 
 
-def test_executors_are_asked_for_before_anybody_has_called(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_executors_are_asked_for_before_the_first_connection(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """There is no API server, which the driver finds out on its own; it goes on, for whoever will need Spark."""
     caplog.set_level(logging.WARNING)
     (tmp_path / "socket").mkdir(mode=0o700)

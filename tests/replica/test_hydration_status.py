@@ -57,7 +57,7 @@ def test_only_what_has_changed_is_told(reporting: tuple[HydrationStatus, list[Re
     assert percents(responses) == ["0", "20", "30"]
 
 
-def test_it_does_not_go_back_unless_it_begins_anew(reporting: tuple[HydrationStatus, list[Response]]) -> None:
+def test_it_does_not_go_back_unless_it_begins_again(reporting: tuple[HydrationStatus, list[Response]]) -> None:
     """An operator that turns out to be two is no step back; a failure is one."""
     hydration, responses = reporting
     hydration.poll(lambda: at(60))

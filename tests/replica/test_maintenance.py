@@ -33,7 +33,7 @@ def peek(target: IndexTarget | ShardTarget) -> Peek:
 LOOKUP = peek(IndexTarget(GlobalId("i")))
 
 
-def said(*commands: Command) -> Event:
+def event_of(*commands: Command) -> Event:
     """By a client that has left: nobody does anything about it."""
     client = Client(Hello("n", Epoch(1, 1)), Outbox())
     client.acquire_frame()
@@ -65,9 +65,9 @@ class State:
 @pytest.mark.parametrize(
     ("event", "until"),
     [
-        (said(LOOKUP, CancelPeek("p")), LATER),
-        (said(LOOKUP, Schedule(GlobalId("d"))), SOON),
-        (said(peek(ShardTarget(GlobalId("s"), shard("s")))), SOON),
+        (event_of(LOOKUP, CancelPeek("p")), LATER),
+        (event_of(LOOKUP, Schedule(GlobalId("d"))), SOON),
+        (event_of(peek(ShardTarget(GlobalId("s"), shard("s")))), SOON),
         (Call(lambda: None, needs_maintenance=False), LATER),
         (Call(lambda: None), SOON),
     ],

@@ -42,18 +42,20 @@ class MetricsReader:
 
 
 @pytest.fixture
-def told(metrics_port: int) -> MetricsReader:
+def replica_metrics(metrics_port: int) -> MetricsReader:
     return MetricsReader(metrics_port)
 
 
 def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
-    connect: Callable[..., ScriptedClient], told: MetricsReader, tmp_path: Path
+    connect: Callable[..., ScriptedClient], replica_metrics: MetricsReader, tmp_path: Path
 ) -> None:
     """How many there are, what their arrangements keep, and what became of them when a new client came."""
     connect()  # whoever asks for nothing
-    wait_until(lambda: told("collections", hydrated="true") == told("collections", hydrated="false") == 0)
-    wait_until(lambda: told("arrangement_records") == told("arrangement_arrangements") == 0)
-    missing, hydrations = told.reconciled("missing"), told("hydrations_total")
+    wait_until(
+        lambda: replica_metrics("collections", hydrated="true") == replica_metrics("collections", hydrated="false") == 0
+    )
+    wait_until(lambda: replica_metrics("arrangement_records") == replica_metrics("arrangement_arrangements") == 0)
+    missing, hydrations = replica_metrics.reconciled("missing"), replica_metrics("hydrations_total")
     table = Table(tmp_path, "t")
     table.append(10, *(((n, "a"), 3, 1) for n in range(ROWS)))
     kept = copies(unique("kept"), 6, source=table.metadata, index=unique("i"))
@@ -63,33 +65,43 @@ def test_dataflows_are_told_as_they_come_hydrate_are_kept_and_go(
     first = connect(*started(kept, waits))
     first.wait_for(reaches("output", index, 10))
 
-    wait_until(lambda: (told("collections", hydrated="true"), told("collections", hydrated="false")) == (1, 1))
-    assert told.reconciled("missing") == missing + 2
-    assert told("hydrations_total") == hydrations + 1
-    assert told("arrangement_records") == ROWS
-    assert told("arrangement_arrangements") >= 1
-    assert told("arrangement_batches") >= 1
-    assert told("arrangement_bytes") > ROWS
+    wait_until(
+        lambda: (
+            (replica_metrics("collections", hydrated="true"), replica_metrics("collections", hydrated="false"))
+            == (1, 1)
+        )
+    )
+    assert replica_metrics.reconciled("missing") == missing + 2
+    assert replica_metrics("hydrations_total") == hydrations + 1
+    assert replica_metrics("arrangement_records") == ROWS
+    assert replica_metrics("arrangement_arrangements") >= 1
+    assert replica_metrics("arrangement_batches") >= 1
+    assert replica_metrics("arrangement_bytes") > ROWS
 
-    reused, incompatible = told.reconciled("reused"), told.reconciled("incompatible")
+    reused, incompatible = replica_metrics.reconciled("reused"), replica_metrics.reconciled("incompatible")
     changed = copies(other, 6, source=table.metadata, index=f"{other}-i")
     second = connect(*started(replace(kept, as_of=Time(8)), changed))
     second.wait_for(reaches("output", changed.export_ids[0], 10))
-    wait_until(lambda: (told("collections", hydrated="true"), told("collections", hydrated="false")) == (2, 0))
-    assert told.reconciled("reused") == reused + 1
-    assert told.reconciled("incompatible") == incompatible + 1
-    assert told.reconciled("missing") == missing + 2
-    assert told("hydrations_total") == hydrations + 2
-    wait_until(lambda: told("arrangement_records") == 2 * ROWS)
+    wait_until(
+        lambda: (
+            (replica_metrics("collections", hydrated="true"), replica_metrics("collections", hydrated="false"))
+            == (2, 0)
+        )
+    )
+    assert replica_metrics.reconciled("reused") == reused + 1
+    assert replica_metrics.reconciled("incompatible") == incompatible + 1
+    assert replica_metrics.reconciled("missing") == missing + 2
+    assert replica_metrics("hydrations_total") == hydrations + 2
+    wait_until(lambda: replica_metrics("arrangement_records") == 2 * ROWS)
 
     second.send(*(AllowCompaction(id, Frontier.empty()) for id in (index, *changed.export_ids)))
-    wait_until(lambda: told("collections", hydrated="true") == 0)
+    wait_until(lambda: replica_metrics("collections", hydrated="true") == 0)
     kept_of_them = ("arrangements", "records", "batches", "bytes")
-    wait_until(lambda: all(told(f"arrangement_{kind}") == 0 for kind in kept_of_them))
+    wait_until(lambda: all(replica_metrics(f"arrangement_{kind}") == 0 for kind in kept_of_them))
 
 
 def test_peeks_are_told_by_what_was_answered_and_when(
-    connect: Callable[..., ScriptedClient], told: MetricsReader, tmp_path: Path
+    connect: Callable[..., ScriptedClient], replica_metrics: MetricsReader, tmp_path: Path
 ) -> None:
     """One that is given up counts for as long as it was waited for."""
     table = Table(tmp_path, "t")
@@ -98,7 +110,7 @@ def test_peeks_are_told_by_what_was_answered_and_when(
     client = connect(*started(dataflow))
     target = IndexTarget(dataflow.export_ids[0])
     client.wait_for(reaches("output", dataflow.export_ids[0], 10))
-    count, total = partial(told, "peek_seconds_count"), partial(told, "peek_seconds_sum")
+    count, total = partial(replica_metrics, "peek_seconds_count"), partial(replica_metrics, "peek_seconds_sum")
     rows, failed, canceled = (count(result=r) for r in ("PeekRows", "PeekError", "PeekCanceled"))
     waited, took = total(result="PeekCanceled"), total(result="PeekRows")
 
@@ -110,11 +122,11 @@ def test_peeks_are_told_by_what_was_answered_and_when(
 
     later = peek_of(target, 50)
     client.send(later)
-    wait_until(lambda: told("peeks") == 1)
+    wait_until(lambda: replica_metrics("peeks") == 1)
     seen = time.monotonic()
     assert count(result="PeekRows") == rows + 2
     held = time.monotonic() - seen
     client.send(CancelPeek(later.uuid))
-    wait_until(lambda: (told("peeks"), count(result="PeekCanceled")) == (0, canceled + 1))
+    wait_until(lambda: (replica_metrics("peeks"), count(result="PeekCanceled")) == (0, canceled + 1))
     assert total(result="PeekCanceled") - waited >= held
-    assert told("peek_seconds_bucket", result="PeekCanceled", le="+Inf") == canceled + 1
+    assert replica_metrics("peek_seconds_bucket", result="PeekCanceled", le="+Inf") == canceled + 1

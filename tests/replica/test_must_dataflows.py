@@ -217,7 +217,7 @@ def test_must_answer_subscribes_and_copies_once_and_never_report_their_frontiers
     ]
 
 
-def test_reconcile_reuses_what_is_the_same_and_tells_it_anew() -> None:
+def test_reconcile_reuses_what_is_the_same_and_tells_it_again() -> None:
     """The same driver goes on; the new client hears from its own as_of on; nothing is said of what was dropped."""
     scene = Scene()
     gone = copies("gone", 10, source=shard("t"), index="k")

@@ -186,7 +186,7 @@ def test_must_answer_once_what_is_stashed_and_keep_it_until_cancelled(tmp_path: 
 
 @pytest.mark.parametrize("end", ["cancel", "drop_all"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_crash_nothing_stashed_outlives_who_asked(end: str, when: str, tmp_path: Path) -> None:
+def test_crash_no_stash_outlives_its_client(end: str, when: str, tmp_path: Path) -> None:
     """Cancelled, or the client gone, while it is being written or after it was answered: its room is free."""
     scene = Scene(0, 10, tmp_path)
     scene.peeks.add(peek("p", 9))

@@ -55,7 +55,7 @@ def test_reuse_or_the_reason_why_not(
 @pytest.mark.parametrize(
     ("reads_from", "reason"), [(Frontier.at(24), "behind"), (Frontier.at(25), None), (Frontier.empty(), None)]
 )
-def test_one_that_fell_behind_begins_anew(reads_from: Frontier, reason: str | None) -> None:
+def test_one_that_fell_behind_begins_again(reads_from: Frontier, reason: str | None) -> None:
     """While nobody knew it, its inputs were held for others, from the wanted as_of on."""
     assert verdict(INDEX, replace(INDEX, as_of=Time(25)), reads_from=reads_from) == reason
 

@@ -231,7 +231,7 @@ def test_one_that_missed_an_edit_and_its_revert_writes_no_more(tmp_path: Path) -
         assert persisted(tmp_path / "shard", at) == contents(updates, 15 if at < 20 else 20), f"at {at}"
 
 
-def test_one_that_is_to_go_on_under_another_term_where_nobody_else_wrote_goes_on(tmp_path: Path) -> None:
+def test_one_that_is_to_go_on_under_another_term_where_no_other_wrote_goes_on(tmp_path: Path) -> None:
     """With a refresh, as a first write under a term is."""
     updates = history(3, 60)
     view = Refreshed(tmp_path / "one", tmp_path / "shard", updates, 3, Loop())

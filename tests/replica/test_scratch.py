@@ -112,7 +112,7 @@ def test_crash_sockets_go_with_the_process_after(name: str, temporary: Path) -> 
     assert [path.name for path in folder.iterdir()] == ["lock"]
 
 
-def test_a_link_of_somebody_else_is_left_alone(temporary: Path) -> None:
+def test_a_link_of_another_is_left_alone(temporary: Path) -> None:
     """What lies in its place is no link: sockets are then where they would be without a scratch folder."""
     scratch = Scratch(temporary / ("s" * 120), "a")
     link = scratch.sockets()

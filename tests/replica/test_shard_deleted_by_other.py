@@ -150,7 +150,7 @@ def test_another_owners_shard_is_not_compacted(tmp_path: Path) -> None:
     assert downgrade(handles, NEW, location, Frontier.at(40)).since == Frontier.at(40)
 
 
-def test_compacting_what_was_deleted_does_not_make_it_anew(tmp_path: Path) -> None:
+def test_compacting_what_was_deleted_does_not_make_it_again(tmp_path: Path) -> None:
     """An empty table of the old owner would keep the location from the next one."""
     handles = ShardHandles()
     location = made(tmp_path, OLD, 50).location
@@ -213,7 +213,7 @@ def view_of_before(folder: Path, upper: int) -> View:
     return view
 
 
-def test_a_sink_writes_on_where_its_shard_was_made_anew(tmp_path: Path) -> None:
+def test_a_sink_writes_on_where_its_shard_was_made_again(tmp_path: Path) -> None:
     """Under the same id, as far as before, by another replica: one look at it, before this one stops for good."""
     view = view_of_before(tmp_path, 20)
     delete_shard(str(tmp_path / "v"), "v")

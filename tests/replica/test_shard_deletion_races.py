@@ -70,7 +70,7 @@ def dropped(loop: Loop, store: SlowStore, folder: Path) -> tuple[StorageState, I
     return state, of
 
 
-def test_an_ingestion_that_is_being_set_up_makes_nothing_anew(store: SlowStore, tmp_path: Path) -> None:
+def test_an_ingestion_that_is_being_set_up_makes_nothing_again(store: SlowStore, tmp_path: Path) -> None:
     """The deletion waits for it: else the table of the old owner would keep its location from the next one."""
     loop = Loop()
     state, of = dropped(loop, store, tmp_path)
@@ -91,7 +91,7 @@ def test_a_deletion_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, stor
     loop.run_until(lambda: Deleted(of.remap_id) in loop.said, state.maintain)
 
 
-def test_a_view_that_is_being_set_up_makes_nothing_anew(store: SlowStore, tmp_path: Path) -> None:
+def test_a_view_that_is_being_set_up_makes_nothing_again(store: SlowStore, tmp_path: Path) -> None:
     """Whoever opens its table just then is told, and the table is gone."""
     loop = Loop()
     state = StorageState(

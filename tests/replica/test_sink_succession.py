@@ -149,10 +149,10 @@ def test_an_old_revision_that_is_cut_off_is_fenced_by_the_first_append(tmp_path:
 
 
 def _fenced(view: View) -> bool:
-    return _said(view, "fenced")
+    return _has_status(view, "fenced")
 
 
-def _said(view: View, kind: str) -> bool:
+def _has_status(view: View, kind: str) -> bool:
     return any(isinstance(response, Status) and response.kind == kind for response in view.loop.said)
 
 
@@ -209,7 +209,7 @@ def test_one_that_is_to_go_on_over_what_another_revision_wrote_stops(fenced_firs
     if fenced_first:
         first.loop.run_until(lambda: _fenced(first), first.sink.advance)
     first.sink.allow_writes(WriterTerm(3))
-    first.loop.run_until(lambda: _said(first, "sink_failed"), first.sink.advance)
+    first.loop.run_until(lambda: _has_status(first, "sink_failed"), first.sink.advance)
 
     assert first.sink.is_superseded
     assert first.sink.term is None
@@ -236,7 +236,7 @@ def test_one_that_never_wins_goes_on_under_any_term_while_its_own_revision_write
     assert_exact(tmp_path / "shard", old, 30)
 
 
-def test_one_that_is_to_go_on_where_nobody_else_wrote_goes_on(tmp_path: Path) -> None:
+def test_one_that_is_to_go_on_where_no_other_wrote_goes_on(tmp_path: Path) -> None:
     """The other revision ended before it came to write. A newer term alone is no reason to stop."""
     first, _, old, _ = revisions(tmp_path)
     first.sink.allow_writes(WriterTerm(3))

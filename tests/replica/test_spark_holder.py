@@ -25,7 +25,7 @@ class Starting:
         return self
 
 
-def test_many_who_ask_for_a_spark_that_does_not_start_are_one_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_many_requests_for_a_failing_spark_are_one_start(caplog: pytest.LogCaptureFixture) -> None:
     """Each of them hears why; the log does once, until it is for another reason."""
     caplog.set_level(logging.WARNING)
     spark = Starting()

@@ -56,7 +56,7 @@ def batches_of(batches: list[Response], id: GlobalId) -> list[SubscribeBatch]:
     return [r for r in results if isinstance(r, SubscribeBatch)]
 
 
-def told(batches: list[SubscribeBatch]) -> list[tuple[Row, int, int]]:
+def updates_of(batches: list[SubscribeBatch]) -> list[tuple[Row, int, int]]:
     """The updates, after a look at the bounds."""
     found, reached = [], (Frontier.minimum(), 0)
     for batch in batches:
@@ -91,9 +91,9 @@ def test_agree_a_subscribe_tells_and_a_copy_holds_what_the_table_does(replica: R
     responses = list(client.responses)
     client.close()
 
-    updates = told(batches_of(responses, follow_id))
+    updates = updates_of(batches_of(responses, follow_id))
     assert [contents(updates, time) for time in range(6, 20)] == [table.at(time) for time in range(6, 20)]
-    changes = told(batches_of(responses, ends_id))
+    changes = updates_of(batches_of(responses, ends_id))
     assert changes == [update for update in updates if 6 < update[1] < 13]
     assert drops == [SubscribeResponse(follow_id, SubscribeDropped(Frontier.at(20)))]
     answers = [r for r in responses if isinstance(r, CopyToResponse)]

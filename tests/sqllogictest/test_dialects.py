@@ -30,7 +30,7 @@ class Tables:
     )
 
 
-def said(dialect: str, sql: str) -> str:
+def translated(dialect: str, sql: str) -> str:
     return translator(dialect)(sql, Tables())  # type: ignore[arg-type]
 
 
@@ -55,7 +55,7 @@ def said(dialect: str, sql: str) -> str:
 )
 def test_the_meaning_of_an_expression(dialect: str, sql: str, spark: str) -> None:
     """Where Spark's text of the same words means something else, other words are found."""
-    assert spark in said(dialect, sql)
+    assert spark in translated(dialect, sql)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_meaning_of_an_expression(dialect: str, sql: str, spark: str) -> Non
 def test_an_unknown_expression_is_not_translated(dialect: str, sql: str) -> None:
     """Rather than be guessed at, and answered wrongly."""
     with pytest.raises(NotTranslated, match=dialect):
-        said(dialect, sql)
+        translated(dialect, sql)
 
 
 def test_a_setting_moves_null_in_orders_that_do_not_say_where_it_stands() -> None:

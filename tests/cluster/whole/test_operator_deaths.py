@@ -44,7 +44,7 @@ def hydrations(system: System) -> int:
 
 
 @pytest.mark.parametrize("how", [killed, deleted, upgraded])
-def test_crash_another_operator_leads_and_nothing_hydrates_anew(ready: System, how: Callable[[System], None]) -> None:
+def test_crash_another_operator_leads_and_nothing_hydrates_again(ready: System, how: Callable[[System], None]) -> None:
     """Driver and executors are the same processes, views are read and get on."""
     before, ruled, hydrated = Incarnations.of(ready), term(ready), hydrations(ready)
     how(ready)

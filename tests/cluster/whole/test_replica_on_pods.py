@@ -55,7 +55,7 @@ def test_a_continual_task_logs_each_change(ready: System) -> None:
     assert -logged == -now
 
 
-def test_rows_are_read_by_whom_it_was_granted(ready: System) -> None:
+def test_rows_are_read_with_the_granted_right(ready: System) -> None:
     """`get` on dataflows/data, by a RoleBinding; without it, the gateway says what is missing."""
     ready.kubectl("create", "serviceaccount", NEWCOMER)
     way = Gateway(ready, NEWCOMER)

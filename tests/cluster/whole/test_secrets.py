@@ -20,7 +20,7 @@ def test_no_object_and_no_log_has_a_secret(ready: System) -> None:
     """Neither Spark's own, nor the object store's, nor the key of any certificate."""
     hidden = {*private_lines(ready), spark_secret(ready), ready.store.secret_key, ready.store.access_key, PRIVATE}
     assert len(hidden) > 5, "of the authority, the planner and a replica, of Spark and the object store"
-    for where, text in told(ready):
+    for where, text in readable_texts(ready):
         found = sum(secret in text for secret in hidden)
         assert not found, f"{where} tells {found} of what is hidden"
 
@@ -46,7 +46,7 @@ def private_lines(system: System) -> Iterator[str]:
                     yield max(value.splitlines(), key=len)
 
 
-def told(system: System) -> Iterator[tuple[str, str]]:
+def readable_texts(system: System) -> Iterator[tuple[str, str]]:
     """Objects of both namespaces, and the logs of all pods in them."""
     for namespace, kinds in ((system.team, OF_THE_TEAM), (system.home, OF_THE_RELEASE)):
         yield f"{kinds} in {namespace}", system.node.kubectl("get", kinds, "-n", namespace, "--output=yaml")

@@ -31,7 +31,7 @@ def test_executors_of_an_edit_do_not_come(ready: System, broken: Any, reason: st
     """What serves goes on, and is read; the next edit, with which they can come, takes over."""
     old, before = ready.driver(), Incarnations.of(ready).drivers
     edit(ready, broken)
-    message = wait_for(f"{reason} to be told", lambda: told(ready, reason), ready.explain)
+    message = wait_for(f"{reason} to be told", lambda: reported_message(ready, reason), ready.explain)
     assert says in message
     assert f"0 of {EXECUTORS} executors run" in message
 
@@ -78,7 +78,7 @@ def edit(system: System, resources: dict[str, Any]) -> None:
     system.kubectl("patch", "computereplica", "r1", "--type=merge", f"--patch={json.dumps(changed)}")
 
 
-def told(system: System, reason: str) -> str:
+def reported_message(system: System, reason: str) -> str:
     """Of the shape that is to take over; or of the one that serves, should it have done so without executors."""
     for type_, message in (("UpToDate", f"Surge{reason}"), ("ExecutorsReady", reason)):
         found = system.condition("computereplica", "r1", type_)
