@@ -27,7 +27,7 @@ COMMANDS = {
     "subscribe": "Print what a query or an export holds, then every change to it",
     "copy": "Write what a query or an export holds to files",
     "frontiers": "List how far tables and exports are complete",
-    "files": "List the files of a DataSource, and what became of them",
+    "files": "List the files of a DataSource; let one go, or have it read again",
     "why": "Explain what holds a frontier back",
     "explain": "Print the plan of a Dataflow or of a SELECT",
     "completion": "Print the completion script of a shell",

@@ -114,7 +114,7 @@ async def _lead(context: ReconcileContext, options: Options, tasks: Background, 
     """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
     operator = ReconcileLoop(context, stop)
     context.fleet.listener = operator
-    gateway = Gateway(context, options.state, options.gateway, options.gateway_file)
+    gateway = Gateway(context, operator.sources, options.state, options.gateway, options.gateway_file)
     announced = _announced(context, options)
     try:
         await operator.start()

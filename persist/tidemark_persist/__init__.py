@@ -42,7 +42,7 @@ from tidemark_persist.files.consolidate import consolidate
 from tidemark_persist.files.file_parts import Part, read_part
 from tidemark_persist.files.pruning import Condition, condition
 from tidemark_persist.files.spill import set_spill_folder
-from tidemark_persist.files.staging import StagedFile, write_staged
+from tidemark_persist.files.staging import StagedFile, restaged, write_staged
 from tidemark_persist.log.append import Appended, UpperMismatch
 from tidemark_persist.log.conditional_put import put_if_absent, read_record
 from tidemark_persist.log.entry import DataFile
@@ -106,6 +106,7 @@ __all__ = [
     "put_if_absent",
     "read_part",
     "read_record",
+    "restaged",
     "set_spill_folder",
     "write_staged",
 ]

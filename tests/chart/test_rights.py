@@ -126,6 +126,7 @@ def test_all_that_the_roles_of_accounts_name_is_asked_about() -> None:
 
 
 COPIES = f"dataflows.{GROUP}/copies"
+FILES = f"datasources.{GROUP}/files"
 ROWS = [f"{kind}.{GROUP}/data" for kind in ("datasources", "dataflows")]
 USERS = [
     *((may, True) for may in of("viewer", ("get", "list", "watch"))),
@@ -143,6 +144,9 @@ USERS = [
     *((May("copier", "get", rows), False) for rows in ROWS),
     *((may, False) for may in of("copier", ("get", "list", "create"))),
     (May("copier", "create", COPIES, "team-b"), False),
+    *((May(who, "update", FILES), who == "mender") for who in ("viewer", "editor", "reader", "copier", "mender")),
+    *((May("mender", "get", rows), False) for rows in ROWS),
+    (May("mender", "update", FILES, "team-b"), False),
 ]
 
 
@@ -154,6 +158,7 @@ def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
         "editor": "tidemark-edit",
         "reader": "tidemark-read-data",
         "copier": "tidemark-copy-data",
+        "mender": "tidemark-change-files",
     }
     apply(
         rights,
@@ -186,4 +191,5 @@ def test_roles_of_users_are_part_of_the_clusters_own() -> None:
         "tidemark-edit": {"edit", "admin"},
         "tidemark-read-data": set(),
         "tidemark-copy-data": set(),
+        "tidemark-change-files": set(),
     }

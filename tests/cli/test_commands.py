@@ -38,6 +38,8 @@ class Scripted(GatewayServicer):
         self.asked: list[pb.QueryRequest] = []
         self.failure: tuple[grpc.StatusCode, str] | None = None
         self.hangs = False
+        self.changes: list[pb.FileChange] = []
+        self.polls = 0
         self.ended = threading.Event()
 
     def Query(self, request: pb.QueryRequest, context: grpc.ServicerContext) -> Iterator[pb.QueryReply]:
@@ -98,7 +100,19 @@ class Scripted(GatewayServicer):
     def Files(self, request: pb.FilesRequest, context: grpc.ServicerContext) -> pb.FilesReply:
         refused = pb.ListedFile(table="t", file="2\x1b.csv", size=8, rows=0, errors=1, state="refused")
         refused.reason, refused.time = "SCHEMA_MISMATCH", 1000
-        return pb.FilesReply(files=[refused, pb.ListedFile(table="t", file="1.csv", size=9, state="read")], bound=1002)
+        files = [refused, pb.ListedFile(table="t", file="1.csv", size=9, state="read")]
+        for change in self.changes:
+            if self.polls > 0:
+                change.outcome = "refused" if change.file == "gone.csv" else "done"
+                change.message = "FILE_CHANGED: it is gone" if change.outcome == "refused" else ""
+        self.polls += 1
+        return pb.FilesReply(files=files, bound=1002, changes=self.changes)
+
+    def ChangeFile(self, request: pb.ChangeFileRequest, context: grpc.ServicerContext) -> pb.ChangeFileReply:
+        self.polls = 0
+        change = pb.FileChange(id=7 + len(self.changes), action=request.action, table="t", file=request.file)
+        self.changes.append(change)
+        return pb.ChangeFileReply(id=change.id)
 
 
 @pytest.fixture
@@ -217,6 +231,18 @@ def test_files_are_printed_with_what_became_of_them(gateway: Scripted, capsys: p
     assert err == "1000 more files were read.\n"
     assert main(["files", "drop", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"][0]["reason"] == "SCHEMA_MISMATCH"
+
+
+def test_a_file_is_let_go_or_read_again(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command waits for the outcome; a refusal is an error."""
+    assert main(["files", "drop", "--release", "1.csv"]) == 0
+    assert capsys.readouterr().out == "File t/1.csv was released.\n"
+    assert main(["files", "drop", "--reread", "2.csv"]) == 0
+    assert capsys.readouterr().out == "File t/2.csv was read again.\n"
+    assert main(["files", "drop", "--release", "gone.csv"]) == 1
+    assert capsys.readouterr().err == "error: file t/gone.csv stays as it was: FILE_CHANGED: it is gone\n"
+    assert [change.action for change in gateway.changes] == ["release", "reread", "release"]
+    assert main(["files", "drop", "--release", "1.csv", "--reread", "1.csv"]) == 2
 
 
 def test_a_token_of_ones_own_is_shown_instead_of_the_operators(gateway: Scripted, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_crash_files_reach_the_view_once_each_despite_kills(system: System) -> N
     assert refused.stdout == ""
     assert "SCHEMA_MISMATCH" in refused.stderr
     skipping(system)
+    releasing(system, expected)
 
 
 def skipping(system: System) -> None:
@@ -67,6 +68,23 @@ def skipping(system: System) -> None:
         done = system.tidemark("query", sql, "--skip-errors", "-n", system.namespace)
         assert done.returncode == 1
         assert "--skip-errors reads" in done.stderr
+
+
+def releasing(system: System, expected: dict[str, tuple[int, int]]) -> None:
+    """The refused file is let go, while the replica is killed, and comes again in another version."""
+    listed = system.tidemark("files", "drop", "-n", system.namespace)
+    assert listed.stdout.splitlines()[1].split()[1] == "4.csv"
+
+    # a replica that is killed when the request comes, and then the file in another version
+    system.kill_replica()
+    released = system.tidemark("files", "drop", "--release", "4.csv", "-n", system.namespace)
+    assert released.returncode == 0, released.stderr
+    wait_for("the view without its error", lambda: refusal(system) is None, system.log)
+    assert totals(system) == expected
+    arrive(system, "4.csv", "k,v\na,100\n")
+    wait_for("the mended file", lambda: totals(system)["a"] == (3, 111), system.log)
+    missing = system.tidemark("files", "drop", "--release", "none.csv", "-n", system.namespace)
+    assert (missing.returncode, "NOT_BOUND" in missing.stderr) == (1, True)
 
 
 def refusal(system: System) -> subprocess.CompletedProcess[str] | None:

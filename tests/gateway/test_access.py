@@ -95,6 +95,15 @@ def test_seeing_status_is_not_seeing_rows() -> None:
         run(run(door(rows).authenticate("Bearer annes")).check_objects("ns"))
 
 
+def test_changing_files_is_a_right_of_its_own() -> None:
+    """Of one DataSource: to edit it is another right."""
+    for right in ("update datasources flights in namespace ns", "update datasources/files other in namespace ns"):
+        with pytest.raises(Forbidden, match="anne may not update datasources/files flights in namespace ns"):
+            run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
+    right = "update datasources/files flights in namespace ns"
+    run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
+
+
 def test_making_copies_is_a_right_of_its_own() -> None:
     """Of a namespace: whoever may read rows may not fill its storage with them."""
     for right in ("get dataflows/data delays in namespace ns", "create dataflows/copies in namespace other"):

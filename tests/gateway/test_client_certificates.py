@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -29,6 +29,7 @@ from tidemark_operator.errors import OperatorError
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.gateway.server.listener import ClientAuthority, ListenerConfig, TlsFolder
 from tidemark_operator.gateway.server.server import Gateway
+from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
@@ -61,9 +62,9 @@ class Place:
     async def gateway(self, clients: ClientAuthority) -> AsyncIterator[dict[str, str]]:
         """One that runs; what it says of itself."""
         async with Kube.connect(self.plane.kubeconfig) as kube:
-            gateway = Gateway(
-                self._context(kube), self.folder, ListenerConfig(tls=TlsFolder(self.folder), clients=clients), self.file
-            )
+            listening = ListenerConfig(tls=TlsFolder(self.folder), clients=clients)
+            sources = cast(DataSourceReconciler, None)  # nobody asks for a change of files
+            gateway = Gateway(self._context(kube), sources, self.folder, listening, self.file)
             try:
                 await gateway.start()
                 found: dict[str, str] = json.loads(self.file.read_text())

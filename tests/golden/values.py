@@ -254,5 +254,6 @@ MEMBERS: tuple[Any, ...] = (
     *TARGETS,
     *PEEKS,
     replace(PEEKS[0], skip_errors=True),
+    FilesTable("orders", "csv", "/in", append_only=True),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -96,7 +96,7 @@ def test_dataflows_hear_of_tables_that_are_known_now() -> None:
             async def reconcile(self, *_: object) -> None:
                 state.pinned = INGESTION
 
-        operator._sources = cast(Any, Pins())
+        operator.sources = cast(Any, Pins())
         reported = asyncio.Event()
 
         def tell(keys: Iterable[Key]) -> None:

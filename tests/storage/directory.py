@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from tests.storage.ingestion_samples import description, errors, oks
 from tidemark_persist import PersistClientCache
 from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import SourceFile
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option
 from tidemark_protocol.types import BIGINT, STRING, Column
@@ -27,6 +28,7 @@ class Directory:
         self.session, self.root, self.folder = session, root, root / "in"
         self.folder.mkdir(exist_ok=True)
         fields = {"format": "csv", "columns": COLUMNS, "options": HEADER, "pattern": "*", **table}
+        self.requests = 0
         self.spec = FilesSource((FilesTable("t", path=str(self.folder), **fields),))  # type: ignore[arg-type]
         self.ingester = self.restart()
         self.now = self.ingester.shards()[0].state().upper
@@ -56,6 +58,15 @@ class Directory:
 
     def errors(self) -> dict[str, int]:
         return errors(self.root, "t")
+
+    def ask(self, action: str, name: str) -> str:
+        """Asks until there is an outcome; returns the refusal, empty where it is done."""
+        self.requests += 1
+        self.source.ask((FileRequest(self.requests, action, "t", name),))
+        self.ticks(1)
+        (outcome,) = self.source.outcomes()
+        assert outcome.id == self.requests
+        return outcome.refusal
 
     def file(self, name: str) -> SourceFile:
         """The file as the list shows it."""

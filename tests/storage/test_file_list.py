@@ -79,8 +79,8 @@ def test_dead_letters_cover_files_that_cannot_be_read(directory: Callable[..., D
     assert d.rows() == [(1, "x")]
     assert d.errors() == {}
     assert oks(d.root, "t_dead_letter") == [
-        ("2.csv", '{"code":"FILE_UNREADABLE","expression":"2.csv"}'),
-        ("3.csv", '{"code":"SCHEMA_MISMATCH","expression":"3.csv"}'),
+        ("2.csv", '{"code":"FILE_UNREADABLE","expression":"2.csv"}\n'),
+        ("3.csv", '{"code":"SCHEMA_MISMATCH","expression":"3.csv"}\n'),
     ]
     for _ in range(2):
         assert {f.file: (f.state, f.reason, f.errors) for f in d.source.files()} == {
@@ -115,7 +115,7 @@ def test_crash_a_file_that_is_refused_between_a_table_and_its_dead_letters(
 
     assert d.rows() == [(1, "x")]
     assert d.errors() == {}
-    assert oks(d.root, "t_dead_letter") == [("1.csv", '{"code":"FILE_MISSING","expression":"1.csv"}')]
+    assert oks(d.root, "t_dead_letter") == [("1.csv", '{"code":"DEAD_LETTERS_LOST","expression":"1.csv"}\n')]
 
 
 def test_the_list_is_bounded() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.file_requests import Requests
 from tidemark_operator.catalogue.reader_index import ReaderIndex
 from tidemark_operator.controller.ingester_choice import Ingester
 from tidemark_operator.kube.cache import Key
@@ -20,7 +21,7 @@ class SourceState:
 
     `pinned`: its tables and shards, as stored. `ingester`: as stored in the status. `failure`: what the ingester, or
     pinning, failed at. `refused`: why the source is not read, whatever replicas report. `schema_unknown_of`: tables
-    whose columns could not be inferred yet. `report`: the ingester's last one.
+    whose columns could not be inferred yet. `report`: the ingester's last one. `requests`: about its files, as stored.
     """
 
     key: Key
@@ -32,6 +33,7 @@ class SourceState:
     refused: IngestionFailure | None = None
     schema_unknown_of: tuple[str, ...] = ()
     report: IngestionStatus | None = None
+    requests: Requests = ()
 
 
 class Registry:

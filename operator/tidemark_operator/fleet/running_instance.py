@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from tidemark_operator.certificates.channel_factory import PLAIN_CHANNELS, ChannelFactory
 from tidemark_operator.controller.answers.client_end_messages import EndMessage
@@ -38,7 +39,7 @@ from tidemark_operator.fleet.status_meaning import is_hydrated
 from tidemark_operator.fleet.subscription import Backlog
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol.ids import Epoch, GlobalId, ReplicaId, ShardId, Time, WriterTerm
-from tidemark_protocol.messages.commands import Command, InstanceConfig, RunIngestion, UpdateConfiguration
+from tidemark_protocol.messages.commands import Command, FileRequest, InstanceConfig, RunIngestion, UpdateConfiguration
 from tidemark_protocol.messages.responses import Description, Frontiers, Response
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
@@ -203,11 +204,20 @@ class RunningInstance(InstanceFacade):
         data = codec.encode(source)
         return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
 
-    def run_ingestion(self, replica: ReplicaId, description: IngestionDescription, term: WriterTerm) -> None:
-        """Make the replica the ingester of a source, under this term."""
-        command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS)
+    def run_ingestion(
+        self,
+        replica: ReplicaId,
+        description: IngestionDescription,
+        term: WriterTerm,
+        requests: tuple[FileRequest, ...] = (),
+    ) -> None:
+        """Make the replica the ingester of a source, under this term, with these requests about its files."""
+        command = RunIngestion(description, term, Time(now_ms()), MAX_AHEAD_MS, requests)
         current = self.core.ingestions.get(description.id)
-        if current is None or (current[0], current[1].ingestion, current[1].term) != (replica, description, term):
+        if current is None or (current[0], replace(current[1], controller_now=command.controller_now)) != (
+            replica,
+            command,
+        ):
             self.core.ingestions.run(replica, command)
             self.flush()
 

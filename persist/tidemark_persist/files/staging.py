@@ -75,6 +75,29 @@ def write_staged(
     return StagedFile(file.path, file.size, file.rows, file.min_time, file.max_time, int(time.time() * 1000))
 
 
+def restaged(location: str, staged: StagedFile, *, storage_options: Mapping[str, str] | None = None) -> StagedFile:
+    """The file, or a copy of it where it is too old to be committed: vacuum would take it soon.
+
+    Raises:
+        InvalidStagedFile: it is too old, and gone.
+    """
+    if time.time() - staged.staged_ms / 1000 < STAGED_AGE_MAX_SECONDS / 2:
+        return staged
+    storage = Storage.at(location, storage_options)
+    if storage.stat(staged.path) is None:
+        raise InvalidStagedFile(f"staged file {staged.path} of shard {location} does not exist any more")
+    with (
+        storage.errors(f"reading {staged.path}"),
+        storage.open_input(staged.path) as source,
+        pq.ParquetFile(source) as file,
+    ):
+        schema = file.schema_arrow
+        copy = write_file(storage, map(pa.Table.from_batches, ([batch] for batch in file.iter_batches())), schema)
+    if copy is None:
+        raise InvalidStagedFile(f"staged file {staged.path} of shard {location} has no rows")
+    return StagedFile(copy.path, copy.size, copy.rows, copy.min_time, copy.max_time, int(time.time() * 1000))
+
+
 def _batches(updates: Any) -> tuple[Iterable[pa.RecordBatch | pa.Table], pa.Schema | None]:
     """The updates one piece after the other, and their schema (None: there are no pieces)."""
     if isinstance(updates, pa.Table | pa.RecordBatch):

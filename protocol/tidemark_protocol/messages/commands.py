@@ -163,18 +163,36 @@ class CancelPeek:
     uuid: str
 
 
+RELEASE, REREAD = "release", "reread"
+
+
+@dataclass(frozen=True)
+class FileRequest:
+    """A person's request about a bound file of a table of the source. `id`: unique among the requests about this file.
+
+    `release`: take back its rows and its errors. `reread`: replace them by what the file holds now.
+    """
+
+    id: int
+    action: str
+    table: str
+    file: str
+
+
 @dataclass(frozen=True)
 class RunIngestion:
     """Ingest this source under this term until the ingestion is dropped or fenced. A second one replaces the
     description.
 
-    The replica must not mint ticks beyond `controller_now` + the time passed since + `max_ahead_ms`.
+    The replica must not mint ticks beyond `controller_now` + the time passed since + `max_ahead_ms`. It owes a
+    FileOutcome for each of the `requests`, in each status from then on, however often it has received them.
     """
 
     ingestion: IngestionDescription
     term: WriterTerm
     controller_now: Time
     max_ahead_ms: int
+    requests: tuple[FileRequest, ...] = ()
 
 
 @dataclass(frozen=True)

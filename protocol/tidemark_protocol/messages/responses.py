@@ -172,6 +172,14 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
+class FileOutcome:
+    """The outcome of a FileRequest. `refusal`: why nothing was changed; empty: it is done."""
+
+    id: int
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
 class IngestionStatus:
     """`state`: running, waiting, fenced, failed. `message`: the reason, or a remark of a running ingestion.
 
@@ -184,6 +192,7 @@ class IngestionStatus:
     message: str = ""
     counters: dict[str, int] = field(default_factory=dict)
     files: tuple[SourceFile, ...] = ()
+    outcomes: tuple[FileOutcome, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -158,16 +158,30 @@ class CancelPeek(_message.Message):
     def __init__(self, uuid: _Optional[str] = ...) -> None: ...
 
 class RunIngestion(_message.Message):
-    __slots__ = ("ingestion", "term", "controller_now", "max_ahead_ms")
+    __slots__ = ("ingestion", "term", "controller_now", "max_ahead_ms", "requests")
     INGESTION_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_NOW_FIELD_NUMBER: _ClassVar[int]
     MAX_AHEAD_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
     ingestion: bytes
     term: int
     controller_now: int
     max_ahead_ms: int
-    def __init__(self, ingestion: _Optional[bytes] = ..., term: _Optional[int] = ..., controller_now: _Optional[int] = ..., max_ahead_ms: _Optional[int] = ...) -> None: ...
+    requests: _containers.RepeatedCompositeFieldContainer[FileRequest]
+    def __init__(self, ingestion: _Optional[bytes] = ..., term: _Optional[int] = ..., controller_now: _Optional[int] = ..., max_ahead_ms: _Optional[int] = ..., requests: _Optional[_Iterable[_Union[FileRequest, _Mapping]]] = ...) -> None: ...
+
+class FileRequest(_message.Message):
+    __slots__ = ("id", "action", "table", "file")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    action: str
+    table: str
+    file: str
+    def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...
 
 class DropIngestion(_message.Message):
     __slots__ = ("id",)
@@ -305,7 +319,7 @@ class ShardFrontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., upper: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class IngestionStatus(_message.Message):
-    __slots__ = ("id", "state", "message", "counters", "files")
+    __slots__ = ("id", "state", "message", "counters", "outcomes", "files")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -317,13 +331,23 @@ class IngestionStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: str
     message: str
     counters: _containers.ScalarMap[str, int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[FileOutcome]
     files: _containers.RepeatedCompositeFieldContainer[SourceFile]
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., outcomes: _Optional[_Iterable[_Union[FileOutcome, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ...) -> None: ...
+
+class FileOutcome(_message.Message):
+    __slots__ = ("id", "refusal")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    refusal: str
+    def __init__(self, id: _Optional[int] = ..., refusal: _Optional[str] = ...) -> None: ...
 
 class SourceFile(_message.Message):
     __slots__ = ("table", "file", "size", "rows", "errors", "state", "reason", "time")

@@ -269,9 +269,45 @@ class ListedFile(_message.Message):
     def __init__(self, table: _Optional[str] = ..., file: _Optional[str] = ..., size: _Optional[int] = ..., rows: _Optional[int] = ..., errors: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., time: _Optional[int] = ...) -> None: ...
 
 class FilesReply(_message.Message):
-    __slots__ = ("files", "bound")
+    __slots__ = ("files", "bound", "changes")
     FILES_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedCompositeFieldContainer[ListedFile]
     bound: int
-    def __init__(self, files: _Optional[_Iterable[_Union[ListedFile, _Mapping]]] = ..., bound: _Optional[int] = ...) -> None: ...
+    changes: _containers.RepeatedCompositeFieldContainer[FileChange]
+    def __init__(self, files: _Optional[_Iterable[_Union[ListedFile, _Mapping]]] = ..., bound: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ...) -> None: ...
+
+class ChangeFileRequest(_message.Message):
+    __slots__ = ("namespace", "source", "action", "file")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    source: str
+    action: str
+    file: str
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., action: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...
+
+class ChangeFileReply(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    def __init__(self, id: _Optional[int] = ...) -> None: ...
+
+class FileChange(_message.Message):
+    __slots__ = ("id", "action", "table", "file", "outcome", "message")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    action: str
+    table: str
+    file: str
+    outcome: str
+    message: str
+    def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

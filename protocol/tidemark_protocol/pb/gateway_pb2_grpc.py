@@ -69,6 +69,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesReply.FromString,
                 _registered_method=True)
+        self.ChangeFile = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/ChangeFile',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -121,6 +126,13 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ChangeFile(self, request, context):
+        """Have a bound file let go or read again. Answers once the request is stored; `Files` has its outcome.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -158,6 +170,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.Files,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.FilesReply.SerializeToString,
+            ),
+            'ChangeFile': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeFile,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -349,6 +366,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/Files',
             tidemark__protocol_dot_pb_dot_gateway__pb2.FilesRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.FilesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/ChangeFile',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.FromString,
             options,
             channel_credentials,
             insecure,

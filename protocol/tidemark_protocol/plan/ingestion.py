@@ -33,7 +33,8 @@ class FilesTable:
 
     `columns` None: not pinned yet. `on_bad_record`: `error` turns bad records into errors of the table; `deadLetter`
     writes
-    them to the table `<name>_dead_letter` of the source.
+    them to the table `<name>_dead_letter` of the source. `append_only`: no row is ever taken back, which makes some
+    plans cheaper.
     """
 
     name: str
@@ -44,6 +45,7 @@ class FilesTable:
     options: tuple[Option, ...] = ()
     on_bad_record: str = "error"
     max_files_per_tick: int = 1000
+    append_only: bool = False
 
 
 @wire_name("FilesSource")

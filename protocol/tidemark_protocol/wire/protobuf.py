@@ -93,12 +93,14 @@ def _run_ingestion_to_proto(c: commands.RunIngestion) -> pb.RunIngestion:
         term=c.term,
         controller_now=c.controller_now,
         max_ahead_ms=c.max_ahead_ms,
+        requests=[pb.FileRequest(id=r.id, action=r.action, table=r.table, file=r.file) for r in c.requests],
     )
 
 
 def _run_ingestion_from_proto(m: pb.RunIngestion) -> commands.RunIngestion:
     ingestion = codec.decode(m.ingestion, IngestionDescription)
-    return commands.RunIngestion(ingestion, WriterTerm(m.term), Time(m.controller_now), m.max_ahead_ms)
+    requests = tuple(commands.FileRequest(r.id, r.action, r.table, r.file) for r in m.requests)
+    return commands.RunIngestion(ingestion, WriterTerm(m.term), Time(m.controller_now), m.max_ahead_ms, requests)
 
 
 def _ingestion_status_to_proto(r: responses.IngestionStatus) -> pb.IngestionStatus:
@@ -115,7 +117,9 @@ def _ingestion_status_to_proto(r: responses.IngestionStatus) -> pb.IngestionStat
         )
         for f in r.files
     ]
-    return pb.IngestionStatus(id=r.id, state=r.state, message=r.message, counters=r.counters, files=files)
+    outcomes = [pb.FileOutcome(id=o.id, refusal=o.refusal) for o in r.outcomes]
+    told = {"id": r.id, "state": r.state, "message": r.message}
+    return pb.IngestionStatus(**told, counters=r.counters, files=files, outcomes=outcomes)
 
 
 def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionStatus:
@@ -132,7 +136,8 @@ def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionSt
         )
         for f in m.files
     )
-    return responses.IngestionStatus(global_id(m.id), m.state, m.message, dict(m.counters), files)
+    outcomes = tuple(responses.FileOutcome(o.id, o.refusal) for o in m.outcomes)
+    return responses.IngestionStatus(global_id(m.id), m.state, m.message, dict(m.counters), files, outcomes)
 
 
 def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
@@ -18,7 +19,7 @@ from tidemark_persist import Fenced, PersistClientCache
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
-from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, SourceFile, StorageResponse
+from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse
 from tidemark_protocol.plan.ingestion import FilesSource, IngestionDescription, SourceSpec, SourceTable
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.files.inspect import tables_of
@@ -48,7 +49,7 @@ class IngestionThreads:
         the command."""
         running = self._running.get(command.ingestion.id)
         if running is not None and running.is_same(command):
-            running.clock = clock
+            running.clock, running.requests = clock, command.requests
             return
         if running is not None:
             running.stop()
@@ -108,7 +109,7 @@ class _Ingestion(threading.Thread):
         self, manager: IngestionThreads, command: RunIngestion, clock: ControllerClock, after: _Ingestion | None
     ) -> None:
         super().__init__(name=f"ingest-{command.ingestion.name}", daemon=True)
-        self.clock = clock
+        self.clock, self.requests = clock, command.requests
         self._manager, self._command, self._after = manager, command, after
         self._halt = threading.Event()
         self._lock = threading.Lock()
@@ -167,6 +168,7 @@ class _Ingestion(threading.Thread):
         ingester.recover()
         self._observe(ingester)
         while not self._halt.is_set():
+            source.ask(self.requests)
             time = tick_at(wall_clock_ms(), description.tick_ms)
             bound = self.clock.bound()
             if time > bound:
@@ -178,7 +180,7 @@ class _Ingestion(threading.Thread):
                 self._ticked = True
                 ingester.run_ahead(bound)
                 self._observe(ingester)
-                self._set_status("running", source.warning(), dict(source.counters()), source.files())
+                self._set_status("running", source.warning(), source)
                 self._maintain(ingester)
             self._halt.wait(self._until_next(description.tick_ms))
 
@@ -200,15 +202,11 @@ class _Ingestion(threading.Thread):
         with self._lock:
             self._uppers = uppers
 
-    def _set_status(
-        self,
-        state: str,
-        message: str = "",
-        counters: dict[str, int] | None = None,
-        files: tuple[SourceFile, ...] | None = None,
-    ) -> None:
-        """Counters and files stay as they were where None is given."""
+    def _set_status(self, state: str, message: str = "", source: Source | None = None) -> None:
+        """Counters, files and outcomes stay as they were where there is no source."""
         with self._lock:
-            known = self._status.counters if counters is None else counters
-            listed = self._status.files if files is None else files
-            self._status = IngestionStatus(self._command.ingestion.id, state, message, known, listed)
+            status = replace(self._status, state=state, message=message)
+            if source is not None:
+                counters, files, outcomes = dict(source.counters()), source.files(), source.outcomes()
+                status = replace(status, counters=counters, files=files, outcomes=outcomes)
+            self._status = status

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from tidemark_persist import Shard, StagedFile
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.messages.responses import SourceFile
+from tidemark_protocol.messages.commands import FileRequest
+from tidemark_protocol.messages.responses import FileOutcome, SourceFile
 from tidemark_protocol.plan.ingestion import IngestedTable
 
 
@@ -49,6 +50,12 @@ class Source(Protocol):
 
     def is_static(self, table: IngestedTable) -> bool:
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
+
+    def ask(self, requests: tuple[FileRequest, ...]) -> None:
+        """The requests about files that the next `discover` is to bind; those of before are replaced."""
+
+    def outcomes(self) -> tuple[FileOutcome, ...]:
+        """The outcomes of the requests that were asked for last."""
 
     def files(self) -> tuple[SourceFile, ...]:
         """The files that people should know of, the same tuple as before where nothing changed; none where the source

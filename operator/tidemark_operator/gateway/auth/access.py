@@ -4,7 +4,8 @@
         the operator's own token            every right: only the operator's user can read the token's file
         a token for our audience            TokenReview ──► a user of the cluster
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
-                                                                    for copies, create dataflows/copies besides
+                                                                    for copies, create dataflows/copies besides;
+                                                                    to let files go, update datasources/files
     no authorization, but a client certificate of the cluster
                                             its subject is the user, whose rights are reviewed as above
 
@@ -73,6 +74,11 @@ class Access(ABC):
     async def check_copies(self, namespace: str) -> None:
         """Check the right to write copies: files that nothing removes. Raises as `check`."""
         await self.check(Action("create", DATAFLOWS.group, DATAFLOWS.plural, namespace, subresource="copies"))
+
+    async def check_files(self, namespace: str, source: str) -> None:
+        """Check the right to have files of a DataSource let go or read again: that changes its rows. Raises as
+        `check`."""
+        await self.check(Action("update", DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "files"))
 
 
 def _rows(resource: Resource, namespace: str, name: str) -> Action:

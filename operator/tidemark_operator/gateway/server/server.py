@@ -40,8 +40,9 @@ from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
 from tidemark_operator.gateway.streams.subscribe import Subscribes
+from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
-from tidemark_operator.introspection.files import files
+from tidemark_operator.introspection.files import change_file, files
 from tidemark_operator.introspection.frontiers import frontiers
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
@@ -63,8 +64,16 @@ STOP_SECONDS = 1.0
 class Gateway(gateway_pb2_grpc.GatewayServicer):
     """`state`: the folder of the token; `file`: gateway.json, where clients look. It writes no other files."""
 
-    def __init__(self, context: ReconcileContext, state: Path, listening: ListenerConfig, file: Path) -> None:
-        self._context, self._state, self._listening, self._file = context, state, listening, file
+    def __init__(
+        self,
+        context: ReconcileContext,
+        sources: DataSourceReconciler,
+        state: Path,
+        listening: ListenerConfig,
+        file: Path,
+    ) -> None:
+        self._context, self._sources = context, sources
+        self._state, self._listening, self._file = state, listening, file
         self._token = secrets.token_urlsafe(32)
         self._door = Authenticator(self._token, Reviews(context.kube))
         self._limits = Limits()
@@ -165,6 +174,13 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
             return files(self._context, request.namespace, request.source)
+
+    async def ChangeFile(self, request: Any, rpc: Any) -> Any:
+        """Store a request about a file of a DataSource."""
+        async with self._admitted(rpc) as access:
+            await access.check_files(request.namespace, request.source)
+            asked = (request.namespace, request.source, request.action, request.file)
+            return gateway_pb2.ChangeFileReply(id=await change_file(self._context, self._sources, *asked))
 
     @asynccontextmanager
     async def _admitted(self, rpc: Any) -> AsyncIterator[Access]:

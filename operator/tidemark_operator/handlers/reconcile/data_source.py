@@ -10,12 +10,15 @@ Each step is stored before it takes effect: an operator that begins after a cras
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 
+from tidemark_operator.catalogue.file_requests import Requests, added, recorded, settled, unfinished
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.shards import ingesting
 from tidemark_operator.controller.ingester_choice import Candidates, Ingester, choose_ingester
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.data_source_deletion import DataSourceDeletion, pinned_shards
@@ -48,7 +51,8 @@ class DataSourceReconciler:
     def __init__(
         self, context: ReconcileContext, publisher: Publisher, deleter: TableDeleter, again: Callable[[Key], None]
     ) -> None:
-        self._context, self._publisher = context, publisher
+        self._context, self._publisher, self._again = context, publisher, again
+        self._requesting = asyncio.Lock()
         self._deletion = DataSourceDeletion(context, deleter)
         self._pinning = SourcePinning(context, deleter, again)
 
@@ -60,6 +64,7 @@ class DataSourceReconciler:
             if state is not None:
                 self.forget(key)
             state = self._context.registry.put_source(SourceState(key, uid, body["spec"]["instance"]))
+            state.requests = recorded(body.get("status"))
             stored = (body.get("status") or {}).get("ingester")
             if stored is not None:
                 state.ingester = Ingester(stored.get("replica", ""), WriterTerm(stored["writerTerm"]))
@@ -114,13 +119,41 @@ class DataSourceReconciler:
                 return state.key
         return None
 
+    async def request_file(self, key: Key, action: str, table: str, file: str) -> int:
+        """Stores a request about a bound file; returns its id. The ingester is sent it, again and again, until it
+        reports the outcome.
+
+        Raises:
+            QueryRefused: there is no such DataSource, or another request about the file is unfinished.
+            ApiError: the request could not be stored.
+        """
+        state = self._context.registry.source(key)
+        if state is None:
+            raise QueryRefused(f"there is no DataSource {key.name} in namespace {key.namespace}")
+        async with self._requesting:
+            requests, id = added(state.requests, action, table, file, now_ms())
+            await self._store_requests(state, requests)
+        self._again(key)
+        return id
+
+    async def _settle_requests(self, state: SourceState) -> None:
+        """Stores the outcomes that the ingester reports. Raises ApiError."""
+        async with self._requesting:
+            await self._store_requests(state, settled(state.requests, state.report.outcomes if state.report else ()))
+
+    async def _store_requests(self, state: SourceState, requests: Requests) -> None:
+        if requests != state.requests:
+            stored = {"fileRequests": [request.document() for request in requests]}
+            await self._publisher.store(state.key, stored, state.uid)
+            state.requests = requests
+
     def resume(self, running: RunningInstance) -> None:
         """Runs the ingestions of the instance, before a replica is told what the instance has."""
         for state in self._context.registry.sources(running.namespace):
             stopped = self._is_suspended(state.key) or state.refused is not None
             if state.instance == running.name and state.pinned and state.ingester and not stopped:
                 replica = ReplicaId(state.ingester.replica)
-                running.run_ingestion(replica, state.pinned, state.ingester.term)
+                running.run_ingestion(replica, state.pinned, state.ingester.term, unfinished(state.requests))
 
     def _is_suspended(self, key: Key) -> bool:
         body = self._context.cache.get(key)
@@ -158,7 +191,8 @@ class DataSourceReconciler:
             stored = {"ingester": {"replica": chosen.replica, "writerTerm": chosen.term}}
             await self._publisher.store(state.key, stored, state.uid)
             state.ingester = chosen
-        running.run_ingestion(ReplicaId(chosen.replica), state.pinned, chosen.term)
+        await self._settle_requests(state)
+        running.run_ingestion(ReplicaId(chosen.replica), state.pinned, chosen.term, unfinished(state.requests))
         if chosen.replica in running.online:
             return None
         return TAKEOVER_SECONDS if running.online else RETRY_SECONDS

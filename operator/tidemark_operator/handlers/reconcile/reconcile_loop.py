@@ -73,7 +73,7 @@ class ReconcileLoop:
         self._round_robin: RoundRobin[Key] = RoundRobin()
         self._gathering: set[str] = set()
         self._missed = asyncio.Event()
-        self._sources = DataSourceReconciler(context, self.publisher, self._deleter, self.queue.add)
+        self.sources = DataSourceReconciler(context, self.publisher, self._deleter, self.queue.add)
         self._dataflows = DataflowReconciler(context, self.publisher, self._deleter, self.queue.add_first)
         self.ready = self.lost_leadership = False
 
@@ -171,7 +171,7 @@ class ReconcileLoop:
 
     def restore(self, instance: RunningInstance, description: Description) -> None:
         installer.restore(instance, self._context.registry)
-        self._sources.resume(instance)
+        self.sources.resume(instance)
 
     def replica_changed(self, instance: RunningInstance, replica: ReplicaId) -> None:
         self._enqueue_namespace(instance.namespace)
@@ -192,7 +192,7 @@ class ReconcileLoop:
             case HydrationOutOfMemory(replica, ran_out):
                 self._slots.ran_out(instance, replica, ran_out)
             case IngestionReported(replica, status):
-                if (key := self._sources.report(replica, status, instance.namespace)) is not None:
+                if (key := self.sources.report(replica, status, instance.namespace)) is not None:
                     self.queue.add(key)
             case _:
                 pass
@@ -247,7 +247,7 @@ class ReconcileLoop:
         elif key.resource == DATA_SOURCES:
             if body is not None:
                 return await self._reconcile_source(key, body)
-            self._sources.forget(key)
+            self.sources.forget(key)
         else:
             if body is not None:
                 return await self._reconcile_dataflow(key, body)
@@ -261,7 +261,7 @@ class ReconcileLoop:
         here."""
         before = self._context.registry.source(key)
         pinned = before.pinned if before else None
-        again = await self._sources.reconcile(key, body)
+        again = await self.sources.reconcile(key, body)
         after = self._context.registry.source(key)
         if after is not None and after.pinned is not pinned:
             self._enqueue_namespace(key.namespace)
@@ -317,7 +317,7 @@ class ReconcileLoop:
 
     async def _load_source(self, key: Key, body: Body) -> None:
         try:
-            await self._sources.load(self._sources.adopt(key, body), DataSource.parse(body))
+            await self.sources.load(self.sources.adopt(key, body), DataSource.parse(body))
         except (ResourceError, RevisionUnreadable) as error:
             LOG.warning("%s is not loaded: %s", key, error)
 

@@ -99,8 +99,8 @@ def _files_in_error(facts: DataSourceFacts) -> str:
         named.append(f"{facts.files_in_error - len(named)} more")
     return (
         f"{facts.files_in_error} files have error rows in their tables: {', '.join(named)}. To delete a file changes "
-        f"nothing, since it is bound. kubectl tidemark files {facts.name or 'SOURCE'} lists them. onBadRecord: "
-        "deadLetter keeps such files out of the tables of a new DataSource"
+        f"nothing, since it is bound. kubectl tidemark files {facts.name or 'SOURCE'} lists them; with --release FILE "
+        "it lets one go, with --reread FILE it has one read again that was mended"
     )
 
 

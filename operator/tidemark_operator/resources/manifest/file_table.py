@@ -21,6 +21,7 @@ def parse_file_table(fields: Fields, directory: str) -> FilesTable:
         options=_options(fields.child("options"), format),
         on_bad_record=fields.text("onBadRecord", "error"),
         max_files_per_tick=fields.integer("maxFilesPerTick", 1000),
+        append_only=fields.flag("appendOnly", False),
     )
 
 

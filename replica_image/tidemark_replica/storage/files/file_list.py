@@ -3,6 +3,7 @@
     pending     listed and not bound yet: still written, incomplete, or not its turn
     read        bound and read; `errors`: its malformed records
     refused     bound and not readable as a whole: one error row, or one dead letter
+    released    bound before, and let go by a person; it is not bound again as it is
 
 Bindings have the names and error rows have the reasons, so both are known after a restart; the number of rows and the
 time are known of files that this process read. The list is bounded: files that need attention come first, then the
@@ -11,7 +12,7 @@ newest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import nlargest
 
@@ -24,7 +25,7 @@ LISTED_FILES = 1000
 """In a report."""
 ATTENTION_FILES = 10_000
 """Files with errors that are remembered, and counted."""
-PENDING, READ, REFUSED = "pending", "read", "refused"
+PENDING, READ, REFUSED, RELEASED = "pending", "read", "refused", "released"
 _Key = tuple[str, str]
 
 
@@ -35,6 +36,7 @@ class FileList:
         self._attention: dict[_Key, SourceFile] = {}
         self._read: dict[_Key, SourceFile] = {}
         self._pending: list[SourceFile] = []
+        self._released: dict[str, dict[_Key, SourceFile]] = {}
         self._shown: tuple[SourceFile, ...] | None = None
 
     def restore(self, table: str, bound: list[FileVersion]) -> None:
@@ -57,6 +59,12 @@ class FileList:
             known = self._attention.get((table, name)) or self._read.pop((table, name), None)
             self._add_attention(_with_problem(known or SourceFile(table, name, 0, READ), problem))
 
+    def set_released(self, table: str, released: Iterable[FileVersion]) -> None:
+        """The files of a table that were let go: all of them."""
+        files = {(table, f.name): SourceFile(table, f.name, f.size, RELEASED) for f in released}
+        if files != self._released.get(table, {}):
+            self._released[table], self._shown = files, None
+
     def forget(self, table: str, name: str) -> None:
         """The file is no longer what it was."""
         self._attention.pop((table, name), None)
@@ -77,7 +85,8 @@ class FileList:
         """At most LISTED_FILES: those with errors, refused ones, pending ones, then the newest."""
         if self._shown is None:
             attention = sorted(self._attention.values(), key=lambda f: (f.errors == 0, f.state != REFUSED))
-            found = [*attention[:LISTED_FILES], *self._pending, *reversed(self._read.values())]
+            released = (file for files in self._released.values() for file in files.values())
+            found = [*attention[:LISTED_FILES], *self._pending, *released, *reversed(self._read.values())]
             self._shown = tuple(found[:LISTED_FILES])
         return self._shown
 

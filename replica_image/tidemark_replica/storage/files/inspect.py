@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
+from tidemark_replica.storage.files.file_requests import DEAD_LETTER
 from tidemark_replica.storage.files.listing import is_complete, list_files
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
-from tidemark_replica.storage.files.source import DEAD_LETTER
 from tidemark_replica.values.arrow_types import sql_type
 
 
@@ -23,9 +23,9 @@ def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ..
         check_options(table)
         columns = table.columns if table.columns is not None else _inferred(session, table)
         _check_names(table, columns)
-        tables.append(SourceTable(table.name, columns, monotonic=True))
+        tables.append(SourceTable(table.name, columns, monotonic=table.append_only))
         if table.on_bad_record == "deadLetter":
-            tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS, monotonic=True))
+            tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS))
     return tuple(tables)
 
 

@@ -145,6 +145,11 @@ class BoundFiles:
         order = np.argsort(names, kind="stable")
         self._names, self._versions = names[order], versions[order]
 
+    def remove(self, names: Iterable[str]) -> None:
+        """These files are not bound any more."""
+        kept = ~np.isin(self._names, _hashes(names))
+        self._names, self._versions = self._names[kept], self._versions[kept]
+
     def split(self, listed: list[FileVersion]) -> tuple[list[FileVersion], int]:
         """The files that were never bound, and the number of files that were bound in another version."""
         if not listed or not len(self._names):

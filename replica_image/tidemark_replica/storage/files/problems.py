@@ -3,6 +3,8 @@
 table          error rows  {"code": "SCHEMA_MISMATCH", "expression": "1.csv"}      onBadRecord: error
 dead letters   (file, the text of a malformed record)                              onBadRecord: deadLetter
                (file, {"code": "SCHEMA_MISMATCH", "expression": "1.csv"})          the file as a whole
+
+A letter about a file as a whole ends with an end of line, which no record holds.
 """
 
 from __future__ import annotations
@@ -19,6 +21,10 @@ from tidemark_persist import DIFF, ERROR, Shard, consolidate, read_part
 FILE_CODES = frozenset({"FILE_MISSING", "FILE_CHANGED", "FILE_UNREADABLE", "SCHEMA_MISMATCH"})
 """The codes of files that are refused as a whole (`checks.py`)."""
 MALFORMED = "MALFORMED_RECORD"
+END_OF_LINE = "\n"
+DEAD_LETTERS_LOST = "DEAD_LETTERS_LOST"
+"""The table had its rows already when the file could not be read for its dead letters any more: a process died between
+the two."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,20 @@ def problems_in_dead_letters(shard: Shard) -> dict[str, Problem]:
     if letters is None:
         return {}
     texts = zip(letters.column("record").to_pylist(), letters.column(DIFF).to_pylist(), strict=True)
-    return {file: p for file, p in _by_file(texts, in_error=False).items() if p.code in FILE_CODES}
+    return {
+        file: p for file, p in _by_file(texts, in_error=False).items() if p.code in FILE_CODES | {DEAD_LETTERS_LOST}
+    }
+
+
+def letters_of_file(shard: Shard, name: str) -> pa.Table:
+    """The dead letters of a file: `file`, `record` and `__diff`, not consolidated."""
+    schema = pa.schema([("file", pa.string()), ("record", pa.string()), (DIFF, pa.int64())])
+    upper = shard.refresh().upper
+    if upper == 0:
+        return schema.empty_table()
+    with shard.lease():
+        found = [b.filter(pc.equal(b.column("file"), name)) for b in _letters(shard, upper - 1)]
+    return pa.Table.from_batches(found, found[0].schema).cast(schema) if found else schema.empty_table()
 
 
 def _letters(shard: Shard, as_of: int) -> Iterator[pa.RecordBatch]:
@@ -59,18 +78,25 @@ def _letters(shard: Shard, as_of: int) -> Iterator[pa.RecordBatch]:
 
 
 def _is_whole_file(letters: pa.RecordBatch) -> pa.Array:
-    return pc.fill_null(pc.starts_with(letters.column("record"), '{"code":"'), False)
+    return pc.fill_null(pc.ends_with(letters.column("record"), END_OF_LINE), False)
+
+
+def letter_code(record: str | None) -> str:
+    """The code in a dead letter about a file as a whole; empty for the text of a record."""
+    return error_code(record) if record is not None and record.endswith(END_OF_LINE) else ""
+
+
+def error_code(text: str) -> str:
+    """The code in the text of an error."""
+    return str(json.loads(text)["code"])
 
 
 def _by_file(texts: Iterable[tuple[str, int]], *, in_error: bool) -> dict[str, Problem]:
     """`texts`: the JSON of errors, and how often each is there."""
     found: dict[str, Problem] = {}
     for text, count in texts:
-        try:
-            error = json.loads(text)
-            code, file = str(error["code"]), str(error["expression"])
-        except (ValueError, KeyError, TypeError):
-            continue  # a dead letter that looks like an error and is none
+        error = json.loads(text)
+        code, file = str(error["code"]), str(error["expression"])
         known = found.get(file)
         if known is None:
             found[file] = Problem(code, count, in_error)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.files.problems import END_OF_LINE
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import error_text
 
@@ -78,7 +79,7 @@ class StageRows:
     """Runs in Spark's Python workers: batches of rows in, names of staged files out.
 
     `location` or `dead_letter` None: that shard has its rows already, or does not exist. Bad records become error rows
-    of the table unless `set_aside`.
+    of the table unless `set_aside`. `retracts`: the good rows have the diff -1.
     """
 
     columns: tuple[Column, ...]
@@ -86,6 +87,11 @@ class StageRows:
     location: str | None
     dead_letter: str | None
     set_aside: bool
+    retracts: bool = False
+
+    def retracting(self) -> StageRows:
+        """Stages retractions of the good rows, and nothing of bad records."""
+        return replace(self, dead_letter=None, retracts=True)
 
     @property
     def writes_letters(self) -> bool:
@@ -120,7 +126,11 @@ class StageRows:
             is_bad = pc.is_valid(batch.column(CORRUPT))
             good = batch.filter(pc.invert(is_bad))
             _count(good, counts, 0)
-            yield self.stamped(good.select([c.name for c in self.columns]))
+            rows = good.select([c.name for c in self.columns])
+            if self.retracts:
+                yield self.stamped(rows, diffs=pa.repeat(pa.scalar(-1, pa.int64()), rows.num_rows))
+                continue
+            yield self.stamped(rows)
             broken = batch.filter(is_bad).select([FILE, CORRUPT])
             _count(broken, counts, 1)
             if broken.num_rows and self.set_aside:
@@ -195,7 +205,8 @@ def stage_refused(function: StageRows, codes: Mapping[str, str]) -> StagedRows:
         return StagedRows()
     texts = {name: error_text(code, name) for name, code in sorted(codes.items())}
     if function.writes_letters and function.dead_letter is not None:
-        columns = [pa.array(list(column), pa.string()) for column in (texts.keys(), texts.values())]
+        records = [text + END_OF_LINE for text in texts.values()]
+        columns = [pa.array(list(column), pa.string()) for column in (texts, records)]
         letters = pa.RecordBatch.from_arrays(columns, schema=_DEAD_LETTER_SCHEMA)
         dead = write_staged(function.dead_letter, [function.stamped(letters)], schema=_DEAD_LETTER_SCHEMA)
         return StagedRows(dead_letters=[dead] if dead else [])

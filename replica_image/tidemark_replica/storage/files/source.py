@@ -1,6 +1,6 @@
 """Directories of files as a source: a binding is a list of file versions.
 
-    remap rows  (table, file, size, modified_ns)      one per file, never retracted
+    remap rows  (table, file, size, modified_ns)      one per bound file; all kinds: bindings.py
 
 A file is bound once it is complete and two listings, a tick apart, saw the same version. Only the bound version is
 read: a file that has changed by then gives an error row, or a dead letter.
@@ -13,18 +13,21 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from tidemark_persist import DIFF, StagedFile
+from tidemark_persist import StagedFile, restaged
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.messages.responses import SourceFile
+from tidemark_protocol.messages.commands import FileRequest
+from tidemark_protocol.messages.responses import FileOutcome, SourceFile
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
+from tidemark_replica.storage.files.bindings import BOUND, REMAP_SCHEMA, STAGED, Row, binding_of, parse
 from tidemark_replica.storage.files.file_list import LISTED_FILES, PENDING, FileList
+from tidemark_replica.storage.files.file_requests import DEAD_LETTER, Change, FileRequests
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, is_complete, list_files
 from tidemark_replica.storage.files.problems import (
+    DEAD_LETTERS_LOST,
     MALFORMED,
     Problem,
     problems_in_dead_letters,
@@ -33,7 +36,6 @@ from tidemark_replica.storage.files.problems import (
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
 from tidemark_replica.storage.source import SourceShards
 
-DEAD_LETTER = "_dead_letter"
 # how often a job is repeated because a file changed meanwhile
 _READS_MAX = 3
 
@@ -41,14 +43,7 @@ _READS_MAX = 3
 class FilesIngestion:
     """The `Source` of a `files:` DataSource."""
 
-    remap_schema = pa.schema(
-        [
-            pa.field("table", pa.string()),
-            pa.field("file", pa.string()),
-            pa.field("size", pa.int64()),
-            pa.field("modified_ns", pa.int64()),
-        ]
-    )
+    remap_schema = REMAP_SCHEMA
 
     def __init__(self, spec: FilesSource, session: SparkSession) -> None:
         self._specs = {t.name: t for t in spec.tables}
@@ -58,58 +53,82 @@ class FilesIngestion:
         self._waiting: dict[tuple[str, str], SourceFile] = {}
         self._changed: dict[str, int] = {}
         self._list = FileList()
+        self._requests = FileRequests(self._specs, session)
+        self._changes: list[Change] = []
+        self._staged: list[Row] = []
+        """Of the last binding: they are retracted in the next one."""
         self._shards: SourceShards | None = None
         self._knows_problems = False
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._list, self._shards, self._knows_problems = FileList(), shards, False
+        rows = list(parse(bound))
+        self._requests.resume(rows, shards)
+        self._changes, self._staged = [], [row for row in rows if row.kind == STAGED]
         for name in self._specs:
-            files = _files_of(bound, name)
+            files = [row.file for row in rows if row.table == name and row.kind == BOUND]
             self._known[name] = BoundFiles()
             self._known[name].add(files)
             self._list.restore(name, files)
+            self._list.set_released(name, self._requests.released(name).values())
+
+    def ask(self, requests: tuple[FileRequest, ...]) -> None:
+        self._requests.ask(requests)
+
+    def outcomes(self) -> tuple[FileOutcome, ...]:
+        return self._requests.outcomes()
 
     def discover(self, time: Time) -> pa.Table:
         self._read_problems()
-        rows: list[tuple[str, FileVersion]] = []
+        self._changes = self._requests.changes(time)
+        rows = [row.retracted() for row in self._staged]
+        rows += [row for change in self._changes for row in change.rows]
+        changed = {(change.request.table, change.request.file) for change in self._changes}
         self._waiting = {}
         for name, table in self._specs.items():
-            rows += [(name, file) for file in self._settled(table)]
+            for file in self._settled(table):
+                if (name, file.name) not in changed:
+                    rows += [*self._requests.forgotten(name, file.name), Row(name, BOUND, file)]
         self._list.set_pending([*self._waiting.values()][:LISTED_FILES])
-        schema = self.remap_schema.append(pa.field(DIFF, pa.int64()))
-        return pa.Table.from_arrays(
-            [
-                pa.array([name for name, _ in rows], pa.string()),
-                pa.array([f.name for _, f in rows], pa.string()),
-                pa.array([f.size for _, f in rows], pa.int64()),
-                pa.array([f.modified_ns for _, f in rows], pa.int64()),
-                pa.array([1] * len(rows), pa.int64()),
-            ],
-            schema=schema,
-        )
+        return binding_of(rows)
 
     def confirm(self, binding: pa.Table) -> None:
+        rows = list(parse(binding))
+        self._requests.confirm(rows)
+        self._staged = [row for row in rows if row.kind == STAGED and row.diff > 0]
         for name in self._specs:
-            files = _files_of(binding, name)
+            bound = [row for row in rows if row.table == name and row.kind == BOUND]
+            self._known[name].remove([row.file.name for row in bound if row.diff < 0])
+            files = [row.file for row in bound if row.diff > 0]
             self._known[name].add(files)
             for file in files:
                 self._last_listed[name].pop(file.name, None)
+        for change in self._changes:
+            self._record_change(change)
+        for name in self._specs:
+            self._list.set_released(name, self._requests.released(name).values())
 
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
         wanted = {t.table.name: t for t in tables}
+        rows = [row for row in parse(binding) if row.diff > 0]
         staged: dict[GlobalId, list[StagedFile]] = {t.id: [] for t in wanted.values()}
+        for row in rows:
+            if row.kind == STAGED and (table := wanted.get(row.table)) is not None:
+                staged[table.id].append(restaged(table.shard.location, row.staged()))
         for name, spec in self._specs.items():
-            files = _files_of(binding, name)
+            by_request = {row.file.name for row in rows if row.table == name and row.request}
+            bound = [row.file for row in rows if row.table == name and row.kind == BOUND]
+            files = [file for file in bound if file.name not in by_request]
             table, dead = wanted.get(name), wanted.get(name + DEAD_LETTER)
             if not files or (table is None and dead is None):
                 continue
-            rows = self._stage_table(spec, _stage_rows(spec, table, dead, time), files)
+            made = self._stage_table(spec, _stage_rows(spec, table, dead, time), files)
             if table is not None:
-                staged[table.id] = rows.table
+                staged[table.id] += made.table
             if dead is not None:
-                staged[dead.id] = rows.dead_letters
+                staged[dead.id] += made.dead_letters
         return staged
 
     def is_static(self, table: IngestedTable) -> bool:
@@ -141,7 +160,9 @@ class FilesIngestion:
             self._wait(table, name, 0, "not read, it is a link out of its directory")
         for name in listing.undecodable_names:
             self._wait(table, name, 0, "not read, its name is not UTF-8: rename it")
-        new, self._changed[table.name] = self._known[table.name].split(listing.files)
+        released = self._requests.released(table.name)
+        unbound, self._changed[table.name] = self._known[table.name].split(listing.files)
+        new = [file for file in unbound if released.get(file.name) != file]
         before = self._last_listed[table.name]
         self._last_listed[table.name] = {f.name: f for f in new}
         settled: list[FileVersion] = []
@@ -174,6 +195,8 @@ class FilesIngestion:
             rows = stage(self._session, spec, function, paths) if paths else StagedRows()
             moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(spec, f))}
             if not moved:
+                if function.location is None:  # the table has its rows, the dead letters cannot be read any more
+                    bad = dict.fromkeys(bad, DEAD_LETTERS_LOST)
                 refused = stage_refused(function, bad)
                 self._record(spec, function, files, rows, bad)
                 return StagedRows(rows.table + refused.table, rows.dead_letters + refused.dead_letters, rows.counts)
@@ -195,6 +218,18 @@ class FilesIngestion:
                 problem = Problem(MALFORMED, malformed, in_error=not function.set_aside)
             self._list.add(spec.name, file, function.time, good, problem)
 
+    def _record_change(self, change: Change) -> None:
+        """Puts what a request changed into the list."""
+        table, name = change.request.table, change.request.file
+        self._list.forget(table, name)
+        if change.new is None:
+            return
+        new, problem = change.new, None
+        if new.malformed:
+            in_error = self._specs[table].on_bad_record != "deadLetter"
+            problem = Problem(MALFORMED, new.malformed, in_error=in_error)
+        self._list.add(table, new.version, change.time, new.rows, problem)
+
     def _read_problems(self) -> None:
         """Reads from the shards, once, what is wrong with files that were bound before."""
         if self._knows_problems or self._shards is None:
@@ -213,9 +248,3 @@ def _stage_rows(spec: FilesTable, table: IngestedTable | None, dead: IngestedTab
         raise SourceUnusable(f"table {spec.name}: its schema is neither given nor inferred yet")
     location, dead_letter = (t.shard.location if t is not None else None for t in (table, dead))
     return StageRows(spec.columns, time, location, dead_letter, set_aside=spec.on_bad_record == "deadLetter")
-
-
-def _files_of(binding: pa.Table, table: str) -> list[FileVersion]:
-    rows = binding.filter(pc.equal(binding.column("table"), table))
-    columns = (rows.column(name).to_pylist() for name in ("file", "size", "modified_ns"))
-    return [FileVersion(*row) for row in zip(*columns, strict=True)]

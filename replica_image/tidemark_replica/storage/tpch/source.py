@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, TIME, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.messages.responses import SourceFile
+from tidemark_protocol.messages.commands import FileRequest
+from tidemark_protocol.messages.responses import FileOutcome, SourceFile
 from tidemark_protocol.plan.ingestion import IngestedTable, TpchSource
 from tidemark_replica.storage.errors import NotDefinite
 from tidemark_replica.storage.source import SourceShards
@@ -89,6 +90,12 @@ class TpchIngestion:
 
     def is_static(self, table: IngestedTable) -> bool:
         return table.table.name not in CHANGING
+
+    def ask(self, requests: tuple[FileRequest, ...]) -> None:
+        """There are no files."""
+
+    def outcomes(self) -> tuple[FileOutcome, ...]:
+        return ()
 
     def files(self) -> tuple[SourceFile, ...]:
         return ()

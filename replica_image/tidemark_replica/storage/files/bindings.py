@@ -1,0 +1,79 @@
+"""The rows of a files source's remap shard.
+
+    table            file         size  modified_ns
+    t                1.csv        12    ...           the file is bound in this version
+    t/release/17     1.csv        12    ...           request 17 let this version go: it is not bound again
+    t/reread/18      1.csv        15    ...           request 18 bound this version in place of another one
+    t/staged         {"path" ...  0     0             a data file with the updates of this tick's requests
+
+The last request about a file leaves one row, so a request that comes again is known to be done. A row `t/staged` is
+retracted at the next tick: the updates of a request are staged before its binding is minted, since what they are made
+of may be gone afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidemark_persist import DIFF, StagedFile
+from tidemark_replica.storage.files.listing import FileVersion
+
+REMAP_SCHEMA = pa.schema(
+    [
+        pa.field("table", pa.string()),
+        pa.field("file", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("modified_ns", pa.int64()),
+    ]
+)
+_WITH_DIFF = REMAP_SCHEMA.append(pa.field(DIFF, pa.int64()))
+BOUND, STAGED = "", "staged"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a binding. `kind`: BOUND, an action of a request, or STAGED. `request`: its id, of actions alone."""
+
+    table: str
+    kind: str
+    file: FileVersion
+    diff: int = 1
+    request: int = 0
+
+    def retracted(self) -> Row:
+        return Row(self.table, self.kind, self.file, -1, self.request)
+
+    def staged(self) -> StagedFile:
+        """Of a STAGED row."""
+        return StagedFile.from_json(self.file.name)
+
+    @property
+    def marked(self) -> str:
+        """The column `table`."""
+        return "/".join(filter(None, (self.table, self.kind, str(self.request or ""))))
+
+
+def staged_row(table: str, staged: StagedFile) -> Row:
+    """The row for a data file of the table."""
+    return Row(table, STAGED, FileVersion(staged.to_json(), 0, 0))
+
+
+def parse(binding: pa.Table) -> Iterator[Row]:
+    """The rows of a binding."""
+    if not binding.num_rows:
+        return
+    columns = [binding.column(name).to_pylist() for name in (*REMAP_SCHEMA.names, DIFF)]
+    for marked, name, size, modified_ns, diff in zip(*columns, strict=True):
+        table, _, kind = marked.partition("/")
+        kind, _, request = kind.partition("/")
+        yield Row(table, kind, FileVersion(name, size, modified_ns), diff, int(request or 0))
+
+
+def binding_of(rows: Iterable[Row]) -> pa.Table:
+    """The rows as a table; `parse` reads it."""
+    columns = [(r.marked, r.file.name, r.file.size, r.file.modified_ns, r.diff) for r in rows]
+    arrays = [pa.array([row[i] for row in columns], field.type) for i, field in enumerate(_WITH_DIFF)]
+    return pa.Table.from_arrays(arrays, schema=_WITH_DIFF)

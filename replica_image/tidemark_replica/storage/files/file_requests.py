@@ -1,0 +1,276 @@
+"""What people want of files that are bound: to let one go, or to have it read again.
+
+    release   1.csv    -1 its binding      - its rows and its errors
+    reread    1.csv    -1 its binding      - its rows and its errors
+                       +1 another one      + what it holds now                     all at one tick
+
+Errors and dead letters are retracted as the shards have them. Rows are read again from the bound version; where the
+file is another by now, or gone, nothing is changed (FILE_CHANGED). A file that was refused as a whole has no rows.
+
+All updates are staged before the binding is minted, and the binding names the staged files. So a process that dies
+leaves either nothing (the request comes again), or a binding that needs nothing but these files.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tidemark_persist import DIFF, ERROR, Shard, StagedFile, consolidate, write_staged
+from tidemark_protocol.ids import Time
+from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
+from tidemark_protocol.messages.responses import FileOutcome
+from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
+from tidemark_replica.storage.files import checks
+from tidemark_replica.storage.files.bindings import BOUND, Row, parse, staged_row
+from tidemark_replica.storage.files.listing import FileVersion, is_complete, version_of
+from tidemark_replica.storage.files.problems import (
+    DEAD_LETTERS_LOST,
+    FILE_CODES,
+    error_code,
+    letter_code,
+    letters_of_file,
+)
+from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage
+from tidemark_replica.storage.source import SourceShards
+from tidemark_replica.values.failure_text import public_text_with_type
+
+LOG = logging.getLogger(__name__)
+DEAD_LETTER = "_dead_letter"
+REQUESTS_PER_TICK = 16
+_Key = tuple[str, str]
+
+
+class _Refused(Exception):
+    """Nothing is changed; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Reread:
+    """What a file gave that was read again."""
+
+    version: FileVersion
+    rows: int
+    malformed: int
+
+
+@dataclass
+class Change:
+    """The rows of a binding for one request, at `time`. `new`: of a file that was read again."""
+
+    request: FileRequest
+    time: Time
+    rows: list[Row] = field(default_factory=list)
+    new: Reread | None = None
+
+
+class FileRequests:
+    """The requests about the files of one source, and which of them are done."""
+
+    def __init__(self, specs: dict[str, FilesTable], session: SparkSession) -> None:
+        self._specs, self._session = specs, session
+        self._asked: tuple[FileRequest, ...] = ()
+        self._last: dict[_Key, Row] = {}
+        self._refusals: dict[int, str] = {}
+        self._shards: SourceShards | None = None
+
+    def resume(self, bound: Sequence[Row], shards: SourceShards) -> None:
+        """Begins anew with the rows of the remap."""
+        self._shards, self._last, self._refusals = shards, {}, {}
+        self.confirm(bound)
+
+    def ask(self, requests: tuple[FileRequest, ...]) -> None:
+        """The requests that are to be done: all of them, each time."""
+        self._asked = requests
+        self._refusals = {r.id: self._refusals[r.id] for r in requests if r.id in self._refusals}
+
+    def outcomes(self) -> tuple[FileOutcome, ...]:
+        """The outcomes of the requests that were asked for last."""
+        done = [FileOutcome(r.id) for r in self._asked if self._is_done(r)]
+        return (*done, *(FileOutcome(id, text) for id, text in self._refusals.items()))
+
+    def released(self, table: str) -> dict[str, FileVersion]:
+        """The versions of files that were let go, by name."""
+        return {row.file.name: row.file for (of, _), row in self._last.items() if of == table and row.kind == RELEASE}
+
+    def forgotten(self, table: str, name: str) -> list[Row]:
+        """What retracts the last request about a file, since another version of it is bound."""
+        last = self._last.get((table, name))
+        return [last.retracted()] if last is not None else []
+
+    def confirm(self, rows: Sequence[Row]) -> None:
+        """The rows were minted."""
+        marks = [row for row in rows if row.request]
+        for row in sorted(marks, key=lambda row: row.diff):
+            if row.diff > 0:
+                self._last[(row.table, row.file.name)] = row
+            else:
+                self._last.pop((row.table, row.file.name), None)
+
+    def changes(self, time: Time) -> list[Change]:
+        """Stages the updates of requests that are not done, at `time`. A request that is refused changes nothing."""
+        waiting = [r for r in self._asked if not self._is_done(r) and r.id not in self._refusals]
+        changes: dict[_Key, Change] = {}
+        for request in waiting[:REQUESTS_PER_TICK]:
+            if (request.table, request.file) in changes:
+                continue  # two requests about one file have two ticks
+            try:
+                changes[(request.table, request.file)] = self._change(request, time)
+            except _Refused as refusal:
+                self._refusals[request.id] = str(refusal)
+            except (PySparkException, Py4JError, OSError) as error:
+                LOG.warning("file %s of table %s: %s", request.file, request.table, error)
+                self._refusals[request.id] = f"FILE_UNREADABLE: {public_text_with_type(error)[:500]}; ask again"
+        return list(changes.values())
+
+    def _is_done(self, request: FileRequest) -> bool:
+        last = self._last.get((request.table, request.file))
+        return last is not None and last.request == request.id
+
+    def _change(self, request: FileRequest, time: Time) -> Change:
+        spec = self._specs.get(request.table)
+        if spec is None:
+            raise _Refused(f"NO_SUCH_TABLE: the source has no table {request.table} of files")
+        bound, rereads = self._bound(request), request.action == REREAD
+        if bound is None and not (rereads and request.file in self.released(request.table)):
+            raise _Refused(f"NOT_BOUND: no file {request.file} of table {request.table} is bound")
+        job = _Job(self._session, spec, time, self._find(request.table), self._find(request.table + DEAD_LETTER))
+        change = Change(request, time, self.forgotten(request.table, request.file))
+        mark = bound
+        if bound is not None:
+            change.rows.append(Row(request.table, BOUND, bound, -1))
+        if rereads:
+            mark, staged = job.read_new(request.file)
+            good, malformed = staged.counts.get(request.file, (0, 0))
+            change.new = Reread(mark, good, malformed)
+            change.rows += [Row(request.table, BOUND, mark), *job.rows_of(staged)]
+        if bound is not None:
+            change.rows += job.rows_of(job.retract(bound))
+        assert mark is not None
+        change.rows.append(Row(request.table, request.action, mark, request=request.id))
+        return change
+
+    def _bound(self, request: FileRequest) -> FileVersion | None:
+        """The version in which the file is bound."""
+        assert self._shards is not None
+        remap = self._shards.remap
+        upper = remap.refresh().upper
+        if upper == 0:
+            return None
+        rows = remap.snapshot(upper - 1)
+        same = pc.and_(pc.equal(rows.column("table"), request.table), pc.equal(rows.column("file"), request.file))
+        return next((row.file for row in parse(rows.filter(same)) if row.diff > 0), None)
+
+    def _find(self, table: str) -> tuple[IngestedTable, Shard] | None:
+        assert self._shards is not None
+        return next((found for found in self._shards.tables if found[0].table.name == table), None)
+
+
+class _Job:
+    """Stages updates of one table and its dead letters, at one time."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        spec: FilesTable,
+        time: Time,
+        table: tuple[IngestedTable, Shard] | None,
+        dead: tuple[IngestedTable, Shard] | None,
+    ) -> None:
+        if table is None or spec.columns is None:
+            raise _Refused(f"NO_SUCH_TABLE: table {spec.name} is not ingested")
+        self._session, self._spec = session, spec
+        self._table, self._dead = table, dead
+        places = (table[0].shard.location, dead[0].shard.location if dead else None)
+        self._function = StageRows(spec.columns, time, *places, set_aside=spec.on_bad_record == "deadLetter")
+
+    def rows_of(self, staged: StagedRows) -> list[Row]:
+        """The rows of the binding that name the staged files."""
+        of_dead = [staged_row(self._spec.name + DEAD_LETTER, file) for file in staged.dead_letters]
+        return [*(staged_row(self._spec.name, file) for file in staged.table), *of_dead]
+
+    def read_new(self, name: str) -> tuple[FileVersion, StagedRows]:
+        """Stages what the file holds now. Raises _Refused where it cannot be read as a whole."""
+        new = version_of(self._spec.path, name)
+        if new is None:
+            raise _Refused(f"FILE_MISSING: there is no file {name} to read; release the one that was read")
+        path = os.path.join(self._spec.path, name)
+        if not is_complete(path, self._spec.format):
+            raise _Refused(f"INCOMPLETE: file {name} looks half written; ask again when it is complete")
+        if code := checks.file_problem(self._spec, self._function.columns, new):
+            raise _Refused(f"{code}: file {name} still cannot be read; mend it, and ask again")
+        staged = stage(self._session, self._spec, self._function, [path]) if new.size else StagedRows()
+        if checks.has_changed(self._spec, new):
+            raise _Refused(f"FILE_CHANGED: file {name} changed while it was read; ask again")
+        return new, staged
+
+    def retract(self, bound: FileVersion) -> StagedRows:
+        """Stages the retraction of all that the bound version gave. Raises _Refused where that is not known any
+        more."""
+        errors, letters = self._errors(bound.name), self._letters(bound.name)
+        codes = {error_code(text) for text in errors}
+        codes |= {letter_code(record) for record in (letters.column("record").to_pylist() if letters else ())}
+        if DEAD_LETTERS_LOST in codes:
+            raise _Refused(f"{DEAD_LETTERS_LOST}: what file {bound.name} gave is not known any more")
+        done = StagedRows()
+        if not codes & FILE_CODES and bound.size:
+            done = self._retract_rows(bound)
+        if errors:
+            diffs = pa.array([-count for count in errors.values()], pa.int64())
+            rows = self._function.error_rows(pa.array(list(errors), pa.string()), diffs)
+            self._add(done.table, self._table, rows)
+        if letters is not None and letters.num_rows and self._dead is not None:
+            self._refuse_append_only(self._dead, bound.name)
+            negative = pc.negate(letters.column(DIFF)).combine_chunks()
+            batch = letters.select(["file", "record"]).combine_chunks().to_batches()[0]
+            self._add(done.dead_letters, self._dead, self._function.stamped(batch, diffs=negative))
+        return done
+
+    def _retract_rows(self, bound: FileVersion) -> StagedRows:
+        changed = (
+            f"FILE_CHANGED: file {bound.name} is gone, or is another than was read, so its rows are not known any "
+            "more; put back what was read, with its time of modification"
+        )
+        if checks.file_problem(self._spec, self._function.columns, bound):
+            raise _Refused(changed)
+        path = os.path.join(self._spec.path, bound.name)
+        staged = stage(self._session, self._spec, self._function.retracting(), [path])
+        if checks.has_changed(self._spec, bound):
+            raise _Refused(changed)
+        if staged.table:
+            self._refuse_append_only(self._table, bound.name)
+        return StagedRows(staged.table)
+
+    def _errors(self, name: str) -> dict[str, int]:
+        """The table's error rows about the file, and how often each is there."""
+        shard = self._table[1]
+        upper = shard.refresh().upper
+        if upper == 0:
+            return {}
+        errors = shard.errors(upper - 1)
+        counted = zip(errors.column(ERROR).to_pylist(), errors.column(DIFF).to_pylist(), strict=True)
+        return {text: count for text, count in counted if json.loads(text).get("expression") == name}
+
+    def _letters(self, name: str) -> pa.Table | None:
+        return consolidate(letters_of_file(self._dead[1], name)) if self._dead is not None else None
+
+    def _add(self, to: list[StagedFile], table: tuple[IngestedTable, Shard], rows: pa.RecordBatch) -> None:
+        if file := write_staged(table[0].shard.location, [rows], schema=table[1].schema):
+            to.append(file)
+
+    def _refuse_append_only(self, table: tuple[IngestedTable, Shard], name: str) -> None:
+        """Dataflows rely on it that no row of such a table is taken back."""
+        if table[0].table.monotonic:
+            raise _Refused(
+                f"APPEND_ONLY: table {table[0].table.name} only grows, so rows of file {name} cannot be taken back; "
+                "make another DataSource without appendOnly"
+            )
