@@ -55,6 +55,15 @@ def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> No
     assert "has not read everything" in says
 
 
+def test_a_replica_says_what_it_is_busy_with() -> None:
+    """Beside the reason."""
+    text = "DataSource big reads 1 file(s) of table t, 254 MB"
+    busy = ReplicaSnapshot("r1", at(100), at(100), at(100), True, busy=text)
+    subject, says = reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), busy))
+    assert subject == "replica r1"
+    assert says.endswith(f"; it is busy: {text}")
+
+
 @pytest.mark.parametrize(
     ("on", "message"),
     [

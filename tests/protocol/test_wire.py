@@ -74,6 +74,7 @@ RESPONSES: list[r.Response] = [
             r.SourceFile("t", "2.csv", 7, "read"),
         ),
         outcomes=(r.FileOutcome(7), r.FileOutcome(8, "FILE_CHANGED: it is gone")),
+        activity="reads 1 file(s) of table t, 254 MB",
     ),
     r.ShardDeleted(ShardId("s1")),
     r.ShardDeleted(ShardId("s1"), "permission denied"),

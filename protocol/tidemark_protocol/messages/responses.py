@@ -184,6 +184,7 @@ class IngestionStatus:
     """`state`: running, waiting, fenced, failed. `message`: the reason, or a remark of a running ingestion.
 
     Counters of files: `files`, `waiting_files`, `changed_files`, `bad_files` (with error rows in their table now).
+    `activity`: what the ingester has been busy with for seconds, such as a large file.
     `files`: at most LISTED_FILES of them, those that need attention first, then the newest.
     """
 
@@ -193,6 +194,7 @@ class IngestionStatus:
     counters: dict[str, int] = field(default_factory=dict)
     files: tuple[SourceFile, ...] = ()
     outcomes: tuple[FileOutcome, ...] = ()
+    activity: str = ""
 
 
 @dataclass(frozen=True)

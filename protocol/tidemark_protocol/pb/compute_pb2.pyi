@@ -319,7 +319,7 @@ class ShardFrontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., upper: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class IngestionStatus(_message.Message):
-    __slots__ = ("id", "state", "message", "counters", "outcomes", "files")
+    __slots__ = ("id", "state", "message", "counters", "outcomes", "activity", "files")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -332,14 +332,16 @@ class IngestionStatus(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    ACTIVITY_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: str
     message: str
     counters: _containers.ScalarMap[str, int]
     outcomes: _containers.RepeatedCompositeFieldContainer[FileOutcome]
+    activity: str
     files: _containers.RepeatedCompositeFieldContainer[SourceFile]
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., outcomes: _Optional[_Iterable[_Union[FileOutcome, _Mapping]]] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., outcomes: _Optional[_Iterable[_Union[FileOutcome, _Mapping]]] = ..., activity: _Optional[str] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ...) -> None: ...
 
 class FileOutcome(_message.Message):
     __slots__ = ("id", "refusal")

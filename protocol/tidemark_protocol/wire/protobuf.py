@@ -118,7 +118,7 @@ def _ingestion_status_to_proto(r: responses.IngestionStatus) -> pb.IngestionStat
         for f in r.files
     ]
     outcomes = [pb.FileOutcome(id=o.id, refusal=o.refusal) for o in r.outcomes]
-    told = {"id": r.id, "state": r.state, "message": r.message}
+    told = {"id": r.id, "state": r.state, "message": r.message, "activity": r.activity}
     return pb.IngestionStatus(**told, counters=r.counters, files=files, outcomes=outcomes)
 
 
@@ -137,7 +137,8 @@ def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionSt
         for f in m.files
     )
     outcomes = tuple(responses.FileOutcome(o.id, o.refusal) for o in m.outcomes)
-    return responses.IngestionStatus(global_id(m.id), m.state, m.message, dict(m.counters), files, outcomes)
+    told = (m.state, m.message, dict(m.counters))
+    return responses.IngestionStatus(global_id(m.id), *told, files, outcomes, m.activity)
 
 
 def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:

@@ -7,6 +7,11 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
+    # Sources read large files in pieces, so that a task of another source or step waits for one piece alone
+    # (storage/ingestion_threads.py); small files are packed into one piece, since each piece is a data file.
+    "spark.sql.files.maxPartitionBytes": "4m",
+    "spark.sql.files.openCostInBytes": "32k",
+    "spark.sql.files.minPartitionNum": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",

@@ -1,4 +1,5 @@
-"""The ingestions of a replica, one thread each.
+"""The ingestions of a replica, one thread each, and one pool of Spark's fair scheduler each: the tasks of one source do
+not wait for another source's, or for a step's.
 
     run(RunIngestion) ──► thread: recover, tick, tick, ... ──► poll() -> ShardFrontiers, IngestionStatus
 
@@ -92,8 +93,11 @@ class IngestionThreads:
         self._running.clear()
 
     def source_for(self, description: IngestionDescription) -> Source:
+        """The source, for the thread that calls it alone."""
         spec = description.source
         if isinstance(spec, FilesSource):
+            # a property of this thread: jobs of one pool wait for each other
+            self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
             return FilesIngestion(spec, self._session)
         return TpchIngestion(spec, self._cache)
 
@@ -114,6 +118,7 @@ class _Ingestion(threading.Thread):
         self._halt = threading.Event()
         self._lock = threading.Lock()
         self._ticked = False
+        self._source: Source | None = None
         self._status = IngestionStatus(command.ingestion.id, "waiting", "starting")
         self._uppers: dict[str, ShardFrontiers] = {}
         self._reported: dict[str, StorageResponse] = {}
@@ -131,7 +136,8 @@ class _Ingestion(threading.Thread):
 
     def changes(self) -> list[StorageResponse]:
         with self._lock:
-            now: dict[str, StorageResponse] = {"status": self._status, **self._uppers}
+            activity = self._source.activity() if self._source is not None else ""
+            now: dict[str, StorageResponse] = {"status": replace(self._status, activity=activity), **self._uppers}
             changes = [response for key, response in now.items() if self._reported.get(key) != response]
             self._reported = now
         return changes
@@ -163,7 +169,7 @@ class _Ingestion(threading.Thread):
     def _ingest(self) -> None:
         """Recovers, then ticks until stopped. Raises every failure."""
         description = self._command.ingestion
-        source = self._manager.source_for(description)
+        source = self._source = self._manager.source_for(description)
         ingester = Ingester(description, self._command.term, source, self._manager.persist)
         ingester.recover()
         self._observe(ingester)

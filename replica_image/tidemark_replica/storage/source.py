@@ -19,6 +19,8 @@ from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import FileOutcome, SourceFile
 from tidemark_protocol.plan.ingestion import IngestedTable
 
+ACTIVITY_SECONDS = 2.0
+
 
 @dataclass(frozen=True)
 class SourceShards:
@@ -63,6 +65,10 @@ class Source(Protocol):
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""
+
+    def activity(self) -> str:
+        """What the source has been busy with for ACTIVITY_SECONDS or more, for people; empty if with nothing. Callable
+        from any thread."""
 
     def warning(self) -> str:
         """A warning for people; empty if there is none."""

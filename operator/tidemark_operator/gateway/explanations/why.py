@@ -26,7 +26,8 @@ from tidemark_protocol.plan.refresh import RefreshSchedule
 
 @dataclass(frozen=True)
 class ReplicaSnapshot:
-    """A relation on one replica. `failure`: what the replica reports as keeping it from progress."""
+    """A relation on one replica. `failure`: what the replica reports as keeping it from progress. `busy`: what else the
+    replica does."""
 
     name: str
     input: Frontier | None
@@ -34,6 +35,7 @@ class ReplicaSnapshot:
     write: Frontier | None
     hydrated: bool
     failure: str = ""
+    busy: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ def _refreshes(of: RelationSnapshot) -> str:
 
 
 def _replica(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot | None, *, holds: bool) -> Cause:
-    return Cause(f"replica {on.name}", "replica", on.write, _replica_says(on, of, slowest), holds)
+    says = _replica_says(on, of, slowest) + (f"; it is busy: {on.busy}" if on.busy else "")
+    return Cause(f"replica {on.name}", "replica", on.write, says, holds)
 
 
 def _replica_says(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot | None) -> str:

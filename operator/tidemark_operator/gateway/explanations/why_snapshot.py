@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_operator.catalogue.dataflow_state import DataflowState
+from tidemark_operator.catalogue.dataflow_state import DataflowState, name_of
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.fleet.clock import now_ms
@@ -18,19 +18,41 @@ from tidemark_protocol.plan.dataflow import MaterializedViewSink
 # conditions in order: each needs those before it
 _OF_DATAFLOWS = ("InstanceFound", "Planned", "Scheduled")
 _OF_SOURCES = ("InstanceFound", "SchemaKnown", "Ingesting")
+_Busy = dict[tuple[str, str], list[str]]
+"""Texts by instance and replica."""
 
 
 def snapshot(context: ReconcileContext, namespace: str) -> dict[str, RelationSnapshot]:
     """The relations by their SQL names."""
-    relations = [r for s in context.registry.sources(namespace) for r in _tables(context, s)]
-    relations += [r for d in context.registry.dataflows(namespace) for r in _exports(context, d)]
+    busy = _busy(context, namespace)
+    relations = [r for s in context.registry.sources(namespace) for r in _tables(context, s, busy)]
+    relations += [r for d in context.registry.dataflows(namespace) for r in _exports(context, d, busy)]
     return {relation.name: relation for relation in relations}
 
 
-def _tables(context: ReconcileContext, state: SourceState) -> Iterator[RelationSnapshot]:
+def _busy(context: ReconcileContext, namespace: str) -> _Busy:
+    """What replicas have been busy with for seconds: reading files, hydrating."""
+    found: _Busy = {}
+    for source in context.registry.sources(namespace):
+        if source.ingester is not None and source.report is not None and source.report.activity:
+            texts = found.setdefault((source.instance, source.ingester.replica), [])
+            texts.append(f"DataSource {source.key.name} {source.report.activity}")
+    for running in context.fleet.of(namespace):
+        for owner in running.owners():
+            hydrating = (on for c in running.collections_of(owner)[:1] for on in c.replicas.items())
+            for replica, on in hydrating:
+                if not on.hydrated and on.hydrating is not None:
+                    text = f"{name_of(owner) or owner} hydrates ({on.hydrating.percent}%)"
+                    found.setdefault((running.name, replica), []).append(text)
+    return found
+
+
+def _tables(context: ReconcileContext, state: SourceState, busy: _Busy) -> Iterator[RelationSnapshot]:
     """The tables of a DataSource; one entry for a DataSource without tables."""
     obstacle, runs = _conditions(context, state.key, _OF_SOURCES)
     runs = f"DataSource {state.key.name}: {runs}" if runs else ""
+    if runs and state.ingester is not None and (texts := busy.get((state.instance, state.ingester.replica))):
+        runs += f"; that replica is busy: {', '.join(texts)}"
     tables = state.pinned.tables if state.pinned else ()
     if not tables:
         yield RelationSnapshot(state.key.name, "source", None, obstacle=obstacle or "its tables are not known yet")
@@ -40,7 +62,7 @@ def _tables(context: ReconcileContext, state: SourceState) -> Iterator[RelationS
         yield RelationSnapshot(name, "table", known.upper if known else None, obstacle=obstacle, runs=runs)
 
 
-def _exports(context: ReconcileContext, state: DataflowState) -> Iterator[RelationSnapshot]:
+def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> Iterator[RelationSnapshot]:
     """The exports of a Dataflow; one entry for a Dataflow without a plan."""
     obstacle, _ = _conditions(context, state.key, _OF_DATAFLOWS)
     running, active = context.running(state.key.namespace, state.instance), state.active
@@ -61,16 +83,17 @@ def _exports(context: ReconcileContext, state: DataflowState) -> Iterator[Relati
             export.kind,
             collection.write if collection else None,
             inputs,
-            tuple(_replicas(collection)) if collection else (),
+            tuple(_replicas(collection, state.instance, busy)) if collection else (),
             obstacle,
             refresh=refreshes.get(id) if id else None,
             until=description.until,
         )
 
 
-def _replicas(collection: Collection) -> Iterator[ReplicaSnapshot]:
+def _replicas(collection: Collection, instance: str, busy: _Busy) -> Iterator[ReplicaSnapshot]:
     for name, on in sorted(collection.replicas.items()):
-        yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)))
+        texts = ", ".join(busy.get((instance, name), ()))
+        yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)), texts)
 
 
 def _conditions(context: ReconcileContext, key: Key, types: tuple[str, ...]) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from time import monotonic
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ from tidemark_replica.storage.files.problems import (
     problems_in_table,
 )
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
-from tidemark_replica.storage.source import SourceShards
+from tidemark_replica.storage.source import ACTIVITY_SECONDS, SourceShards
 
 # how often a job is repeated because a file changed meanwhile
 _READS_MAX = 3
@@ -59,6 +60,8 @@ class FilesIngestion:
         """Of the last binding: they are retracted in the next one."""
         self._shards: SourceShards | None = None
         self._knows_problems = False
+        self._reading = (0.0, "")
+        """Since when which files are read."""
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         self._list, self._shards, self._knows_problems = FileList(), shards, False
@@ -124,7 +127,11 @@ class FilesIngestion:
             table, dead = wanted.get(name), wanted.get(name + DEAD_LETTER)
             if not files or (table is None and dead is None):
                 continue
-            made = self._stage_table(spec, _stage_rows(spec, table, dead, time), files)
+            self._reading = (monotonic(), _reading_text(name, files))
+            try:
+                made = self._stage_table(spec, _stage_rows(spec, table, dead, time), files)
+            finally:
+                self._reading = (0.0, "")
             if table is not None:
                 staged[table.id] += made.table
             if dead is not None:
@@ -144,6 +151,10 @@ class FilesIngestion:
 
     def files(self) -> tuple[SourceFile, ...]:
         return self._list.shown()
+
+    def activity(self) -> str:
+        began, text = self._reading
+        return text if text and monotonic() - began >= ACTIVITY_SECONDS else ""
 
     def warning(self) -> str:
         noted = (file for file in self._waiting.values() if file.reason)
@@ -248,3 +259,8 @@ def _stage_rows(spec: FilesTable, table: IngestedTable | None, dead: IngestedTab
         raise SourceUnusable(f"table {spec.name}: its schema is neither given nor inferred yet")
     location, dead_letter = (t.shard.location if t is not None else None for t in (table, dead))
     return StageRows(spec.columns, time, location, dead_letter, set_aside=spec.on_bad_record == "deadLetter")
+
+
+def _reading_text(table: str, files: list[FileVersion]) -> str:
+    megabytes = sum(file.size for file in files) / 1e6
+    return f"reads {len(files)} file(s) of table {table}, {megabytes:.0f} MB"

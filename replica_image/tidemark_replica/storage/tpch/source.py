@@ -103,6 +103,9 @@ class TpchIngestion:
     def counters(self) -> Mapping[str, int]:
         return {_COUNT: self._done or 0}
 
+    def activity(self) -> str:
+        return ""
+
     def warning(self) -> str:
         return ""
 
