@@ -23,6 +23,7 @@ from tidemark_operator.orchestrator.local.process_record import Attempts, Home
 from tidemark_operator.orchestrator.local.stop import main
 from tidemark_operator.orchestrator.local.supervised_process import Child, Shape
 from tidemark_operator.process_liveness import is_running
+from tidemark_replica.storage.tpch.initial import SHARED_FOLDER
 
 REPLICA = ReplicaSpec("0a1b", "default", "r1", 2, 2 << 30)
 
@@ -47,6 +48,11 @@ def test_a_socket_folder_that_others_can_enter_is_refused(tmp_path: Path) -> Non
         socket_folder(tmp_path)
 
 
+def shared(state: Path) -> dict[str, str]:
+    """Replicas of one machine share what load generators make."""
+    return {SHARED_FOLDER: str(state / "source-data")}
+
+
 def test_a_replica_gets_its_resources_and_no_secrets(tmp_path: Path) -> None:
     """Cores and memory are in its command; of the environment it sees what it needs to start, and to reach the shards.
 
@@ -58,7 +64,7 @@ def test_a_replica_gets_its_resources_and_no_secrets(tmp_path: Path) -> None:
 
     assert "--cores 2" in command
     assert f"--memory {2 << 30}" in command
-    assert orchestrator._replica_shape(REPLICA).environment == {"PATH": "/bin", **store}
+    assert orchestrator._replica_shape(REPLICA).environment == {"PATH": "/bin", **store, **shared(tmp_path)}
     assert orchestrator._planner_shape().environment == {"PATH": "/bin"}
     assert not {*store.values()} & {*replica_command(REPLICA, "unix:///s", tmp_path)}
 
@@ -72,8 +78,9 @@ def test_a_replica_with_a_secret_is_told_the_folder_of_its_files_and_no_credenti
     ]
     folder = str(tmp_path / "stores" / "default.keys")
 
-    assert shapes[0].environment == environment
-    assert shapes[1].environment == {"AWS_REGION": "eu-1", "TIDEMARK_STORE_SETTINGS": folder}
+    assert shapes[0].environment == {**environment, **shared(tmp_path)}
+    others = {"AWS_REGION": "eu-1", "TIDEMARK_STORE_SETTINGS": folder}
+    assert shapes[1].environment == {**others, **shared(tmp_path)}
     assert len({shape.digest for shape in shapes}) == 3
 
 

@@ -20,6 +20,10 @@ STORE_SETTINGS = "TIDEMARK_STORE_SETTINGS"
 """Environment variable with the folder that holds the entries of the replica's Secret, one file for each entry, as
 Kubernetes mounts a Secret (storage/mounted_settings.py)."""
 
+SOURCE_DATA = "TIDEMARK_SOURCE_DATA"
+"""Environment variable with the folder in which replicas of one machine share the data that load generators make
+(storage/tpch/initial.py)."""
+
 
 @dataclass(frozen=True)
 class Owner:

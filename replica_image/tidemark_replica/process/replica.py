@@ -47,6 +47,7 @@ from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.spark.priority import at_low_priority
 from tidemark_replica.spark.session import SparkHolder, start_spark
+from tidemark_replica.storage.tpch.initial import data_folder
 from tidemark_replica.telemetry.metrics import Metrics
 
 SPARK_THREADS = 4
@@ -85,7 +86,7 @@ class Replica:
         self._metrics = Metrics()
         quota = ScratchQuota(options.scratch, options.scratch_bytes)
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
-        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, self._scratch.folder / "sources")
+        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, data_folder(self._scratch.folder))
         self._merges = merge_pool()
         self._renderer = Renderer(
             self._spark,

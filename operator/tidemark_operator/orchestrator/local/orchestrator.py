@@ -3,6 +3,7 @@
     STATE/replicas/<uid>/     home of a replica (see process_record.py)
     STATE/planner/            home of the planner
     STATE/certificates/       with --mutual-tls (certificates/files.py)
+    STATE/source-data/        what load generators have made, shared by the replicas
     STATE/stores/             credentials for object stores (reconcile/store_secrets.py), a folder for each Secret
     SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
 
@@ -26,7 +27,7 @@ from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.orchestrator.interface import STORE_SETTINGS, Observation, ReplicaSpec
+from tidemark_operator.orchestrator.interface import SOURCE_DATA, STORE_SETTINGS, Observation, ReplicaSpec
 from tidemark_operator.orchestrator.local.process_record import Home
 from tidemark_operator.orchestrator.local.supervised_process import Child, Shape
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
@@ -161,7 +162,7 @@ class ProcessOrchestrator:
         scratch = self._replicas / replica.key / "scratch"
         command = replica_command(replica, f"unix://{socket}", scratch)
         command += self._tls(SecretLocation(replica_secret(replica.name), replica.namespace))
-        environment = {**self._environment, **self._store}
+        environment = {**self._environment, **self._store, SOURCE_DATA: str(self._state / "source-data")}
         if not replica.pod.credentials:
             return Shape(command, {**environment, **self._store_credentials}, socket)
         folder = str(self.stores.path(SecretLocation(replica.pod.credentials, replica.namespace)))

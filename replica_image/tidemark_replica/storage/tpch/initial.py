@@ -1,6 +1,7 @@
-"""The initial data: tpchgen-cli's tables of a scale factor, kept in scratch.
+"""The initial data: tpchgen-cli's tables of a scale factor, kept in scratch, or in a folder that replicas share.
 
-tpchgen-cli is a program in a Python package. The same version and scale factor give the same rows everywhere.
+tpchgen-cli is a program in a Python package. The same version and scale factor give the same rows everywhere, so a
+replica that takes over an ingestion uses what the one before it has made: to make it again takes seconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +30,9 @@ from tidemark_replica.values.arrow_types import arrow_schema
 
 _TIMEOUT_S = 1800
 _ROWS = 65_536
+SHARED_FOLDER = "TIDEMARK_SOURCE_DATA"
+"""Environment variable with the folder that the replicas of a machine share; the local orchestrator sets it."""
+_UNFINISHED = ".tpch-"
 MAX_SCALE_FACTOR = Decimal(100)
 
 
@@ -55,12 +61,18 @@ def check_scale_factor(text: str) -> str:
     return format(value.normalize(), "f")
 
 
+def data_folder(scratch: Path) -> Path:
+    """The folder that replicas share, or one in `scratch`."""
+    shared = os.environ.get(SHARED_FOLDER)
+    return Path(shared) if shared else scratch / "sources"
+
+
 class InitialData:
     """The eight tables as Parquet files in a folder of `cache`, generated at first use, with the catalogue's types."""
 
     def __init__(self, cache: Path, scale_factor: str) -> None:
         self._scale_factor = check_scale_factor(scale_factor)
-        self._folder = cache / f"tpch-{self._scale_factor}"
+        self._folder = cache / f"tpch-{self._scale_factor}-{generator_version().replace(' ', '-')}"
 
     def path(self, table: str) -> Path:
         self._make()
@@ -95,8 +107,9 @@ class InitialData:
         """Writes all files or none: a folder with its final name is complete."""
         if self._folder.exists():
             return
-        self._folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._folder.parent, prefix=".tpch-") as unfinished:
+        self._folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _remove_abandoned(self._folder.parent)
+        with tempfile.TemporaryDirectory(dir=self._folder.parent, prefix=_UNFINISHED) as unfinished:
             made, ours = Path(unfinished) / "made", Path(unfinished) / "data"
             command = [_program(), "parquet", "-s", self._scale_factor, "--output-dir", str(made)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
@@ -110,6 +123,14 @@ class InitialData:
             except OSError:
                 if not self._folder.exists():  # another ingester made the same data meanwhile
                     raise
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove what replicas that died left unfinished: folders that are older than the generator may run, twice over."""
+    for folder in parent.glob(f"{_UNFINISHED}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - folder.stat().st_mtime > 2 * _TIMEOUT_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _convert(made: Path, ours: Path, table: str) -> None:
