@@ -26,12 +26,17 @@ from tidemark_protocol.pb import planner_pb2, planner_pb2_grpc
 from tidemark_protocol.plan.codec import decode, encode
 
 pytestmark = pytest.mark.spark
-JOINED = "\n".join(
-    f"JOIN tpch.lineitem l{i} ON l{i}.l_orderkey = o.o_orderkey AND l{i}.l_linenumber = {i}" for i in range(120)
-)
-SLOW = f"SELECT o.o_custkey, count(*) AS n FROM tpch.orders o {JOINED} GROUP BY o.o_custkey"
+
+
+def _doubling(levels: int) -> str:
+    """A query that takes twice as long to plan with each level: subqueries that are not correlated by equality."""
+    subqueries = ", ".join(f"(SELECT max(y) FROM s.u WHERE u.k > t.k + {n}) AS c{n}" for n in range(levels))
+    return f"SELECT {subqueries} FROM s.t"
+
+
+SLOW = _doubling(14)
 """A query that takes minutes to plan."""
-SLOWER = f"SELECT o.o_custkey FROM tpch.orders o {' '.join(JOINED.splitlines()[:40])}"
+SLOWER = _doubling(8)
 """A query that takes seconds to plan."""
 SHORT = SHORT_PLAN_SECONDS
 """The longest plan that counts as short."""

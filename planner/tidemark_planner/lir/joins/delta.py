@@ -22,13 +22,15 @@ from tidemark_protocol.plan.expr import ColumnRef, columns_of
 from tidemark_protocol.plan.lir import DeltaJoin, DeltaPath, Join, JoinStage, MapFilterProject, refs
 
 _FEWEST_INPUTS = 3
+# A delta join of n inputs has n (n - 1) lookups: beyond this its plan, and each of its steps, would be too large.
+_MOST_INPUTS = 16
 # The next input of a path, and the equalities of its lookup.
 _Step = tuple[int, list[KeyEquality]]
 
 
 def delta_join(problem: JoinProblem) -> Join | None:
-    """The delta join; None for fewer than three inputs, or where an input cannot be looked up by columns."""
-    return _Planner(problem).plan() if len(problem.inputs) >= _FEWEST_INPUTS else None
+    """The delta join; None for too few or too many inputs, or where an input cannot be looked up by columns."""
+    return _Planner(problem).plan() if _FEWEST_INPUTS <= len(problem.inputs) <= _MOST_INPUTS else None
 
 
 class _Planner:

@@ -15,18 +15,23 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, ScalarExpr, columns_of
 
 @dataclass(frozen=True)
 class Equality:
-    """`left = right` (or `<=>`); each side reads inputs of its own."""
+    """`left = right` (or `<=>`); each side reads inputs of its own. `reads`: the columns of either side."""
 
     predicate: ScalarExpr
     left: ScalarExpr
     right: ScalarExpr
     null_safe: bool
+    reads: tuple[frozenset[int], frozenset[int]]
 
     def between(self, known: frozenset[int], new: frozenset[int]) -> KeyEquality | None:
         """The equality with one side over known columns and the other over new ones; None where it connects others."""
-        for one, other in ((self.left, self.right), (self.right, self.left)):
-            if columns_of(one) <= known and columns_of(other) <= new and columns_of(one) and columns_of(other):
-                return KeyEquality(self.predicate, one, other, self.null_safe)
+        left, right = self.reads
+        if not left or not right:
+            return None
+        if left <= known and right <= new:
+            return KeyEquality(self.predicate, self.left, self.right, self.null_safe)
+        if right <= known and left <= new:
+            return KeyEquality(self.predicate, self.right, self.left, self.null_safe)
         return None
 
 
@@ -46,7 +51,8 @@ def equalities(predicates: Sequence[ScalarExpr]) -> list[Equality]:
     for predicate in predicates:
         if isinstance(predicate, Call) and predicate.function in ("=", "<=>") and not is_fallible(predicate):
             left, right = predicate.arguments
-            found.append(Equality(predicate, left, right, predicate.function == "<=>"))
+            reads = (columns_of(left), columns_of(right))
+            found.append(Equality(predicate, left, right, predicate.function == "<=>", reads))
     return found
 
 
