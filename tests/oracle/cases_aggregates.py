@@ -39,6 +39,30 @@ BY_KIND = (
     ),
 )
 
+_SORTED = "array_sort(collect_list(b))"
+APPROXIMATE = (
+    Case(
+        "approximate aggregates",
+        "SELECT a, approx_count_distinct(b) AS n, approx_count_distinct(s, 0.01) FILTER (WHERE b > 0) AS m, "
+        "percentile_approx(b, 0.5) AS p, approx_percentile(b, array(0, 0.25, 1.0), 100) AS q FROM t GROUP BY a",
+        {"t": T},
+        spark="SELECT a, count(DISTINCT b) AS n, count(DISTINCT s) FILTER (WHERE b > 0) AS m, "
+        f"try_element_at({_SORTED}, CAST(ceil(0.5 * count(b)) AS int)) AS p, "
+        f"CASE WHEN count(b) > 0 THEN array(array_min({_SORTED}), try_element_at({_SORTED}, "
+        f"CAST(ceil(0.25 * count(b)) AS int)), array_max({_SORTED})) END AS q FROM t WHERE b IS NOT NULL GROUP BY a "
+        "UNION ALL SELECT a, 0, 0, NULL, NULL FROM t GROUP BY a HAVING count(b) = 0",
+    ),
+    Case(
+        "percentiles of decimals and large numbers",
+        "SELECT percentile_approx(u.d, 0.4) AS p, percentile_approx(t.b + 9007199254740992, 0.6) AS q FROM t JOIN u "
+        "ON t.a = u.a",
+        TU,
+        spark="SELECT min(d) FILTER (WHERE 10 * dr >= 4 * nd) AS p, min(b) FILTER (WHERE 10 * br >= 6 * nb) + "
+        "9007199254740992 AS q FROM (SELECT u.d, t.b, count(u.d) OVER () AS nd, count(t.b) OVER () AS nb, "
+        "count(u.d) OVER (ORDER BY u.d) AS dr, count(t.b) OVER (ORDER BY t.b) AS br FROM t JOIN u ON t.a = u.a)",
+    ),
+)
+
 EXTREMES = (
     Case(
         "least and greatest",
@@ -296,4 +320,4 @@ FUNCTIONS = (
     ),
 )
 
-QUERIES = (*BY_KIND, *EXTREMES, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS, *FUNCTIONS)
+QUERIES = (*BY_KIND, *APPROXIMATE, *EXTREMES, *DISTINCT, *GROUPING, *FIRST_ROWS, *WINDOWS, *FUNCTIONS)

@@ -133,4 +133,12 @@ QUERIES = (
         "a NOT IN (b, b + 1) AS w FROM t WHERE s IN ('x', s, NULL)",
         changes=3,
     ),
+    Case(
+        "repeats of a count of the row",
+        "SELECT a, repeat(s, CAST(a AS int)) AS r, repeat('ab', CAST(b * 300 AS int)) AS q FROM t",
+        {"t": T},
+        spark="SELECT a, repeat(s, CAST(a AS int)) AS r, "
+        "CASE WHEN b * 300 > 1000 THEN raise_error('x') ELSE repeat('ab', CAST(b * 300 AS int)) END AS q FROM t",
+        changes=3,
+    ),
 )

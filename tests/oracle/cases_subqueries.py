@@ -312,4 +312,82 @@ QUERIES = (
         TU,
         changes=3,
     ),
+    Case(
+        "in of the right side of a left join",
+        "SELECT t.a, t.b, u.d FROM t LEFT JOIN u ON t.a = u.a AND u.a IN (SELECT v.a FROM v WHERE v.d > 0)",
+        TUV,
+    ),
+    Case(
+        "not in of the right side of a left join",
+        "SELECT t.a, u.d FROM t LEFT JOIN u ON t.a = u.a AND u.a NOT IN (SELECT v.d FROM v)",
+        TUV,
+    ),
+    Case(
+        "subqueries of both sides of a full join",
+        "SELECT t.a, u.d FROM t FULL JOIN u ON t.a = u.a AND EXISTS (SELECT 1 FROM v WHERE v.a < u.a) "
+        "AND (t.b > 0 OR t.b IN (SELECT d FROM v))",
+        TUV,
+    ),
+    Case(
+        "a correlated subquery of each side of an inner join",
+        "SELECT t.a, u.d FROM t JOIN u ON t.a = u.a AND (u.d > 1 OR EXISTS (SELECT 1 FROM v WHERE v.a = u.a)) "
+        "AND NOT EXISTS (SELECT 1 FROM v WHERE v.d = t.b)",
+        TUV,
+        duckdb="same",
+    ),
+    Case(
+        "in of the left side of a right join",
+        "SELECT t.b, u.a FROM t RIGHT JOIN u ON t.a = u.a AND t.b IN (SELECT d FROM v) "
+        "AND u.a NOT IN (SELECT a FROM v)",
+        TUV,
+    ),
+    Case(
+        "exists of the right side of an anti join",
+        "SELECT t.a, t.b FROM t LEFT ANTI JOIN u ON t.a = u.a AND EXISTS (SELECT 1 FROM v WHERE v.a = u.a)",
+        TUV,
+    ),
+    Case(
+        "groups of a correlated exists",
+        "SELECT EXISTS (SELECT 1 FROM u WHERE u.a = t.a) AS e, count(*) AS n, sum(b) AS x FROM t GROUP BY 1",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "groups of exists, not shown",
+        "SELECT count(*) AS n FROM t GROUP BY EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > 0), a > 1",
+        TU,
+    ),
+    Case(
+        "groups of a correlated scalar subquery",
+        "SELECT (SELECT max(d) FROM u WHERE u.a = t.a) AS e, count(*) AS n FROM t GROUP BY 1 HAVING count(*) > 0",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "groups of in",
+        "SELECT a IN (SELECT d FROM v) AS e, count(*) AS n FROM t GROUP BY ALL",
+        TV,
+        spark=f"SELECT CASE WHEN {_IN} THEN true WHEN {_PERHAPS} THEN NULL ELSE false END AS e, count(*) AS n "
+        "FROM t GROUP BY ALL",
+    ),
+    Case(
+        "a table expression inside a correlated subquery",
+        "SELECT a, (WITH c AS (SELECT d FROM u WHERE u.a = t.a) SELECT max(d) FROM c) AS m FROM t",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "a table expression that a correlated subquery reads twice",
+        "SELECT a, b FROM t WHERE EXISTS (WITH c AS (SELECT a, max(d) AS d FROM u GROUP BY a) "
+        "SELECT 1 FROM c x JOIN c y ON x.d = y.d WHERE x.a = t.a AND y.a >= t.a)",
+        TU,
+        duckdb="same",
+    ),
+    Case(
+        "table expressions inside and around a correlated subquery",
+        "WITH g AS (SELECT a, count(*) AS n FROM u GROUP BY a) SELECT t.a, g.n FROM t JOIN g ON t.a = g.a "
+        "WHERE t.b IN (WITH c AS (SELECT v.d FROM v JOIN g h ON h.a = v.a WHERE v.a = t.a) SELECT d FROM c)",
+        TUV,
+        duckdb="same",
+    ),
 )

@@ -25,7 +25,7 @@ from tidemark_planner.catalyst.json_tree import Node, parse_tree
 from tidemark_planner.catalyst.lru import LruSet
 from tidemark_planner.catalyst.spark_errors import diagnose
 from tidemark_planner.catalyst.spark_types import spark_field, text_type, type_of
-from tidemark_planner.errors import CatalystFailed, Refusal, refuse
+from tidemark_planner.errors import CatalystFailed, Refusal, refuse, unsupported
 from tidemark_protocol.types import Column, SqlType
 
 HEAP = "1g"
@@ -99,7 +99,11 @@ class Catalyst:
         self._rules = self._rule_objects(_RULES)
         self._decorrelation = self._rule_objects(_DECORRELATION)
         self._skip_commands = sql.execution.CommandExecutionMode.SKIP()
-        self._has_plan = sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        patterns = sql.catalyst.trees.TreePattern
+        self._has_plan = patterns.PLAN_EXPRESSION()
+        self._choosing = (patterns.LIMIT(), patterns.OFFSET(), patterns.WINDOW())
+        self._pull_out_groupings = sql.catalyst.optimizer.PullOutGroupingExpressions
+        self._inline_ctes = sql.catalyst.optimizer.InlineCTE(True, False, False)
         self._decorrelate = sql.catalyst.optimizer.DecorrelateInnerQuery
         self._data_type, self._sessions = sql.types.DataType, sql.classic.SparkSession
         self._leaves: set[str] = set()
@@ -183,11 +187,37 @@ class Catalyst:
             for rule in self._rules:
                 plan = rule.apply(plan)
             if self._has_subquery(plan) and not self._has_only_generators(plan):
-                for rule in self._decorrelation:
-                    plan = rule.apply(plan)
+                plan = self._decorrelated(plan)
             if plan.fastEquals(before):
                 break
         return plan
+
+    def _decorrelated(self, plan: Any) -> Any:
+        """The plan after the rules of _DECORRELATION, which do not know common table expressions inside a correlated
+        subquery: these are written out. Two copies of one that keeps some of several rows could keep different ones.
+        """
+        if self._groups_by_subquery(plan):
+            plan = self._pull_out_groupings.apply(plan)
+        try:
+            for rule in self._decorrelation:
+                plan = rule.apply(plan)
+            return plan
+        except PySparkException as error:
+            if "WithCTE" not in str(error):
+                raise
+        if any(plan.containsPattern(pattern) for pattern in self._choosing):
+            unsupported(
+                "WITH inside a correlated subquery, in a query with LIMIT, OFFSET or a window function",
+                "write the WITH at the beginning of the query, or a subquery in FROM in its place",
+                "WITH",
+            )
+        return self._decorrelated(self._inline_ctes.apply(plan))
+
+    def _groups_by_subquery(self, plan: Any) -> bool:
+        groups = plan.getClass().getSimpleName() == "Aggregate"
+        if groups and any(map(self._has_subquery, _elements(plan.groupingExpressions()))):
+            return True
+        return any(self._has_subquery(c) and self._groups_by_subquery(c) for c in _elements(plan.children()))
 
     def _has_subquery(self, tree: Any) -> bool:
         return bool(tree.containsPattern(self._has_plan))
@@ -227,9 +257,14 @@ class Catalyst:
     def _with_outer_rows(self, outer: Any, subquery: Any) -> Any:
         """The subquery's plan. Where it needs rows of the outer query, they become an input of it."""
         plan = subquery.plan()
-        if subquery.children().isEmpty() or outer.children().size() != 1:
+        if subquery.children().isEmpty():
             return plan
-        return self._decorrelate.rewriteDomainJoins(outer.children().head(), plan, subquery.joinCond())
+        inputs = list(_elements(outer.children()))
+        read = [e.references() for e in _elements(subquery.outerAttrs())]
+        rows = next((i for i in inputs if all(r.subsetOf(i.outputSet()) for r in read)), None)
+        if rows is None:
+            return plan
+        return self._decorrelate.rewriteDomainJoins(rows, plan, subquery.joinCond())
 
     def inline_rows(
         self, analysed: AnalysedQuery, first_attribute: int, types: Sequence[SqlType]

@@ -34,7 +34,7 @@ CLASSES: dict[str, tuple[str, SqlType | None]] = {
         STRING,
         "Upper Lower StringTrim:trim StringTrimLeft:ltrim StringTrimRight:rtrim Substring StringReplace:replace "
         "InitCap SoundEx Chr StringTranslate:translate ConcatWs:concat_ws SubstringIndex:substring_index Overlay "
-        "StringLPad:lpad StringRPad:rpad StringRepeat:repeat RegExpExtract:regexp_extract "
+        "StringLPad:lpad StringRPad:rpad RegExpExtract:regexp_extract "
         "RegExpReplace:regexp_replace Hex Md5 Sha1 Sha2 Bin DateFormatClass:date_format DayName MonthName Mask Elt "
         "Conv FormatNumber:format_number FormatString:format_string ToCharacter:to_char FromUnixTime:from_unixtime",
     ),

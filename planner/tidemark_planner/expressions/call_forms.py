@@ -22,7 +22,7 @@ from tidemark_protocol.functions.intervals import PARTS, WHOLE
 from tidemark_protocol.functions.registry import call, entry
 from tidemark_protocol.functions.text import MAX_CHARACTERS, MAX_REPEATS
 from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
-from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT
+from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, STRING
 
 ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%", "Pmod": "pmod"}
 
@@ -68,6 +68,20 @@ def arithmetic(operator: str, arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
         of = "%" if operator == "pmod" else operator
         return fold.fold_call(call(operator, arguments, decimals.result_type(of, left, right)))
     return fold.fold_call(call(operator, arguments, left))
+
+
+def _repeat(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
+    """repeat of a literal count, or of any count that is an error where it is too large."""
+    of, count = arguments
+    made = call("repeat", (of, count), STRING)
+    if not entry("repeat").accepts(made) and not isinstance(count, Literal):
+        too_large = call(">", (count, Literal(str(MAX_REPEATS), INT)), BOOLEAN)
+        error = call("raise_error", (Literal("REPEAT_TOO_LARGE", STRING),), BOOLEAN)
+        fits = call("case", (too_large, error, Literal("true", BOOLEAN)), BOOLEAN)
+        made = call("repeat", (of, call("case", (fits, count), INT)), STRING)
+    if not entry("repeat").accepts(made):
+        refuse("TYPE", f"there is no {describe(made)}{_HINTS['repeat']}", word="repeat")
+    return made
 
 
 def _negate(arguments: tuple[ScalarExpr, ...]) -> ScalarExpr:
@@ -144,6 +158,7 @@ def _round_to_whole(function: str) -> Callable[[tuple[ScalarExpr, ...]], ScalarE
 BY_ARGUMENTS: dict[str, Callable[[tuple[ScalarExpr, ...]], ScalarExpr]] = {
     "IntegralDivide": lambda a: fold.fold_call(call("div", a, BIGINT)),
     "UnaryMinus": _negate,
+    "StringRepeat": _repeat,
     "UnaryPositive": lambda a: a[0],
     "Round": _round,
     "Floor": _round_to_whole("floor"),

@@ -16,7 +16,12 @@ from tidemark_planner.lower.leaf import lower_inline, lower_one_row, lower_view
 from tidemark_planner.lower.project import lower_filter, lower_project
 from tidemark_planner.lower.row_order import lower_limit, lower_sort
 from tidemark_planner.lower.set_operation import lower_except, lower_intersect
-from tidemark_planner.lower.subquery import LOWERED, lower_stand_in, with_subqueries
+from tidemark_planner.lower.subquery import (
+    LOWERED,
+    lower_stand_in,
+    with_subqueries,
+    with_subqueries_in_condition,
+)
 from tidemark_planner.lower.union import lower_union
 from tidemark_planner.lower.window import lower_window
 
@@ -25,7 +30,7 @@ __all__ = ["LOWERINGS", "Context", "Lowered"]
 LOWERINGS: dict[str, Lower] = {
     "Project": with_subqueries(lower_project, "projectList"),
     "Filter": lower_filter,
-    "Join": with_subqueries(lower_join, "condition"),
+    "Join": with_subqueries_in_condition(lower_join),
     "Aggregate": with_subqueries(lower_aggregate, "groupingExpressions", only_in_aggregates=("aggregateExpressions",)),
     "Union": lower_union,
     "Expand": lower_expand,

@@ -26,10 +26,12 @@ from tidemark_protocol.functions.registry import call
 from tidemark_protocol.plan.expr import ScalarExpr, is_nullable
 from tidemark_protocol.types import BOOLEAN
 
-_KINDS = ("ScalarSubquery", "Exists", "InSubquery")
+_WORDS = {"ScalarSubquery": "SELECT", "Exists": "EXISTS", "InSubquery": "IN"}
+_KINDS = tuple(_WORDS)
 _ONE_ROW = Values(((),), ())
 # The attributes that stand for subqueries have ids far from those of Spark and of other stand-ins.
 _FIRST_STAND_IN = 1 << 40
+_FIRST_STAND_IN_RIGHT = _FIRST_STAND_IN + (1 << 20)
 
 
 @dataclass(frozen=True)
@@ -107,10 +109,11 @@ def scalar_subquery_row(node: Node, context: Context) -> Hir:
 class SubqueryColumns:
     """Rows, and beside them one column for each subquery that was replaced in an expression."""
 
-    def __init__(self, rows: Lowered, context: Context) -> None:
+    def __init__(self, rows: Lowered, context: Context, first: int = _FIRST_STAND_IN) -> None:
+        """`first`: the negated id of the first column that is made."""
         self.rows = rows
         self._context = context
-        self._marks = 0
+        self._next = first
 
     def replace_subqueries(self, node: Node, *, in_filter: bool = False) -> Node:
         """The expression with each subquery replaced by an attribute. `in_filter`: NULL counts as false."""
@@ -149,8 +152,8 @@ class SubqueryColumns:
 
     def _append_column(self, hir: Hir) -> Node:
         """Make `hir` the rows; the attribute that stands for its last column."""
-        number = -_FIRST_STAND_IN - self._marks
-        self._marks += 1
+        number = -self._next
+        self._next += 1
         self.rows = Lowered(hir, (*self.rows.attributes, number), (*self.rows.names, "a subquery"))
         return Node("AttributeReference", {"exprId": {"id": number}, "name": "a subquery"}, ())
 
@@ -179,6 +182,44 @@ def with_subqueries(lower: Lower, *fields: str, only_in_aggregates: Sequence[str
         return select_columns(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
 
     return lowered
+
+
+def with_subqueries_in_condition(lower: Lower) -> Lower:
+    """The lowering of a join whose condition may hold subqueries.
+
+    A subquery becomes a column beside the rows of the input whose columns it reads: of the left one where it reads
+    none. One that reads both is refused, as Spark does.
+    """
+
+    def lowered(node: Node, context: Context) -> Lowered:
+        condition = node.expression("condition")
+        if condition is None or not has_subquery(condition):
+            return lower(node, context)
+        left, right = (context.lower(child) for child in node.children)
+        sides = (SubqueryColumns(left, context), SubqueryColumns(right, context, _FIRST_STAND_IN_RIGHT))
+
+        def taken(node: Node, *, in_filter: bool) -> Node:
+            if node.kind in _KINDS:
+                reads = _reads(node)
+                at_left, at_right = (not reads.isdisjoint(side.attributes) for side in (left, right))
+                if at_left and at_right:
+                    hint = "write it in the WHERE of an inner join"
+                    unsupported("a subquery about both sides of a join in its condition", hint, _WORDS[node.kind])
+                return sides[at_right].replace_subqueries(node, in_filter=in_filter)
+            passed = in_filter and node.kind in ("And", "Or")
+            return replace(node, children=tuple(taken(c, in_filter=passed) for c in node.children))
+
+        fields = {**node.fields, "condition": taken(condition, in_filter=True)}
+        children = tuple(Node(LOWERED, {"lowered": side.rows}, ()) for side in sides)
+        made = lower(replace(node, fields=fields, children=children), context)
+        return select_columns(made, tuple(a for a in made.attributes if a > -_FIRST_STAND_IN))
+
+    return lowered
+
+
+def _reads(node: Node) -> set[int]:
+    """The attributes that a subquery's values and correlation read."""
+    return {n.expr_id for n in walk(node) if n.kind == "AttributeReference"}
 
 
 LOWERED = "Lowered"

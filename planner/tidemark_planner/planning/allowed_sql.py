@@ -25,13 +25,11 @@ AGGREGATES = frozenset(
     "stddev stddev_samp std stddev_pop variance var_samp var_pop string_agg listagg percentile percentile_cont "
     "percentile_disc median mode max_by min_by array_agg collect_list collect_set corr covar_pop covar_samp "
     "bit_and bit_or bit_xor skewness kurtosis regr_count regr_avgx regr_avgy regr_sxx regr_sxy regr_syy regr_slope "
-    "regr_intercept regr_r2 try_sum try_avg".split()
+    "regr_intercept regr_r2 try_sum try_avg approx_count_distinct approx_percentile percentile_approx".split()
 )
 _WINDOWS = frozenset("row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value".split())
 # Aggregates whose results depend on the order of rows, and exact expressions to use instead.
 _INEXACT = {
-    "approx_count_distinct": "count(DISTINCT x)",
-    **dict.fromkeys(("approx_percentile", "percentile_approx"), "percentile(x, 0.5) or percentile_disc"),
     "histogram_numeric": "count(*) with GROUP BY width_bucket(...)",
     "count_min_sketch": "count(*) with GROUP BY",
     "approx_top_k": "count(*) with GROUP BY, ORDER BY and LIMIT",
@@ -96,6 +94,7 @@ _MAX = {
     "space": MAX_CHARACTERS,
 }
 _GROWING = re.compile(rf"\b({'|'.join(_MAX)})`?\(", re.IGNORECASE)
+_DIGITS = re.compile(r"[-+]*[0-9._]+[a-z]?", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FORMATS = frozenset({"format_string", "printf"})
 # One string literal, or several in a row, which SQL concatenates.
@@ -174,12 +173,17 @@ def current_word(tree: ParseTree, refused: str) -> Phrase | None:
 
 
 def _check_sizes(tree: ParseTree) -> None:
-    """Functions that make large values must have literal sizes, since analysis evaluates some calls."""
+    """Functions that make large values must have literal sizes, since analysis evaluates inline tables. Outside these
+    repeat may have any count, which is checked for each row.
+    """
+    tables = [p.span for p in tree.phrases("inlineTable")] if "VALUES" in tree.upper else []
     for phrase, _, arguments in tree.calls(_MAX):
         name = phrase.text.lower().strip("`")
         at = 0 if name == "space" else 1
         size = arguments[at].text if len(arguments) > at else ""
         small = _NUMBER.fullmatch(size) is not None and int(size) <= _MAX[name]
+        if name == "repeat" and not _DIGITS.fullmatch(size) and not any(phrase.span.within(t) for t in tables):
+            small = True
         if not small or any(_GROWING.search(a.text) for a in arguments):
             message = (
                 f"{name} with this size is not supported: write a literal number of at most {_MAX[name]}, and do not "

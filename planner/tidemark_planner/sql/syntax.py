@@ -123,7 +123,7 @@ class ParseTree:
         # Spark's parser also accepts scripts, which are not a single statement and leave errors here.
         self.is_statement = self._parser.getNumberOfSyntaxErrors() == 0
         self._find, self._unescaped = java.find_all, java.unescaped
-        self._sql, self._upper = sql, sql.upper()
+        self.upper = sql.upper()
 
     def phrases(self, rule: str) -> Iterator[Phrase]:
         """Every non-empty phrase of the rule, in the order of the text."""
@@ -134,7 +134,7 @@ class ParseTree:
 
     def tokens(self, name: str) -> Iterator[Phrase]:
         """Every keyword of this name (`OVER`)."""
-        for node in self._found(name) if name in self._upper else ():
+        for node in self._found(name) if name in self.upper else ():
             token = node.getSymbol()
             start, text = token.getStartIndex(), token.getText()
             span = Span(start, token.getStopIndex() + 1, token.getLine(), token.getCharPositionInLine() + 1)
@@ -142,7 +142,7 @@ class ParseTree:
 
     def calls(self, names: Collection[str]) -> Iterator[tuple[Phrase, Span, list[Phrase]]]:
         """Every call of one of these functions: its name, its span, its arguments."""
-        if not any(name.upper() in self._upper for name in names):
+        if not any(name.upper() in self.upper for name in names):
             return
         for context in self._found("functionName"):
             called, phrase = context.getParent(), _phrase(context)
@@ -212,7 +212,7 @@ class ParseTree:
         relation.
         """
         names: set[str] = set()
-        at, inside = context if "WITH" in self._upper else None, None
+        at, inside = context if "WITH" in self.upper else None, None
         while at is not None:
             kind = _name_of(at)
             if kind == "NamedQueryContext":

@@ -97,7 +97,8 @@ _ENTRIES = (
     AggregateFunction("string_agg", BASIC, _text, (STRING,), ordered=True),
     AggregateFunction("array_agg", BASIC, _list, ordered=True, never_null=True),
     AggregateFunction("mode", BASIC, _same, ordered=True),
-    *(AggregateFunction(n, BASIC, _double, (DOUBLE,), ordered=True) for n in ("percentile_cont", "percentile_disc")),
+    AggregateFunction("percentile_cont", BASIC, _double, (DOUBLE,), ordered=True),
+    AggregateFunction("percentile_disc", BASIC, _same, (DOUBLE,), ordered=True),
     *(AggregateFunction(n, BASIC, _double) for n in ("skewness", "kurtosis")),
     *(AggregateFunction(n, BASIC, _whole) for n in ("bit_and", "bit_or", "bit_xor")),
 )

@@ -14,7 +14,7 @@ from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, DATE, INT, INTERVAL_TYPES, STRING, SqlType
 
 Signature = Callable[[tuple[ScalarExpr, ...], SqlType], bool]
-RAISED = frozenset({"SCALAR_SUBQUERY_TOO_MANY_ROWS"})
+RAISED = frozenset({"SCALAR_SUBQUERY_TOO_MANY_ROWS", "REPEAT_TOO_LARGE"})
 TIMESTAMPS = ("timestamp", "timestamp_ntz")
 TRUNC_DATE_UNITS = frozenset("YEAR YYYY YY QUARTER MONTH MON MM WEEK".split())
 TRUNC_TIMESTAMP_UNITS = TRUNC_DATE_UNITS | frozenset("DAY DD HOUR MINUTE SECOND".split())

@@ -1,6 +1,7 @@
 """More functions of text: searching, padding, regular expressions, digests.
 
-A function that makes text longer takes a literal length and must not contain another such call, so rows stay small.
+A function that makes text longer takes a literal length, or a count that is an error where it is large, and must not
+contain another such call, so rows stay small.
 """
 
 from __future__ import annotations
@@ -32,9 +33,25 @@ def repeated(arguments: tuple[ScalarExpr, ...], result: SqlType) -> bool:
 
 def _is_bounded(arguments: tuple[ScalarExpr, ...], most: int) -> bool:
     count = arguments[1]
-    small = isinstance(count, Literal) and count.value is not None and int(count.value) <= most
+    small = _is_at_most(count, most) or _is_guarded(count, most)
     inside = (n for a in arguments for n in walk(a))
     return small and not any(isinstance(n, Call) and n.function in _GROWING for n in inside)
+
+
+def _is_at_most(count: ScalarExpr, most: int) -> bool:
+    return isinstance(count, Literal) and count.value is not None and int(count.value) <= most
+
+
+def _is_guarded(count: ScalarExpr, most: int) -> bool:
+    """Whether the count is an error where it is larger: CASE WHEN CASE WHEN n > 1000 THEN raise_error(...) ELSE true
+    END THEN n END.
+    """
+    match count:
+        case Call(
+            "case", (Call("case", (Call(">", (tested, limit)), Call("raise_error"), Literal("true"))), value)
+        ) if tested == value:
+            return _is_at_most(limit, most)
+    return False
 
 
 def pattern_errors(call: Call) -> frozenset[str]:

@@ -7,6 +7,7 @@ them.
     last                max
     max_by(x, y)        first(x ORDER BY y DESC, x) FILTER (y IS NOT NULL)
     median(x)           percentile_cont(x, 0.5)
+    approx_count_distinct(x), percentile_approx(x, p)      count(DISTINCT x), percentile_disc(x, p)
     try_sum(x)          TRY_CAST(sum(CAST(x AS decimal(20,0))) AS bigint)
 
 Every order ends with the argument itself, so the result of an aggregate depends on nothing else that is computed.
@@ -30,7 +31,7 @@ from tidemark_planner.sql.try_functions import tried_aggregate
 from tidemark_protocol.functions.registry import call, is_fallible
 from tidemark_protocol.plan.expr import ColumnRef, Literal, ScalarExpr, is_nullable
 from tidemark_protocol.plan.lir import OrderKey
-from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, STRING, SqlType
+from tidemark_protocol.types import BIGINT, BOOLEAN, DOUBLE, INTERVAL_TYPES, STRING, SqlType
 
 _ONE_ARGUMENT = {
     "StddevSamp": "stddev_samp",
@@ -76,6 +77,11 @@ def _count(site: AggregateSite) -> ScalarExpr:
     argument = arguments[0]
     every_row = isinstance(argument, Literal | ColumnRef) and not is_nullable(argument)
     return site.aggregate("count", None if every_row else argument)
+
+
+def _count_distinct(site: AggregateSite) -> ScalarExpr:
+    """approx_count_distinct, exactly; the wanted accuracy makes no difference."""
+    return replace(site, distinct=True).aggregate("count", site.argument())
 
 
 def _sum_or_average(site: AggregateSite) -> ScalarExpr:
@@ -131,9 +137,26 @@ def _percentile(site: AggregateSite) -> ScalarExpr:
     several = _elements(of)
     fractions = [fraction(site.calls.below.expression(node)) for node in several or (of,)]
     found = tuple(site.aggregate(name, argument, order=order, parameters=(f,)) for f in fractions)
-    if not several:
-        return found[0]
-    there, all_of_them = call("is_not_null", found[:1], BOOLEAN), SqlType.array(DOUBLE)
+    return _all_of(found) if several else found[0]
+
+
+def _approximate_percentile(site: AggregateSite) -> ScalarExpr:
+    """percentile_approx, exactly: the least value that at least the fraction of all values does not exceed. The
+    accuracy makes no difference.
+    """
+    argument, of = site.argument(), site.function.children[1]
+    if argument.type.name in INTERVAL_TYPES:
+        unsupported("percentile_approx of intervals", "use numbers, dates or times", "percentile_approx")
+    several = _elements(of)
+    fractions = [fraction(site.calls.below.expression(node)) for node in several or (of,)]
+    order = ((argument, OrderKey(0)),)
+    found = tuple(site.aggregate("percentile_disc", argument, order=order, parameters=(f,)) for f in fractions)
+    return _all_of(found) if several else found[0]
+
+
+def _all_of(found: tuple[ColumnRef, ...]) -> ScalarExpr:
+    """Several percentiles as an array; NULL where there are no values."""
+    there, all_of_them = call("is_not_null", found[:1], BOOLEAN), SqlType.array(found[0].type)
     return call("case", (there, call("array", found, all_of_them)), all_of_them)
 
 
@@ -189,6 +212,8 @@ def _array_agg(site: AggregateSite) -> ScalarExpr:
 
 _SPECIAL: dict[str, Callable[[AggregateSite], ScalarExpr]] = {
     "Count": _count,
+    "HyperLogLogPlusPlus": _count_distinct,
+    "ApproximatePercentile": _approximate_percentile,
     **dict.fromkeys(_SUMS, _sum_or_average),
     **dict.fromkeys(_EXTREMES, _extreme),
     "MaxBy": _extreme_by,

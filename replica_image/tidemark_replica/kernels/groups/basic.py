@@ -185,7 +185,7 @@ def _percentile_cont(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
 def _percentile_disc(taking: GroupVersions, aggregate: BasicAggregate) -> Array:
     counts = taking.sum(taking.count)
     position = np.ceil(counts * float(aggregate.parameters[0])).astype(np.int64) - 1
-    return _double_array(_doubles(taking, aggregate)[_entry(taking, np.maximum(position, 0))], counts)
+    return _at(taking, aggregate, _entry(taking, np.maximum(position, 0)))
 
 
 def _entry(taking: GroupVersions, position: Ints) -> Ints:
