@@ -186,8 +186,8 @@ def test_a_waiting_reader_learns_that_all_replicas_are_too_old(ask: Asking) -> N
     async def scenario(instance: RunningInstance) -> None:
         asking = await begun(ask, instance)
         await looked_at(instance)
-        reported = await asyncio.wait_for(asking, BOUND)
-        assert reported.startswith(f"{TOO_OLD}, so no connected replica can compute it")
+        error = await asyncio.wait_for(asking, BOUND)
+        assert error.startswith(f"{TOO_OLD}, so no connected replica can compute it")
         assert instance.core.dataflows.owners() == ["ns/d"]
         assert instance.core.peeks.pending() == []
         assert instance.in_vain.keys() <= {"q", "s", "p"}

@@ -65,9 +65,9 @@ class Following:
 
     def before(self, time: int) -> Counter[Row]:
         """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
-        reported = [(t, row) for t, row, _ in self.changes]
-        assert max(Counter(reported).values(), default=0) <= 1, "a change was told twice"
-        assert [t for t, _ in reported] == sorted(t for t, _ in reported)
+        changes = [(t, row) for t, row, _ in self.changes]
+        assert max(Counter(changes).values(), default=0) <= 1, "a change was told twice"
+        assert [t for t, _ in changes] == sorted(t for t, _ in changes)
         total: Counter[Row] = Counter()
         for t, row, diff in self.changes:
             if t < time:

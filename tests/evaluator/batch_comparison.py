@@ -128,12 +128,14 @@ def check(spark: Any, schema: tuple[ColumnType, ...], asked: Sequence[Asked], ba
     in_parts, whole = by_catalyst(spark, schema, asked, batch)
     wrong = list[str]()
     for each, part, answers in zip(asked, in_parts, whole, strict=True):
-        reported = to_sql(each.expr) if each.mapped is None else f"{to_sql(each.expr)} over {to_sql(each.mapped)}"
+        expression_text = (
+            to_sql(each.expr) if each.mapped is None else f"{to_sql(each.expr)} over {to_sql(each.mapped)}"
+        )
         if each.is_admitted(len(schema)):
-            wrong += differences(f"{reported}: Arrow, text in parts", by_arrow(each, batch), part, each, batch)
+            wrong += differences(f"{expression_text}: Arrow, text in parts", by_arrow(each, batch), part, each, batch)
         if each.mapped is None or keeps_failures(each.whole(len(schema)), frozenset()):
             answered = [p if a is FAILED else a for p, a in zip(part, answers, strict=True)]
-            wrong += differences(f"{reported}: text in parts, Spark's batch", part, answered, each, batch)
+            wrong += differences(f"{expression_text}: text in parts, Spark's batch", part, answered, each, batch)
     assert not wrong, "\n".join(wrong)
     return sum(part.count(FAILED) for part in in_parts)
 

@@ -177,11 +177,11 @@ def test_users_and_groups_of_certificates_have_the_rights_that_the_cluster_gives
                 ("carl", ("other",), "PERMISSION_DENIED: carl may not list"),
                 ("carl", ("Readers",), "PERMISSION_DENIED: carl may not list"),
             ):
-                reported = await place.asks(found, CLUSTER.client(name, *groups))
-                assert reported.startswith(ends), (name, reported)
+                answer = await place.asks(found, CLUSTER.client(name, *groups))
+                assert answer.startswith(ends), (name, answer)
             assert await place.asks(found, CLUSTER.client("carl"), token=place.own_token()) == "answered"
-            reported = await place.asks(found, CLUSTER.client("berta"), token="stolen")
-            assert reported.startswith("UNAUTHENTICATED"), "who shows a token is asked for by it"
+            answer = await place.asks(found, CLUSTER.client("berta"), token="stolen")
+            assert answer.startswith("UNAUTHENTICATED"), "who shows a token is asked for by it"
 
     run(scenario)
 
@@ -200,8 +200,8 @@ def test_a_foreign_client_certificate_opens_nothing(place: Place) -> None:
             ):
                 assert (await place.asks(found, shown)).startswith("UNAVAILABLE"), shown
             for names in ((), ("berta", "carl")):
-                reported = await place.asks(found, CLUSTER.client(names, "readers"))
-                assert reported.startswith("UNAUTHENTICATED: the client certificate names no user"), reported
+                answer = await place.asks(found, CLUSTER.client(names, "readers"))
+                assert answer.startswith("UNAUTHENTICATED: the client certificate names no user"), answer
             assert await place.asks(found, CLUSTER.client("berta")) == "answered"
 
     run(scenario)

@@ -123,9 +123,9 @@ def manifest() -> Any:
 
 
 def commit() -> Any:
-    reported = CHANGE.properties("t1")
-    moved = {each.app_id: each.version for each in reported.app_transactions or ()}
-    return {"commitInfo": reported.custom_metadata, "txn": moved, "stats": json.loads(FILE.stats)}
+    properties = CHANGE.properties("t1")
+    moved = {each.app_id: each.version for each in properties.app_transactions or ()}
+    return {"commitInfo": properties.custom_metadata, "txn": moved, "stats": json.loads(FILE.stats)}
 
 
 def process() -> Any:

@@ -131,8 +131,8 @@ def test_of_two_edits_at_one_moment_that_make_a_cycle_one_is_refused() -> None:
             two.context.fleet.book("ns").register(shard.shard_id, shard.location)
             two.context.fleet.book("ns").observe(shard.shard_id, at(500), at(0))
 
-        reported = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
-        assert sorted(reported) == ["", "Cycle"]
+        refusals = await asyncio.gather(two.edit("a", "b"), two.edit("b", "a"))
+        assert sorted(refusals) == ["", "Cycle"]
         assert sum(two.state(name).pending is not None for name in NAMES) == 1
         await two.close()
 

@@ -129,10 +129,10 @@ def test_tables_of_other_columns_are_refused_by_name(tmp_path: Path) -> None:
     leave(tmp_path, "__remap", 1)
     leave(tmp_path, "t", 1, column="b")
 
-    kept, reported = reconciled(tmp_path, adopt=True)
+    kept, reasons = reconciled(tmp_path, adopt=True)
 
     assert kept.pinned is None
-    assert reported["Ingesting"] == "CannotAdopt"
+    assert reasons["Ingesting"] == "CannotAdopt"
 
 
 def test_tables_that_a_tombstone_lists_are_not_adopted(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_tables_that_a_tombstone_lists_are_not_adopted(tmp_path: Path) -> None:
     for part in ("__remap", "t"):
         leave(tmp_path, part, 1)
 
-    kept, reported = reconciled(tmp_path, [f"{tmp_path}/ns/s/t/v1"], adopt=True)
+    kept, reasons = reconciled(tmp_path, [f"{tmp_path}/ns/s/t/v1"], adopt=True)
 
     assert kept.pinned is None
-    assert reported["Ingesting"] == "TablesBeingDeleted"
+    assert reasons["Ingesting"] == "TablesBeingDeleted"
 
 
 def test_a_location_that_a_tombstone_lists_is_not_given_to_a_new_table(tmp_path: Path) -> None:

@@ -209,8 +209,8 @@ def print_table(running: Sequence[Running]) -> None:
 
 def counted(outcomes: Counter[str]) -> str:
     """As pytest's last line has it; failures are said also where there are none."""
-    reported = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
-    return reported + (f", {outcomes['error']} errors" if outcomes["error"] else "")
+    line = f"{outcomes['passed']} passed, {outcomes['failed']} failed, {outcomes['skipped']} skipped"
+    return line + (f", {outcomes['error']} errors" if outcomes["error"] else "")
 
 
 def say(text: str) -> None:

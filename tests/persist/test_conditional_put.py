@@ -27,9 +27,9 @@ def test_must_tell_all_who_claim_the_one_that_came_first(place: Place) -> None:
     """At once, and ever after; before that there is none."""
     assert read_record(Storage.at(place.location)) is None
     with ThreadPoolExecutor(8) as pool:
-        reported = list(pool.map(lambda n: put_if_absent(place.location, {"attempt": n}), range(8)))
-    assert reported == [reported[0]] * 8
-    assert put_if_absent(place.location, {"attempt": 99}) == reported[0] == read_record(Storage.at(place.location))
+        winners = list(pool.map(lambda n: put_if_absent(place.location, {"attempt": n}), range(8)))
+    assert winners == [winners[0]] * 8
+    assert put_if_absent(place.location, {"attempt": 99}) == winners[0] == read_record(Storage.at(place.location))
 
 
 @pytest.mark.parametrize(

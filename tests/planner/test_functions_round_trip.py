@@ -75,12 +75,12 @@ def test_must_never_raise_what_is_said_never_to_fail(rows: DataFrame) -> None:
 
 def test_must_be_null_where_it_is_said_to_be(rows: DataFrame) -> None:
     """A call that is NULL where a column is NULL: the property that turns outer joins into inner ones."""
-    reported = [found for function in EVERY for found in _said_to_be_null(function)]
-    columns = [_is_something(rows, call, at).alias(f"e{n}") for n, (call, at) in enumerate(reported)]
+    null_calls = [found for function in EVERY for found in _said_to_be_null(function)]
+    columns = [_is_something(rows, call, at).alias(f"e{n}") for n, (call, at) in enumerate(null_calls)]
     counts = rows.select(*columns).groupBy().sum().collect()[0]
-    broken = [f"{to_sql(call)} where c{at} is NULL" for (call, at), n in zip(reported, counts, strict=True) if n]
+    broken = [f"{to_sql(call)} where c{at} is NULL" for (call, at), n in zip(null_calls, counts, strict=True) if n]
 
-    assert len(reported) > 250
+    assert len(null_calls) > 250
     assert broken == []
 
 

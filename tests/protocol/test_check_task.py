@@ -57,11 +57,11 @@ BAD: list[tuple[str, DataflowDescription]] = [
 
 
 @pytest.mark.parametrize(
-    ("reported", "description"), BAD, ids=[f"{i}-{reported[:30]}" for i, (reported, _) in enumerate(BAD)]
+    ("message", "description"), BAD, ids=[f"{i}-{message[:30]}" for i, (message, _) in enumerate(BAD)]
 )
-def test_must_refuse_a_task_that_is_not_one(reported: str, description: DataflowDescription) -> None:
+def test_must_refuse_a_task_that_is_not_one(message: str, description: DataflowDescription) -> None:
     """The error names the mistake."""
-    with pytest.raises(PlanNotAllowed, match=reported):
+    with pytest.raises(PlanNotAllowed, match=message):
         check_dataflow(description)
 
 
@@ -76,10 +76,10 @@ def test_changes_are_the_inputs_columns_a_word_and_a_time() -> None:
 
 def test_a_task_explains_what_it_watches() -> None:
     """The printed dataflow names the task."""
-    reported = explain_dataflow(with_object(CHANGES))
+    message = explain_dataflow(with_object(CHANGES))
 
-    assert f"continual task of d/o at each change of {SOURCE}, reading its own output as {OWN}" in reported
-    assert f"Changes\n  Get {SOURCE}" in reported
+    assert f"continual task of d/o at each change of {SOURCE}, reading its own output as {OWN}" in message
+    assert f"Changes\n  Get {SOURCE}" in message
 
 
 def test_the_output_must_have_the_columns_of_what_is_exported() -> None:

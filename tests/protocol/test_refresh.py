@@ -124,7 +124,7 @@ def test_must_refuse_what_is_no_schedule(schedule: RefreshSchedule, why: str) ->
 
 def test_explain_tells_it() -> None:
     """The printed schedule includes its end."""
-    reported = explain_dataflow(refreshed(HOURLY, until=9))
+    explanation = explain_dataflow(refreshed(HOURLY, until=9))
 
-    assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in reported
-    assert reported.endswith("until 9\n")
+    assert "refreshed every 3600000 ms counted from 1000 and at 5000, 7000\n" in explanation
+    assert explanation.endswith("until 9\n")

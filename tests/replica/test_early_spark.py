@@ -18,8 +18,8 @@ def test_executors_are_asked_for_before_the_first_connection(tmp_path: Path, cap
     """There is no API server, which the driver finds out on its own; it goes on, for whoever will need Spark."""
     caplog.set_level(logging.WARNING)
     (tmp_path / "socket").mkdir(mode=0o700)
-    reported = [f"--listen=unix://{tmp_path}/socket/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]
-    replica = Replica(parse([*reported, "--master=k8s://https://127.0.0.1:1", "--executor-labels=a=b"]))
+    arguments = [f"--listen=unix://{tmp_path}/socket/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]
+    replica = Replica(parse([*arguments, "--master=k8s://https://127.0.0.1:1", "--executor-labels=a=b"]))
     ended: list[bool] = []
     running = threading.Thread(target=lambda: ended.append(replica.run()))
     running.start()

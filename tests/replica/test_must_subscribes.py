@@ -93,11 +93,11 @@ def test_must_cover_all_times_from_the_minimum_on_with_consolidated_batches(tmp_
     scene.stage(10, 13, SNAPSHOT)
     scene.stage(13, 20)
     scene.stage(20, 30, [((2, "b"), 25, -2)])
-    reported = scene.tell(30)
+    batches = scene.tell(30)
 
-    check_promises(reported, 30)
-    assert [u for b in reported for u in updates_of(b)] == [(2, "b", 10, 2), (3, None, 12, 1), (2, "b", 25, -2)]
-    assert reported[0].upper >= Frontier.at(AS_OF)
+    check_promises(batches, 30)
+    assert [u for b in batches for u in updates_of(b)] == [(2, "b", 10, 2), (3, None, 12, 1), (2, "b", 25, -2)]
+    assert batches[0].upper >= Frontier.at(AS_OF)
     assert scene.released == 3
 
 
@@ -105,10 +105,10 @@ def test_must_begin_without_the_snapshot_where_that_is_asked(tmp_path: Path) -> 
     """The times are covered all the same."""
     scene = Scene(tmp_path, with_snapshot=False)
     scene.stage(10, 13, SNAPSHOT)
-    reported = scene.tell(13)
+    batches = scene.tell(13)
 
-    check_promises(reported, 13)
-    assert [u for b in reported for u in updates_of(b)] == [(3, None, 12, 1)]
+    check_promises(batches, 13)
+    assert [u for b in batches for u in updates_of(b)] == [(3, None, 12, 1)]
 
 
 @pytest.mark.parametrize("upper", [12, 15])
@@ -116,10 +116,10 @@ def test_must_end_at_up_to_with_the_empty_frontier(tmp_path: Path, upper: int) -
     """Updates at or beyond it are not told, nothing more is read, and a drop says nothing after that."""
     scene = Scene(tmp_path, up_to=Time(12))
     scene.stage(10, upper, SNAPSHOT if upper > 12 else SNAPSHOT[:3])
-    reported = scene.tell(EMPTY_SENTINEL)
+    batches = scene.tell(EMPTY_SENTINEL)
 
-    check_promises(reported, EMPTY_SENTINEL)
-    assert [u for b in reported for u in updates_of(b)] == [(2, "b", 10, 2)]
+    check_promises(batches, EMPTY_SENTINEL)
+    assert [u for b in batches for u in updates_of(b)] == [(2, "b", 10, 2)]
     assert scene.sink.is_full
     assert scene.sink.drop() is None
 
@@ -147,14 +147,14 @@ def test_must_tell_errors_first_and_nothing_after_them(tmp_path: Path, updates: 
     scene = Scene(tmp_path)
     scene.stage(10, 13, updates)
     scene.stage(13, 20, [((7, "x"), 14, 1)])
-    reported = scene.tell(EMPTY_SENTINEL)
+    batches = scene.tell(EMPTY_SENTINEL)
 
-    check_promises(reported, EMPTY_SENTINEL)
-    assert (reported[-1].lower, reported[-1].error) == (
+    check_promises(batches, EMPTY_SENTINEL)
+    assert (batches[-1].lower, batches[-1].error) == (
         Frontier.at(before),
         "the subscribe is in error: EXPRESSION_FAILED in 1 / n",
     )
-    assert [u for b in reported for u in updates_of(b)] == ([(2, "b", 10, 2)] if before > 10 else [])
+    assert [u for b in batches for u in updates_of(b)] == ([(2, "b", 10, 2)] if before > 10 else [])
     assert scene.sink.drop() is None
     assert scene.released == 2
 
@@ -205,10 +205,10 @@ def test_a_batch_that_no_message_holds_ends_the_subscribe(tmp_path: Path, monkey
     monkeypatch.setattr(batches_module, "MAX_MESSAGE_BYTES", batches_module.BATCH_BYTES + 10)
     scene = Scene(tmp_path)
     scene.stage(10, 13, SNAPSHOT)
-    reported = scene.tell(EMPTY_SENTINEL)
+    batches = scene.tell(EMPTY_SENTINEL)
 
-    check_promises(reported, EMPTY_SENTINEL)
-    assert "more than a message holds" in str(reported[-1].error)
+    check_promises(batches, EMPTY_SENTINEL)
+    assert "more than a message holds" in str(batches[-1].error)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -262,7 +262,7 @@ def test_the_job_of_a_batch_that_fails_is_told(tmp_path: Path) -> None:
     scene.stage(10, 13, SNAPSHOT)
     for file in tmp_path.glob("*.arrow"):
         file.unlink()
-    reported = scene.tell(EMPTY_SENTINEL)
+    batches = scene.tell(EMPTY_SENTINEL)
 
-    check_promises(reported, EMPTY_SENTINEL)
-    assert "the subscribe failed" in str(reported[-1].error)
+    check_promises(batches, EMPTY_SENTINEL)
+    assert "the subscribe failed" in str(batches[-1].error)

@@ -128,10 +128,10 @@ def test_a_link_of_another_is_left_alone(temporary: Path) -> None:
 def test_spilled_files_lie_with_sparks_own(tmp_path: Path, own: bool) -> None:
     """A correction or a compaction may be as large as a table: there is room for that, and it goes with the process."""
     local = tmp_path / "local" if own else tmp_path / "scratch"
-    reported = [f"--listen=unix://{tmp_path}/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]
-    reported += [f"--spark-files={local}"] if own else []
+    arguments = [f"--listen=unix://{tmp_path}/replica", f"--scratch={tmp_path}/scratch", "--driver-steps=0"]
+    arguments += [f"--spark-files={local}"] if own else []
     rows = pa.table({"k": [1, 2, 3]})
-    replica = Replica(parse(reported))
+    replica = Replica(parse(arguments))
     try:
         shares = divide([rows], rows.schema, 3)
         next(shares)

@@ -49,8 +49,8 @@ def test_pod_settings_reach_the_orchestrator() -> None:
 
 def test_spark_only_reaches_the_program(tmp_path: Path) -> None:
     """As its own command line has it, and nothing where nothing is asked for: another text would be another shape."""
-    reported = replica_spec(replica({"sparkOnly": True}), INSTANCE)
-    command = replica_command(reported, "unix:///s", tmp_path)
+    spec = replica_spec(replica({"sparkOnly": True}), INSTANCE)
+    command = replica_command(spec, "unix:///s", tmp_path)
     options = parse([*command[command.index("tidemark_replica") + 1 :]])
 
     assert (options.arrow, options.step_workers) == (False, 0)

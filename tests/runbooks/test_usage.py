@@ -29,17 +29,17 @@ OF_OBJECTS = {"get", "wait", "delete", "patch", "describe", "annotate", "taint"}
 def calls(block: Block, folder: Path) -> list[list[str]]:
     """Each command of the block, word for word, as the shell has read it."""
     folder.mkdir()
-    programs, reported = folder / "bin", folder / "calls"
+    programs, calls_file = folder / "bin", folder / "calls"
     programs.mkdir()
-    reported.touch()
+    calls_file.touch()
     for name in PROGRAMS:
         # with one write: both ends of a pipe run at once
         words = f"words=$(printf '%s{WORD}' {name} \"$@\")"
-        (programs / name).write_text(f"#!/bin/sh\n{words}\nprintf '%s{CALL}' \"$words\" >>{reported}\n")
+        (programs / name).write_text(f"#!/bin/sh\n{words}\nprintf '%s{CALL}' \"$words\" >>{calls_file}\n")
         (programs / name).chmod(0o755)
     environ = {**os.environ, **OF_READERS, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     subprocess.run(["bash", "-eu", "-c", block.text], cwd=folder, env=environ, check=True, stdin=subprocess.DEVNULL)
-    return [call.split(WORD)[:-1] for call in reported.read_text().split(CALL)[:-1]]
+    return [call.split(WORD)[:-1] for call in calls_file.read_text().split(CALL)[:-1]]
 
 
 @pytest.fixture(scope="module")

@@ -106,10 +106,10 @@ def _matches(query: Query, result: Result, lines: Sequence[str], width: int) -> 
         cells = [c for line in lines for c in ([line] if whole or width == 1 else line.split())]
         return _same_multiset(found, cells, lambda value, cell: same(value[0], value[1], cell))
     if whole:
-        reported: list[str | list[str]] = [list(lines[i : i + width]) for i in range(0, len(lines), width)]
+        expected_rows: list[str | list[str]] = [list(lines[i : i + width]) for i in range(0, len(lines), width)]
     else:
-        reported = [_cells(line, width) for line in lines]
-    if len(reported) != len(rows):
+        expected_rows = [_cells(line, width) for line in lines]
+    if len(expected_rows) != len(rows):
         return False
 
     def fits(row: Row, cells: str | list[str]) -> bool:
@@ -117,19 +117,19 @@ def _matches(query: Query, result: Result, lines: Sequence[str], width: int) -> 
 
     at = 0
     for run in (len(rows),) if query.sort == "rowsort" else result.ties:
-        if not _same_multiset(rows[at : at + run], reported[at : at + run], fits):
+        if not _same_multiset(rows[at : at + run], expected_rows[at : at + run], fits):
             return False
         at += run
     return True
 
 
-def _same_multiset(found: Sequence[Any], reported: Sequence[Any], fits: Callable[[Any, Any], bool]) -> bool:
+def _same_multiset(found: Sequence[Any], expected_rows: Sequence[Any], fits: Callable[[Any, Any], bool]) -> bool:
     """Whether each thing found can be given one of what is said."""
-    if len(found) != len(reported):
+    if len(found) != len(expected_rows):
         return False
-    if all(fits(value, text) for value, text in zip(found, reported, strict=True)):
+    if all(fits(value, text) for value, text in zip(found, expected_rows, strict=True)):
         return True
-    left = list(reported)
+    left = list(expected_rows)
     for value in found:
         at = next((i for i, text in enumerate(left) if fits(value, text)), None)
         if at is None:

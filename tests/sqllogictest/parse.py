@@ -99,9 +99,9 @@ class _Parser:
         if word == "halt":
             self.halted = True
         elif word == "mode":
-            reported = rest[0].lower() if rest else "standard"
-            self.skipping = reported == "skip" or (self.skipping and reported != "unskip")
-            self.mode = reported if reported not in ("skip", "unskip") else self.mode
+            mode = rest[0].lower() if rest else "standard"
+            self.skipping = mode == "skip" or (self.skipping and mode != "unskip")
+            self.mode = mode if mode not in ("skip", "unskip") else self.mode
         elif word in ("require", "require-env") and not (rest and rest[0].lower() in _HAD):
             self.halted = not self.skipping
             yield Unknown(place, f"the file requires {' '.join(rest)}")
@@ -165,8 +165,8 @@ class _Parser:
             error = _RETRY.sub("", " ".join(words[2:])).strip()
             return Query(place, sql, "", error=error or "\n".join(below), connection=self.connection)
         types = words[1] if len(words) > 1 and _TYPES.fullmatch(words[1]) and words[1] not in SORTS else ""
-        reported = _RETRY.sub("", " ".join(words[2 if types else 1 :])).split()
-        rest, connection = _own_connection(reported)
+        settings = _RETRY.sub("", " ".join(words[2 if types else 1 :])).split()
+        rest, connection = _own_connection(settings)
         options = [o for w in rest for o in re.split(r",(?![^(]*\))", w) if o]
         sort = next((o.split("(")[0] for o in options if o.split("(")[0] in SORTS), self.sort)
         label = next((o for o in options if o.split("(")[0] not in SORTS and o not in _OPTIONS), "")

@@ -150,8 +150,8 @@ def _error(query: Query, codes: tuple[str, ...]) -> tuple[str, str, str, str]:
     found = ", ".join(codes)
     if query.error is None:
         return FAILED, "the view is in error", "an answer", found
-    reported = query.error.strip()
-    if _CODE.fullmatch(reported) and not {reported, _ANY_EXPRESSION} & set(codes):
+    expected_error = query.error.strip()
+    if _CODE.fullmatch(expected_error) and not {expected_error, _ANY_EXPRESSION} & set(codes):
         return FAILED, "another error", query.error, found
     return PASSED, "", "", ""
 

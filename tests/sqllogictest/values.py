@@ -33,24 +33,24 @@ def printed(value: Any, kind: str) -> str:
 
 def same(value: Any, kind: str, expected: str) -> bool:
     """Whether the text says this value, in any engine's way of printing."""
-    reported = expected.strip()
-    if reported == printed(value, kind):
+    expected_text = expected.strip()
+    if expected_text == printed(value, kind):
         return True
     if value is None:
-        return reported.lower() == "null"
-    if reported.startswith(("<REGEX>:", "<!REGEX>:")):  # DuckDB's
-        return (re.fullmatch(reported.partition(":")[2], _text(value), re.DOTALL) is not None) == reported.startswith(
-            "<R"
-        )
+        return expected_text.lower() == "null"
+    if expected_text.startswith(("<REGEX>:", "<!REGEX>:")):  # DuckDB's
+        return (
+            re.fullmatch(expected_text.partition(":")[2], _text(value), re.DOTALL) is not None
+        ) == expected_text.startswith("<R")
     if isinstance(value, bool):
-        return reported.lower() in (_TRUE if value else _FALSE)
+        return expected_text.lower() in (_TRUE if value else _FALSE)
     if isinstance(value, int | float | Decimal):
-        return _same_number(value, reported)
+        return _same_number(value, expected_text)
     if isinstance(value, datetime.date):
-        return _moment(_text(value)) == _moment(reported)
+        return _moment(_text(value)) == _moment(expected_text)
     if isinstance(value, list | dict | tuple):
-        return _squeezed(reported) in (_squeezed(_text(value)), _squeezed(_row(value)))
-    return _same_text(_text(value), reported)
+        return _squeezed(expected_text) in (_squeezed(_text(value)), _squeezed(_row(value)))
+    return _same_text(_text(value), expected_text)
 
 
 def _same_text(text: str, message: str) -> bool:
