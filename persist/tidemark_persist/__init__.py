@@ -17,7 +17,6 @@ made), `log/append.py` (who wins), `maintenance/compaction.py` and `maintenance/
 `docs/storage.md` tells the whole story.
 """
 
-from tidemark_persist.client import PersistClient, PersistClientCache
 from tidemark_persist.errors import (
     CommitForgotten,
     Contention,
@@ -51,6 +50,7 @@ from tidemark_persist.maintenance.lease import Lease
 from tidemark_persist.maintenance.maintenance import MaintenancePolicy, Work
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
 from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_existing, open_shard
+from tidemark_persist.shard_writers import ShardWriters
 from tidemark_persist.storage.storage import Storage, check_store
 from tidemark_persist.times import EMPTY, ShardId, Term, Time
 
@@ -77,8 +77,6 @@ __all__ = [
     "NotReadable",
     "Part",
     "PartGone",
-    "PersistClient",
-    "PersistClientCache",
     "PersistError",
     "Shard",
     "ShardDeleted",
@@ -87,6 +85,7 @@ __all__ = [
     "ShardNotFound",
     "ShardReader",
     "ShardState",
+    "ShardWriters",
     "StagedFile",
     "Storage",
     "StorageError",

@@ -19,13 +19,12 @@ from tidemark_persist import (
     ERROR,
     TIME,
     InvalidTime,
-    MaintenancePolicy,
     NotReadable,
     Part,
     PartGone,
-    PersistClientCache,
     Shard,
     ShardMismatch,
+    ShardWriters,
     Time,
     create_or_open,
     open_shard,
@@ -270,20 +269,14 @@ def _counting(read_entry: Callable[[int], LogEntry | None], read: list[int]) -> 
     return counting
 
 
-def test_client_cache_shares_clients_by_root_and_handles_by_path(places: Places) -> None:
-    """One log is followed once per process; other credentials make another client."""
-    cache = PersistClientCache(MaintenancePolicy(checkpoint_commits=5))
-    root = places.new().location
-    client = cache.open(root)
+def test_shard_writers_have_one_handle_for_each_location(places: Places) -> None:
+    """One log is followed once per process, until the shard is forgotten."""
+    shards, location = ShardWriters(), places.new().location
 
-    writer = client.open_writer("ns/t", COLUMNS, shard_id="s")
-    assert cache.open(f"{root}/") is client
-    assert client.open_writer("/ns/t", COLUMNS, shard_id="s") is writer
-    assert writer.policy.checkpoint_commits == 5
+    writer = shards.open(location, COLUMNS, shard_id="s")
+    assert shards.open(f"{location}/", COLUMNS, shard_id="s") is writer
     with pytest.raises(ShardMismatch):
-        client.open_writer("ns/t", COLUMNS, shard_id="other")
-    assert cache.open(root, {"token": "rotated"}) is not client
-    another = cache.open(root).open_writer("ns/t", COLUMNS, shard_id="s")
-    assert another is not writer
-    cache.forget(root)
-    assert cache.open(root).open_writer("ns/t", COLUMNS, shard_id="s") is not another
+        shards.open(location, COLUMNS, shard_id="other")
+    assert shards.open(location, COLUMNS, shard_id="s") is writer
+    shards.forget(location)
+    assert shards.open(location, COLUMNS, shard_id="s") is not writer

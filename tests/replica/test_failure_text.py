@@ -12,8 +12,7 @@ import pytest
 
 from tests.replica.worker_loop import Loop
 from tests.storage.ingestion_samples import description, tpch_tables
-from tidemark_persist import StorageError
-from tidemark_persist import client as persist_client
+from tidemark_persist import StorageError, shard_writers
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus
@@ -101,7 +100,7 @@ def test_a_source_that_meets_a_value_does_not_tell_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """Its status goes into a condition; the log of the replica has the value."""
-    monkeypatch.setattr(persist_client, "create_or_open", no_such_number)
+    monkeypatch.setattr(shard_writers, "create_or_open", no_such_number)
     loop = Loop()
     ingestions = IngestionCommands(SparkHolder(object), loop.jobs, tmp_path / "cache")
     of = description(tmp_path, TpchSource("0.001", 100, 7), tpch_tables("nation"))

@@ -17,7 +17,7 @@ import pytest
 from tests.replica.worker_loop import Loop
 from tests.storage.ingestion_samples import description, tpch_tables
 from tests.waiting import BOUND
-from tidemark_persist import client as persist_client
+from tidemark_persist import shard_writers
 from tidemark_protocol.ids import GlobalId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import DeleteShard, RunIngestion
 from tidemark_protocol.messages.responses import ShardDeleted
@@ -53,7 +53,7 @@ class HangingStore:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingStore]:
     store = HangingStore()
-    monkeypatch.setattr(persist_client, "create_or_open", store.open)
+    monkeypatch.setattr(shard_writers, "create_or_open", store.open)
     yield store
     store.close()
 

@@ -12,7 +12,7 @@ import pytest
 from tests.protocol.samples import INGESTION
 from tests.replica.worker_loop import Loop
 from tests.waiting import BOUND, until
-from tidemark_persist import PersistClientCache
+from tidemark_persist import ShardWriters
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
@@ -100,7 +100,7 @@ def test_a_source_goes_on_after_a_failure_of_any_type(monkeypatch: pytest.Monkey
         raise Panic("alice")
 
     monkeypatch.setattr(IngestionThreads, "source_for", panics)
-    manager = IngestionThreads(None, PersistClientCache(), tmp_path)
+    manager = IngestionThreads(None, ShardWriters(), tmp_path)
     manager.run(RunIngestion(INGESTION, WriterTerm(1), Time(1_000), 30_000), ControllerClock(Time(1_000), 30_000))
     try:
         until(lambda: len(tried) > 1)

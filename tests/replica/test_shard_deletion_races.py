@@ -14,8 +14,7 @@ import pytest
 from tests.replica.worker_loop import Loop
 from tests.storage.ingestion_samples import description, tpch_tables
 from tests.waiting import BOUND
-from tidemark_persist import Shard, ShardDeleted, create_or_open
-from tidemark_persist import client as persist_client
+from tidemark_persist import Shard, ShardDeleted, create_or_open, shard_writers
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
 from tidemark_protocol.messages.commands import DeleteShard, DropIngestion, RunIngestion
 from tidemark_protocol.messages.responses import ShardDeleted as Deleted
@@ -47,7 +46,7 @@ class SlowStore:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowStore]:
     store = SlowStore()
-    monkeypatch.setattr(persist_client, "create_or_open", store.open)
+    monkeypatch.setattr(shard_writers, "create_or_open", store.open)
     monkeypatch.setattr(shards, "create_or_open", store.open)
     yield store
     store.may.set()

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.storage.ingestion_samples import description, errors, oks
-from tidemark_persist import PersistClientCache
+from tidemark_persist import ShardWriters
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import SourceFile
@@ -37,9 +37,7 @@ class Directory:
         """A new ingester over the same shards, as after a crash."""
         self.source = FilesIngestion(self.spec, self.session)
         tables = tables_of(self.session, self.spec)
-        self.ingester = Ingester(
-            description(self.root, self.spec, tables), WriterTerm(1), self.source, PersistClientCache()
-        )
+        self.ingester = Ingester(description(self.root, self.spec, tables), WriterTerm(1), self.source, ShardWriters())
         self.ingester.recover()
         return self.ingester
 

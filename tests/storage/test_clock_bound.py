@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.storage.ingestion_samples import description, tpch_tables
 from tidemark_operator.controller.frontiers.read_policy import MAX_AHEAD_MS, bounded
-from tidemark_persist import PersistClientCache
+from tidemark_persist import ShardWriters
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import ShardId, Time, WriterTerm
 from tidemark_protocol.plan.ingestion import TpchSource
@@ -46,7 +46,7 @@ def test_where_clocks_agree_tables_run_ahead_as_far_as_they_want(tmp_path: Path)
 def ingester(root: Path) -> Ingester:
     tables = tpch_tables("orders", "nation")
     source = TpchIngestion(SPEC, root / "cache")
-    one = Ingester(description(root, SPEC, tables), WriterTerm(1), source, PersistClientCache())
+    one = Ingester(description(root, SPEC, tables), WriterTerm(1), source, ShardWriters())
     one.recover()
     return one
 

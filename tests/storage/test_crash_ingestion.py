@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tests.storage.ingestion_samples import contents, description, tpch_tables
-from tidemark_persist import DIFF, TIME, Fenced, PersistClientCache, consolidate, open_shard, read_part
+from tidemark_persist import DIFF, TIME, Fenced, ShardWriters, consolidate, open_shard, read_part
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.ingestion import TpchSource
 from tidemark_replica.storage.errors import NotDefinite
@@ -37,7 +37,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ingester(root: Path, cache: Path, term: int = 1) -> Ingester:
     """A new one, as a new process would make it."""
     source = TpchIngestion(SPEC, cache)
-    return Ingester(description(root, SPEC, tpch_tables(*NAMES)), WriterTerm(term), source, PersistClientCache())
+    return Ingester(description(root, SPEC, tpch_tables(*NAMES)), WriterTerm(term), source, ShardWriters())
 
 
 def expected(cache: Path, table: str, transactions: int) -> pa.Table:
@@ -138,7 +138,7 @@ def test_another_seed_is_refused_instead_of_changing_history(tmp_path: Path, cac
         description(tmp_path, spec, tpch_tables(*NAMES)),
         WriterTerm(2),
         TpchIngestion(spec, cache),
-        PersistClientCache(),
+        ShardWriters(),
     )
 
     with pytest.raises(NotDefinite, match="restore the DataSource"):

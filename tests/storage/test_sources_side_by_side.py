@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tests.storage.ingestion_samples import contents, description
 from tests.waiting import BOUND
-from tidemark_persist import PersistClientCache, open_shard
+from tidemark_persist import ShardWriters, open_shard
 from tidemark_protocol.ids import GlobalId, Time, WriterTerm
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus
@@ -64,7 +64,7 @@ def wait_until(what: str, ready: Callable[[], bool]) -> None:
 def side_by_side(session: SparkSession, root: Path, megabytes: int) -> dict[str, float]:
     """Reads a large file in one source while the other one gets small files. Seconds: how long the large file took,
     and the longest time from a small file to its row."""
-    threads = IngestionThreads(session, PersistClientCache(), root / "cache")
+    threads = IngestionThreads(session, ShardWriters(), root / "cache")
     activities: set[str] = set()
     try:
         large, small = (start(threads, session, root, name) for name in ("large", "small"))

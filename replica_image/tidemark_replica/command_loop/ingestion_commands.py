@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidemark_persist import PersistClientCache
+from tidemark_persist import ShardWriters
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, StorageResponse
@@ -31,7 +31,7 @@ class IngestionCommands:
 
     def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path) -> None:
         self._spark, self._jobs, self._cache = spark, jobs, cache
-        self._persist = PersistClientCache()
+        self._shards = ShardWriters()
         self._manager: IngestionThreads | None = None
         self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
         self._responses: list[StorageResponse] = []
@@ -58,7 +58,7 @@ class IngestionCommands:
 
     def forget(self, location: str) -> None:
         """Closes handles of the location: its shard is deleted."""
-        self._persist.forget(location)
+        self._shards.forget(location)
 
     def poll(self) -> list[StorageResponse]:
         """The responses since the last call. Retries the start of Spark with growing pauses."""
@@ -100,4 +100,4 @@ class IngestionCommands:
         self._waiting.clear()
 
     def _new_manager(self, session: SparkSession) -> IngestionThreads:
-        return IngestionThreads(session, self._persist, self._cache)
+        return IngestionThreads(session, self._shards, self._cache)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, TIME, PersistClientCache, Shard, StagedFile, UpperMismatch, read_part
+from tidemark_persist import DIFF, TIME, Shard, ShardWriters, StagedFile, UpperMismatch, read_part
 from tidemark_protocol.ids import Time, WriterTerm
 from tidemark_protocol.plan.dataflow import ShardMetadata
 from tidemark_protocol.plan.ingestion import IngestedTable, IngestionDescription
@@ -38,12 +38,11 @@ class Ingester:
     """Ingests one source under one writer term."""
 
     def __init__(
-        self, description: IngestionDescription, term: WriterTerm, source: Source, persist: PersistClientCache
+        self, description: IngestionDescription, term: WriterTerm, source: Source, shards: ShardWriters
     ) -> None:
         self._name, self._term, self._source = description.name, term, source
-        remap = persist.open(description.remap_location)
-        self._remap = remap.open_writer("", source.remap_schema, shard_id=description.remap_id)
-        self._tables = [(table, _open(persist, table.shard)) for table in description.tables]
+        self._remap = shards.open(description.remap_location, source.remap_schema, shard_id=description.remap_id)
+        self._tables = [(table, _open(shards, table.shard)) for table in description.tables]
 
     def recover(self) -> None:
         """Fences older terms, then brings every table up to the last binding."""
@@ -122,5 +121,5 @@ class Ingester:
             raise LostRace(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")
 
 
-def _open(persist: PersistClientCache, shard: ShardMetadata) -> Shard:
-    return persist.open(shard.location).open_writer("", arrow_schema(shard.columns), shard_id=shard.shard_id)
+def _open(shards: ShardWriters, shard: ShardMetadata) -> Shard:
+    return shards.open(shard.location, arrow_schema(shard.columns), shard_id=shard.shard_id)

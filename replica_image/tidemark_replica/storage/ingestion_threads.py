@@ -16,7 +16,7 @@ from time import monotonic
 
 from pyspark.sql import SparkSession
 
-from tidemark_persist import Fenced, PersistClientCache
+from tidemark_persist import Fenced, ShardWriters
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
@@ -40,8 +40,8 @@ _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 class IngestionThreads:
     """Starts and stops ingestions. No method that the command loop calls blocks."""
 
-    def __init__(self, session: SparkSession, persist: PersistClientCache, cache: Path) -> None:
-        self._session, self._persist, self._cache = session, persist, cache
+    def __init__(self, session: SparkSession, shards: ShardWriters, cache: Path) -> None:
+        self._session, self.shards, self._cache = session, shards, cache
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
 
@@ -100,10 +100,6 @@ class IngestionThreads:
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
             return FilesIngestion(spec, self._session)
         return TpchIngestion(spec, self._cache)
-
-    @property
-    def persist(self) -> PersistClientCache:
-        return self._persist
 
 
 class _Ingestion(threading.Thread):
@@ -170,7 +166,7 @@ class _Ingestion(threading.Thread):
         """Recovers, then ticks until stopped. Raises every failure."""
         description = self._command.ingestion
         source = self._source = self._manager.source_for(description)
-        ingester = Ingester(description, self._command.term, source, self._manager.persist)
+        ingester = Ingester(description, self._command.term, source, self._manager.shards)
         ingester.recover()
         self._observe(ingester)
         while not self._halt.is_set():
