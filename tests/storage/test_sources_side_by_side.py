@@ -43,7 +43,7 @@ def start(threads: IngestionThreads, session: SparkSession, root: Path, name: st
 
 def put(folder: Path, name: str, rows: int) -> None:
     with (folder / f".{name}").open("w") as file:
-        file.writelines(f"{i:>7},{'x' * 40},{'y' * 40}\n" for i in range(rows))
+        file.writelines(f"{i:07},{'x' * 40},{'y' * 40}\n" for i in range(rows))
     (folder / f".{name}").rename(folder / name)
 
 
