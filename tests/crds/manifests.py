@@ -56,6 +56,12 @@ def files_in(path: str) -> dict[str, Any]:
     return document
 
 
+def delta(**table: Any) -> dict[str, Any]:
+    """A DataSource of one Delta table."""
+    entry = {"name": "t", "path": "/lake/t", **table}
+    return manifest("DataSource", {"instance": "default", "delta": {"tables": [entry]}})
+
+
 def long_form(views: list[str], exports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """A Dataflow with views of these names."""
     named = [{"name": v, "sql": "SELECT 1 AS a"} for v in views]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, SPECS, bent, files, files_in, long_form, manifest, refreshed
+from tests.crds.manifests import ABSENT, SPECS, bent, delta, files, files_in, long_form, manifest, refreshed
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -43,6 +43,14 @@ def test_defaults_of_a_file_table_agree(kubectl: Kubectl) -> None:
     least = {**completed, "spec": files()["spec"]}
 
     assert DataSource.parse(completed) == DataSource.parse(least)
+
+
+def test_defaults_of_a_delta_table_agree(kubectl: Kubectl) -> None:
+    """In an object store, too."""
+    least = delta(path="s3://bucket/lake/t", columns=["a", "B c"])
+    completed = kubectl.create(least)
+
+    assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, files, files_in, long_form, manifest, refreshed
+from tests.crds.manifests import ABSENT, bent, delta, files, files_in, long_form, manifest, refreshed
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -66,6 +66,13 @@ INSTANCES = [
 SOURCES = [
     (bent("DataSource", {"loadGenerator": ABSENT}), "spec: .* exactly one kind of source"),
     (bent("DataSource", {"files": files()["spec"]["files"]}), "spec: .* exactly one kind of source"),
+    (bent("DataSource", {"delta": delta()["spec"]["delta"]}), "spec: .* exactly one kind of source"),
+    (delta(path="lake/t"), "path: .* must be an absolute path, a file:/// URL or s3://bucket/prefix"),
+    (delta(path="/lake/../t"), "path: .* must not contain"),
+    (delta(path="/etc/t"), "path: .* is a folder of the pod itself"),
+    (delta(columns=[]), "columns: .* at least 1"),
+    (delta(columns=["a", "a"]), "columns.*: Duplicate value"),
+    (delta(onGap="skip"), "onGap: Unsupported value"),
     (bent("DataSource", {"kafka": {}}), 'unknown field "spec.kafka"'),
     (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator.tpch: Required value"),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 0}), "spec.loadGenerator.tpch.scaleFactor: .* from 0.001"),

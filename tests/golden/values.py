@@ -44,6 +44,8 @@ from tidemark_protocol.plan.dataflow import (
 )
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal
 from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    DeltaTable,
     FilesSource,
     FilesTable,
     IngestedTable,
@@ -181,6 +183,8 @@ DIAGNOSTIC = Diagnostic("SYNTAX", "no such word", "v", 2, 7, "FRM", ("shop", "or
 FILES_TABLE = FilesTable("orders", "csv", "/in", "*.csv", COLUMNS, (Option("sep", ";"),), "deadLetter", 7)
 FILES = FilesSource((FILES_TABLE,))
 TPCH = TpchSource("0.01", 5, 42)
+LAKE_TABLE = DeltaTable("orders", "s3://lake/orders", ("größe", "n"), COLUMNS, "resnapshot")
+LAKE = DeltaSource((LAKE_TABLE,))
 SOURCE_TABLE = SourceTable("orders", COLUMNS, ((0,),), True)
 INGESTED = IngestedTable(GlobalId("s1/a"), SOURCE_TABLE, SHARD)
 INGESTIONS = tuple(
@@ -255,5 +259,7 @@ MEMBERS: tuple[Any, ...] = (
     *PEEKS,
     replace(PEEKS[0], skip_errors=True),
     FilesTable("orders", "csv", "/in", append_only=True),
+    LAKE_TABLE,
+    LAKE,
 )
 """The order is that of the lines of `members.tsv`."""

@@ -15,7 +15,7 @@ from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import key_of
 from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_protocol.ids import ReplicaId
-from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, SourceSpec, TpchSource
+from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, FilesSource, FilesTable, SourceSpec, TpchSource
 
 
 def files(*paths: str) -> SourceSpec:
@@ -54,6 +54,26 @@ def test_a_directory_beside_the_instances_tables_is_read(location: str, path: st
     """Above them too: only files that are directly in a directory are read. And what was copied for it."""
     assert reads_own_tables(files(path), location, "ns") is None
     assert reads_own_tables(TpchSource("1", 1, 1), location, "ns") is None
+
+
+@pytest.mark.parametrize(
+    ("location", "path", "refused"),
+    [
+        ("/data", "/data/ns/d/v/v1", True),
+        ("/data/", "//data", True),
+        ("/data", "/database/t", False),
+        ("s3://bucket/data", "s3://bucket/data/ns/d/v/v1", True),
+        ("s3://bucket/data", "s3://bucket/lake/t", False),
+        ("s3://bucket/data", "/data/t", False),
+    ],
+)
+def test_a_delta_table_of_the_instance_is_refused(location: str, path: str, refused: bool) -> None:
+    """Dataflows read such tables by their names."""
+    source = DeltaSource((DeltaTable("a", "/elsewhere/a"), DeltaTable("t", path)))
+    failure = reads_own_tables(source, location, "ns")
+
+    assert (failure is not None) == refused
+    assert failure is None or failure.message.startswith("table t: ")
 
 
 def test_a_source_that_reads_tables_says_so() -> None:

@@ -18,7 +18,7 @@ from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
 from tidemark_protocol.messages.replica_settings import LogLevel
-from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, Option, TpchSource
+from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, FilesSource, FilesTable, Option, TpchSource
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, SqlType
 
@@ -164,6 +164,21 @@ def test_csv_defaults_reach_the_reader(given: dict[str, Any], expected: dict[str
     assert {option.name: option.value for option in source.tables[0].options} == expected
 
 
+def delta_table(**table: Any) -> dict[str, Any]:
+    return data_source({"delta": {"tables": [{"name": "t", "path": "/lake/t"} | table]}})
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [("/lake/t/", "/lake/t"), ("file:///lake/a%20b", "/lake/a b"), ("s3://bucket/lake/t/", "s3://bucket/lake/t")],
+)
+def test_a_delta_table_is_on_a_disk_or_in_a_bucket(given: str, path: str) -> None:
+    """All of its columns are taken, unless some are named."""
+    assert DataSource.parse(delta_table(path=given)).source == DeltaSource((DeltaTable("t", path),))
+    named = DataSource.parse(delta_table(columns=["b", "A"], onGap="resnapshot")).source
+    assert named == DeltaSource((DeltaTable("t", "/lake/t", ("b", "A"), None, "resnapshot"),))
+
+
 def read_from(path: str, below: str) -> dict[str, Any]:
     return data_source({"files": {"path": path, "tables": [{"name": "t", "format": "csv", "path": below}]}})
 
@@ -229,6 +244,9 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (Dataflow, dataflow({"sql": "S", "index": {}, "asOf": True}), "spec.asOf: must be an integer"),
     (Dataflow, dataflow({"sql": "S", "index": {"key": [1]}}), "spec.index.key[0]: must be a string"),
     (DataSource, data_source({"tick": "1.5s", "loadGenerator": {"tpch": {}}}), "spec.tick: must be a duration"),
+    (DataSource, delta_table(path="/etc/x"), "spec.delta.tables[0].path: '/etc/x' is in /etc"),
+    (DataSource, delta_table(path="gs://b/x"), "tables[0].path: must be an absolute path, a file:/// URL or"),
+    (DataSource, delta_table(columns=["a", "A"]), "spec.delta.tables[0].columns: 'a' is there twice"),
     (
         DataSource,
         csv_table(columns=[{"name": "a", "type": "INT"}, {"name": "A", "type": "INT"}]),

@@ -66,7 +66,31 @@ class TpchSource:
     seed: int
 
 
-SourceSpec = FilesSource | TpchSource
+@wire_name("DeltaTable")
+@dataclass(frozen=True)
+class DeltaTable:
+    """An existing Delta table: an absolute path or a URL of an object store.
+
+    `names`: the columns that are taken, all if empty. `columns` None: not pinned yet. `on_gap`: what becomes of the
+    table where a version that is needed is gone: `stop`, or `resnapshot`.
+    """
+
+    name: str
+    path: str
+    names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] | None = None
+    on_gap: str = "stop"
+
+
+@wire_name("DeltaSource")
+@dataclass(frozen=True)
+class DeltaSource:
+    """Delta tables that others write; each is followed commit by commit."""
+
+    tables: tuple[DeltaTable, ...]
+
+
+SourceSpec = FilesSource | TpchSource | DeltaSource
 
 
 @wire_name("SourceTable")

@@ -12,6 +12,7 @@ client that does not read gets RESOURCE_EXHAUSTED. No command of a refused frame
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ from tidemark_protocol.messages.legacy_protocol import LegacyTranslator
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec, SourceTable, TpchSource
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, SourceTable, TpchSource
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
 from tidemark_protocol.tls.server import RequireCaller, server_credentials
@@ -222,10 +223,11 @@ class ComputeService:
 
 def decode_source(data: bytes) -> SourceSpec:
     """Raises MalformedPlan where the bytes are no kind of source."""
-    try:
+    with contextlib.suppress(MalformedPlan):
         return codec.decode(data, FilesSource)
-    except MalformedPlan:
-        return codec.decode(data, TpchSource)
+    with contextlib.suppress(MalformedPlan):
+        return codec.decode(data, DeltaSource)
+    return codec.decode(data, TpchSource)
 
 
 def status_of(failure: Exception) -> grpc.StatusCode:

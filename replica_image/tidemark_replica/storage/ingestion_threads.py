@@ -21,8 +21,10 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse
-from tidemark_protocol.plan.ingestion import FilesSource, IngestionDescription, SourceSpec, SourceTable
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, IngestionDescription, SourceSpec, SourceTable
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
+from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
+from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
@@ -34,6 +36,8 @@ from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = logging.getLogger(__name__)
 MESSAGE_LENGTH_MAX = 1000
+RETRY_STOPPED_S = 30.0
+"""A source with a stopped table begins again after so long."""
 _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -80,6 +84,8 @@ class IngestionThreads:
         """The tables that the source offers; slow, so not for the command loop. Raises IngestionError."""
         if isinstance(spec, FilesSource):
             return tables_of(self._session, spec)
+        if isinstance(spec, DeltaSource):
+            return delta_tables(spec)
         check_scale_factor(spec.scale_factor)
         return tuple(TABLES.values())
 
@@ -99,6 +105,8 @@ class IngestionThreads:
             # a property of this thread: jobs of one pool wait for each other
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
             return FilesIngestion(spec, self._session)
+        if isinstance(spec, DeltaSource):
+            return DeltaIngestion(spec)
         return TpchIngestion(spec, self._cache)
 
 
@@ -169,7 +177,10 @@ class _Ingestion(threading.Thread):
         ingester = Ingester(description, self._command.term, source, self._manager.shards)
         ingester.recover()
         self._observe(ingester)
+        retry_at = monotonic() + RETRY_STOPPED_S
         while not self._halt.is_set():
+            if source.stopped() and monotonic() > retry_at:
+                return  # the ingestion begins again, and asks whether the tables can go on
             source.ask(self.requests)
             time = tick_at(wall_clock_ms(), description.tick_ms)
             bound = self.clock.bound()
@@ -182,7 +193,8 @@ class _Ingestion(threading.Thread):
                 self._ticked = True
                 ingester.run_ahead(bound)
                 self._observe(ingester)
-                self._set_status("running", source.warning(), source)
+                stopped = "; ".join(source.stopped().values())[:MESSAGE_LENGTH_MAX]
+                self._set_status("stopped" if stopped else "running", stopped or source.warning(), source)
                 self._maintain(ingester)
             self._halt.wait(self._until_next(description.tick_ms))
 

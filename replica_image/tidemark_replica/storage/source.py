@@ -37,7 +37,7 @@ class Source(Protocol):
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
         """Continues after the bindings so far: `bound` has the remap's consolidated rows as of `upper` - 1. The tables
-        have the data of all bindings when `discover` is called first."""
+        have the data of all bindings when `discover` is called first, unless they are stopped."""
 
     def discover(self, time: Time) -> pa.Table:
         """The rows (with `__diff`) that bind new data to the tick `time`; none where there are no new data."""
@@ -48,7 +48,8 @@ class Source(Protocol):
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:
-        """Data files of the binding for each of the tables, all rows at `time`."""
+        """Data files of the binding for each of the tables, all rows at `time`. A table that is left out does not take
+        the binding, and its upper stands still."""
 
     def is_static(self, table: IngestedTable) -> bool:
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
@@ -62,6 +63,9 @@ class Source(Protocol):
     def files(self) -> tuple[SourceFile, ...]:
         """The files that people should know of, the same tuple as before where nothing changed; none where the source
         has no files."""
+
+    def stopped(self) -> Mapping[str, str]:
+        """Why tables take no further binding until the next `resume`: `Reason: text` by the table's name."""
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.copy_location import copies_folder, copy_location
-from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec
 
 
 def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) -> IngestionFailure | None:
     """Why the source is refused; None if it may be read. Paths are absolute and have no `.` or `..`; so has the storage
     location, unless it is in an object store."""
+    if isinstance(source, DeltaSource):
+        return _follows_own_tables(source, storage_location)
     if not isinstance(source, FilesSource) or not storage_location.startswith("/"):
         return None
     storage = _plain(storage_location)
@@ -25,6 +27,19 @@ def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) 
                 "ReadsOwnTables",
                 f"table {table.name}: {path} is in {storage}, where this instance keeps its tables; make a DataSource "
                 f"that reads elsewhere (of that folder, only what is copied to {copies} can be read)",
+            )
+    return None
+
+
+def _follows_own_tables(source: DeltaSource, storage_location: str) -> IngestionFailure | None:
+    storage = storage_location.rstrip("/") if "://" in storage_location else _plain(storage_location)
+    for table in source.tables:
+        path = table.path if "://" in table.path else _plain(table.path)
+        if f"{path}/".startswith(f"{storage}/"):
+            return IngestionFailure(
+                "ReadsOwnTables",
+                f"table {table.name}: {path} is in {storage}, where this instance keeps its tables; a Dataflow reads "
+                "these by their names, without a DataSource",
             )
     return None
 

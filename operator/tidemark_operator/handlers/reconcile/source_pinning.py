@@ -26,7 +26,14 @@ from tidemark_protocol.errors import MalformedPlan
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.ingestion import FilesSource, IngestedTable, IngestionDescription, SourceSpec, SourceTable
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    FilesSource,
+    IngestedTable,
+    IngestionDescription,
+    SourceSpec,
+    SourceTable,
+)
 
 PINNED = 1
 """The number of the one revision of a DataSource."""
@@ -135,9 +142,11 @@ def pinned_ingestion(
 
 def _with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
     """The source with inferred columns as given ones: they are inferred once."""
+    known = {table.name: table.columns for table in tables}
+    if isinstance(source, DeltaSource):
+        return DeltaSource(tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if not isinstance(source, FilesSource):
         return source
-    known = {table.name: table.columns for table in tables}
     return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
 
 

@@ -4,6 +4,7 @@
 
     spec.loadGenerator.tpch  ->  TpchSource       eight tables, generated
     spec.files               ->  FilesSource      one table for each entry, read from a directory (`file_table`)
+    spec.delta               ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from tidemark_operator.resources.manifest.delta_table import parse_delta_table
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.file_table import parse_file_table
 from tidemark_operator.resources.manifest.locations import local_path
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
-from tidemark_protocol.plan.ingestion import FilesSource, SourceSpec, TpchSource
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, TpchSource
 
 KIND = "DataSource"
 PLURAL = "datasources"
@@ -58,7 +60,11 @@ class DataSource:
 
 
 def _source(spec: Fields) -> SourceSpec:
-    return _files(spec.child("files")) if spec.has("files") else _tpch(spec.child("loadGenerator").child("tpch"))
+    if spec.has("files"):
+        return _files(spec.child("files"))
+    if spec.has("delta"):
+        return DeltaSource(tuple(parse_delta_table(table) for table in spec.child("delta").children("tables")))
+    return _tpch(spec.child("loadGenerator").child("tpch"))
 
 
 def _files(fields: Fields) -> FilesSource:

@@ -141,6 +141,9 @@ class FilesIngestion:
     def is_static(self, table: IngestedTable) -> bool:
         return False
 
+    def stopped(self) -> Mapping[str, str]:
+        return {}
+
     def counters(self) -> Mapping[str, int]:
         return {
             "files": sum(len(known) for known in self._known.values()),

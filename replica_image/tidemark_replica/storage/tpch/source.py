@@ -100,6 +100,9 @@ class TpchIngestion:
     def files(self) -> tuple[SourceFile, ...]:
         return ()
 
+    def stopped(self) -> Mapping[str, str]:
+        return {}
+
     def counters(self) -> Mapping[str, int]:
         return {_COUNT: self._done or 0}
 

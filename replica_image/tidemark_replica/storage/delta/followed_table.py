@@ -1,0 +1,146 @@
+"""One Delta table that is followed: the version to bind next, and whether the bound one is still the table's own.
+
+bound version N ──► entry N+1 there?            bind up to N+k: whole commits, bounded in number and bytes
+                ──► entry N as it was bound?    nothing new
+                ──► neither                     the log was cleaned (VersionGone), or is another (TableReplaced)
+"""
+
+from __future__ import annotations
+
+from tidemark_persist import Storage
+from tidemark_protocol.plan.ingestion import DeltaTable
+from tidemark_protocol.types import Column
+from tidemark_replica.storage.delta.bindings import BoundVersion
+from tidemark_replica.storage.delta.commit_log import Commit, log_path, read_commit
+from tidemark_replica.storage.delta.definition import Definition, check_features
+from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, TABLE_REPLACED, VERSION_GONE, TableStopped
+from tidemark_replica.storage.delta.versions import TableVersion, check_location, open_version
+from tidemark_replica.storage.errors import SourceUnusable
+
+COMMITS_MAX = 100
+BYTES_MAX = 1 << 30
+"""A tick binds at most so many commits, and no further one beyond so many bytes to read."""
+
+
+class FollowedTable:
+    """Raises TableStopped where the table cannot be followed, StorageError where the store fails."""
+
+    def __init__(self, spec: DeltaTable) -> None:
+        if spec.columns is None:
+            raise SourceUnusable(f"table {spec.name}: its columns are not pinned yet")
+        self.name = spec.name
+        self.resnapshots = spec.on_gap == "resnapshot"
+        self.columns: tuple[Column, ...] = spec.columns
+        self.storage = Storage.at(spec.path)
+        self._checked: tuple[int, object] | None = None
+        """The version whose log entry was compared with its digest, and the entry's size and age then."""
+
+    def newest(self, after: BoundVersion | None = None) -> BoundVersion:
+        """The newest version, to begin with, or to begin again with after a gap."""
+        table = open_version(self.storage)
+        if after is not None:
+            self._check_id(after, table.definition)
+        physical = table.definition.physical_names(self.columns)
+        commit = read_commit(self.storage, table.version)
+        digest = "" if commit is None else commit.digest
+        restarts = 0 if after is None else after.restarts + 1
+        return BoundVersion(table.definition.id, table.version, digest, physical, restarts)
+
+    def next(self, bound: BoundVersion) -> BoundVersion | None:
+        """The version to bind after the bound one; None if there is nothing new."""
+        check_location(self.storage)
+        self._check_entry(bound)
+        last, total = bound, 0
+        for version in range(bound.version + 1, bound.version + 1 + COMMITS_MAX):
+            try:
+                commit = read_commit(self.storage, version)
+                if commit is None:
+                    break
+                total += commit.bytes_to_read
+                if last is not bound and total > BYTES_MAX:
+                    break
+                last = self._after(last, commit)
+            except TableStopped:
+                if last is bound:
+                    raise
+                break  # what comes before is bound first
+        if last is bound:
+            self._check_quiet(bound)
+            return None
+        return last
+
+    def commits(self, before: BoundVersion, after: BoundVersion) -> list[Commit]:
+        """The commits between two bound versions."""
+        commits = []
+        for version in range(before.version + 1, after.version + 1):
+            commit = read_commit(self.storage, version)
+            if commit is None:
+                raise self._gone(version)
+            commits.append(commit)
+        if commits[-1].digest != after.digest:
+            raise self._rewritten(after.version)
+        return commits
+
+    def open(self, bound: BoundVersion) -> TableVersion:
+        """The bound version, which must be of the same table."""
+        table = open_version(self.storage, bound.version)
+        self._check_id(bound, table.definition)
+        return table
+
+    def _after(self, before: BoundVersion, commit: Commit) -> BoundVersion:
+        if commit.protocol is not None:
+            check_features(commit.protocol)
+        if commit.metadata is not None:
+            definition = Definition.of_action(commit.metadata)
+            self._check_id(before, definition)
+            if definition.physical_names(self.columns) != before.physical:
+                raise TableStopped(
+                    COLUMN_CHANGED,
+                    f"version {commit.version} dropped a declared column and added another of its name",
+                )
+        return BoundVersion(before.table_id, commit.version, commit.digest, before.physical, before.restarts)
+
+    def _check_entry(self, bound: BoundVersion) -> None:
+        """The bound version's entry is the one that was bound, unless the log was cleaned. It is read again where its
+        size or age changed."""
+        stat = self.storage.stat(log_path(bound.version))
+        if stat is None or not bound.digest or self._checked == (bound.version, stat):
+            return
+        commit = read_commit(self.storage, bound.version)
+        if commit is not None and commit.digest != bound.digest:
+            raise self._rewritten(bound.version)
+        self._checked = (bound.version, stat)
+
+    def _check_quiet(self, bound: BoundVersion) -> None:
+        """Nothing follows the bound version: is it the newest?"""
+        if self.storage.stat(log_path(bound.version)) is not None:
+            return
+        if self.storage.stat(log_path(bound.version + 1)) is not None:
+            return  # written just now, and the older entry cleaned
+        newest = open_version(self.storage)
+        self._check_id(bound, newest.definition)
+        if newest.version > bound.version:
+            raise self._gone(bound.version + 1)
+        if newest.version < bound.version:
+            raise TableStopped(
+                TABLE_REPLACED,
+                f"{self.storage.location} is at version {newest.version}; version {bound.version} was read before",
+            )
+
+    def _check_id(self, bound: BoundVersion, definition: Definition) -> None:
+        if definition.id != bound.table_id:
+            raise TableStopped(
+                TABLE_REPLACED,
+                f"{self.storage.location} is another table now (id {definition.id}; followed is {bound.table_id});"
+                " make a DataSource for it",
+            )
+
+    def _gone(self, version: int) -> TableStopped:
+        return TableStopped(
+            VERSION_GONE, f"version {version} of {self.storage.location} is gone: its log entry was removed"
+        )
+
+    def _rewritten(self, version: int) -> TableStopped:
+        return TableStopped(
+            TABLE_REPLACED, f"version {version} of {self.storage.location} is not what was read: another table?"
+        )

@@ -1,0 +1,152 @@
+"""Reads data files of a Delta table into updates: rows of the declared columns with their diffs, in bounded batches."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_persist import DIFF, Storage
+from tidemark_protocol.types import Column
+from tidemark_replica.storage.delta.file_reads import FileRead, Share
+from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE, TableStopped
+from tidemark_replica.values.arrow_types import arrow_schema
+
+BATCH_ROWS = 65_536
+_CHANGE = "_change_type"
+_CHANGE_DIFFS = {"insert": 1, "update_postimage": 1, "delete": -1, "update_preimage": -1}
+_CHANGE_NAMES = pa.array(list(_CHANGE_DIFFS))
+_CHANGE_VALUES = pa.array(list(_CHANGE_DIFFS.values()), pa.int64())
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+class _Damaged(Exception):
+    """The file's pages cannot be decoded."""
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads rows of the declared columns. `physical`: the columns' names in the files."""
+
+    storage: Storage
+    columns: tuple[Column, ...]
+    physical: tuple[str, ...]
+
+    def updates(self, read: FileRead) -> Iterator[pa.RecordBatch]:
+        """The file's rows with `__diff`; rows whose diffs cancel are left out. Raises TableStopped, StorageError."""
+        where = f"file {read.path} of {self.storage.location}, which version {read.version} needs,"
+        path = self._path(read.path)
+        try:
+            with self.storage.errors(f"reading {path}"), self.storage.open_input(path, read.size or None) as source:
+                yield from self._local_errors(self._file_updates(source, read))
+        except FileNotFoundError:
+            raise TableStopped(VERSION_GONE, f"{where} is gone (VACUUM?)") from None
+        except (pa.ArrowException, KeyError, _Damaged) as error:
+            raise TableStopped(FILE_UNREADABLE, f"{where} cannot be read: {error}") from None
+
+    def _local_errors(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches. An OSError without a number is not of the disk: Arrow raises it for damaged pages."""
+        try:
+            yield from batches
+        except OSError as error:
+            if self.storage.local_path is None or error.errno is not None:
+                raise
+            raise _Damaged(str(error)) from None
+
+    def _file_updates(self, source: Any, read: FileRead) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
+            _check_calendar(file.schema_arrow.metadata or {}, read.path)
+            names = _names_in(file.schema_arrow.names, self.physical)
+            wanted = [n for p, n in zip(self.physical, names, strict=True) if n is not None and p not in read.partition]
+            if not read.shares:
+                wanted.append(_CHANGE)
+            first = 0
+            # a file that has none of the columns is read for its number of rows
+            for batch in file.iter_batches(BATCH_ROWS, columns=wanted or file.schema_arrow.names[:1]):
+                diffs = _diffs(batch, read.shares, first)
+                first += batch.num_rows
+                kept = pc.not_equal(diffs, 0)
+                rows = self._conform(batch, read.partition, names).append_column(DIFF, diffs)
+                yield rows if pc.all(kept).as_py() else rows.filter(kept)
+
+    def _conform(
+        self, batch: pa.RecordBatch, partition: Mapping[str, Any], names: Sequence[str | None]
+    ) -> pa.RecordBatch:
+        schema = arrow_schema(self.columns)
+        arrays = []
+        for field, physical, name in zip(schema, self.physical, names, strict=True):
+            if physical in partition:
+                arrays.append(pa.repeat(partition_value(partition[physical], field.type), batch.num_rows))
+            elif name is None:  # the file is older than the column
+                arrays.append(pa.nulls(batch.num_rows, field.type))
+            else:
+                array = batch.column(name)
+                arrays.append(array if array.type == field.type else array.cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _path(self, encoded: str) -> str:
+        """The file's path below the location. Raises TableStopped for a file elsewhere: a table's log must not choose
+        what else is read."""
+        path = unquote(encoded)
+        outside = path.startswith("/") or _SCHEME.match(path) or ".." in path.split("/")
+        if not outside and self.storage.local_path is not None:
+            root = os.path.realpath(self.storage.local_path)
+            outside = not os.path.realpath(os.path.join(root, path)).startswith(f"{root}/")
+        if outside:
+            raise TableStopped(FEATURE_NOT_SUPPORTED, f"file {encoded} is outside the table (a shallow clone?)")
+        return path
+
+
+def partition_value(value: Any, type: pa.DataType) -> pa.Scalar:
+    """The value of a partition, a text as the log has it or typed. An empty text is NULL."""
+    if isinstance(value, pa.Scalar):
+        return value.cast(type)
+    if value is None or value == "":
+        return pa.scalar(None, type)
+    if pa.types.is_timestamp(type) and type.tz and not value.endswith("Z"):
+        return pa.scalar(value).cast(pa.timestamp("us")).cast(type)
+    return pa.scalar(value).cast(type)
+
+
+def _diffs(batch: pa.RecordBatch, shares: Sequence[Share], first: int) -> pa.Array:
+    """The diff of each row of the batch, whose first row is the file's row `first`."""
+    if not shares:
+        known = pc.index_in(batch.column(_CHANGE), _CHANGE_NAMES)
+        if known.null_count:
+            raise KeyError(f"{_CHANGE} has another value than {', '.join(_CHANGE_DIFFS)}")
+        return _CHANGE_VALUES.take(known)
+    total: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
+    for share in shares:
+        total += share.sign * _kept(share.mask, first, batch.num_rows)
+    return pa.array(total)
+
+
+def _kept(mask: pa.BooleanArray | None, first: int, rows: int) -> npt.NDArray[np.int64]:
+    """1 for each row that is kept; a mask may end before the file does, and rows after its end are kept."""
+    kept: npt.NDArray[np.int64] = np.ones(rows, np.int64)
+    if mask is not None and first < len(mask):
+        part = mask.slice(first, rows).to_numpy(zero_copy_only=False)
+        kept[: len(part)] = part
+    return kept
+
+
+def _names_in(present: Sequence[str], wanted: Sequence[str]) -> list[str | None]:
+    """The names in the file: exactly, or else without regard to case; None for a column that it lacks."""
+    folded = {name.lower(): name for name in present}
+    return [name if name in present else folded.get(name.lower()) for name in wanted]
+
+
+def _check_calendar(metadata: Mapping[bytes, bytes], path: str) -> None:
+    if any(key in metadata for key in _LEGACY):
+        text = f"file {path} has dates of the hybrid calendar (Spark's LEGACY rebase mode)"
+        raise TableStopped(FEATURE_NOT_SUPPORTED, text)

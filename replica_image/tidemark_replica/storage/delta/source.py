@@ -1,0 +1,200 @@
+"""Delta tables as a source: a binding says which version of each table belongs to a tick.
+
+    first binding of a table     its newest version: all of its rows
+    further ones                 the commits after the version before, all of them at the tick's time
+    after a gap (resnapshot)     the newest version less what the shard has: the difference at one time
+
+A version's log and files are never changed, so another process reads the same rows for a binding. Where they were
+removed, or the table is no longer the one that was bound, that table stops and the others go on. With `onGap:
+resnapshot` a version that is gone does not stop the table for good: a new binding takes the place of those that the
+shard does not have yet, which are left out from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+import pyarrow as pa
+
+from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_staged
+from tidemark_persist.files.spill import divide
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.commands import FileRequest
+from tidemark_protocol.messages.responses import FileOutcome, SourceFile
+from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
+from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, binding_rows, bound_version
+from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
+from tidemark_replica.storage.delta.followed_table import FollowedTable
+from tidemark_replica.storage.delta.reading import RowReader
+from tidemark_replica.storage.delta.stop import VERSION_GONE, TableStopped
+from tidemark_replica.storage.delta.withdrawal import Withdrawal
+from tidemark_replica.storage.source import SourceShards
+from tidemark_replica.values.arrow_types import arrow_schema
+
+PIECE_BYTES = 256 << 20
+"""Data files of so many bytes become one staged file."""
+SHARE_BYTES = 32 << 20
+"""Changes that may cancel are consolidated in shares of data files of about so many bytes."""
+
+
+class DeltaIngestion:
+    """The `Source` of a `delta:` DataSource."""
+
+    remap_schema = REMAP_SCHEMA
+
+    def __init__(self, spec: DeltaSource) -> None:
+        self._tables = {table.name: FollowedTable(table) for table in spec.tables}
+        self._bound: dict[str, BoundVersion] = {}
+        self._stopped: dict[str, str] = {}
+        self._shards: dict[GlobalId, Shard] = {}
+        self._gaps: set[str] = set()
+        """Stopped tables that are to be resnapshotted."""
+
+    def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
+        self._bound, self._stopped, self._gaps = {}, {}, set()
+        self._shards = {table.id: shard for table, shard in shards.tables}
+        for name, table in self._tables.items():
+            if (version := bound_version(bound, name, 1)) is not None:
+                self._bound[name] = version
+                try:
+                    table.next(version)  # a table that cannot go on must not seem to: its upper stands still
+                except TableStopped as error:
+                    self._stop(name, error)
+
+    def discover(self, time: Time) -> pa.Table:
+        changes = []
+        for name in self._tables:
+            before = self._bound.get(name)
+            try:
+                now = self._next(name, before)
+            except TableStopped as error:
+                self._stop(name, error)
+                continue
+            if now is not None:
+                changes.append((name, before, now))
+        return binding_rows(changes)
+
+    def _next(self, name: str, before: BoundVersion | None) -> BoundVersion | None:
+        """The version to bind now; None if there is nothing new, or the table has stopped."""
+        table = self._tables[name]
+        if name not in self._stopped:
+            try:
+                return table.newest() if before is None else table.next(before)
+            except TableStopped as error:
+                self._stop(name, error)
+        if before is None or name not in self._gaps:
+            return None
+        now = table.newest(after=before)
+        self._gaps.discard(name)
+        del self._stopped[name]
+        return now
+
+    def confirm(self, binding: pa.Table) -> None:
+        for name in self._tables:
+            if (now := bound_version(binding, name, 1)) is not None:
+                self._bound[name] = now
+
+    def stage(
+        self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
+    ) -> Mapping[GlobalId, list[StagedFile]]:
+        staged = {}
+        for ingested in tables:
+            name = ingested.table.name
+            now = bound_version(binding, name, 1)
+            if now is not None and now.restarts < self._bound[name].restarts:
+                continue  # a resnapshot comes later: this version's rows could not be read
+            try:
+                staged[ingested.id] = (
+                    [] if now is None else self._stage(ingested, bound_version(binding, name, -1), now, time)
+                )
+            except TableStopped as error:
+                self._stop(name, error)
+        return staged
+
+    def is_static(self, table: IngestedTable) -> bool:
+        return False
+
+    def ask(self, requests: tuple[FileRequest, ...]) -> None:
+        """There are no files of one's own."""
+
+    def outcomes(self) -> tuple[FileOutcome, ...]:
+        return ()
+
+    def files(self) -> tuple[SourceFile, ...]:
+        return ()
+
+    def activity(self) -> str:
+        return ""
+
+    def counters(self) -> Mapping[str, int]:
+        return {f"version/{name}": bound.version for name, bound in self._bound.items()}
+
+    def warning(self) -> str:
+        return ""
+
+    def stopped(self) -> Mapping[str, str]:
+        return self._stopped
+
+    def _stop(self, name: str, error: TableStopped) -> None:
+        self._stopped[name] = f"{error.reason}: table {name}: {error}"
+        if error.reason == VERSION_GONE and self._tables[name].resnapshots:
+            self._gaps.add(name)
+
+    def _stage(
+        self, ingested: IngestedTable, before: BoundVersion | None, now: BoundVersion, time: Time
+    ) -> list[StagedFile]:
+        table = self._tables[ingested.table.name]
+        location, schema = ingested.shard.location, arrow_schema(table.columns)
+        reader = RowReader(table.storage, table.columns, now.physical)
+        physical = dict(zip(schema.names, now.physical, strict=True))
+        restarted = before is not None and now.restarts != before.restarts
+        if before is None or restarted:
+            reads = snapshot_reads(table.open(now), physical)
+        else:
+            reads = change_reads(table.storage, table.commits(before, now), physical)
+        gone = Withdrawal(self._shards[ingested.id], table.columns) if restarted else None
+        if gone is None and all(read.only_adds for read in reads):
+            pieces = [_timed(_updates(reader, piece), time) for piece in _pieces(reads)]
+        else:
+            updates = chain(_updates(reader, reads), gone.updates() if gone else ())
+            size = sum(read.size for read in reads) + (gone.size if gone else 0)
+            pieces = [_consolidated(_timed(updates, time), schema, size)]
+        written = (write_staged(location, _batches(piece), schema=schema) for piece in pieces)
+        return [file for file in written if file is not None]
+
+
+def _updates(reader: RowReader, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:
+    return chain.from_iterable(map(reader.updates, reads))
+
+
+def _pieces(reads: Sequence[FileRead]) -> Iterator[list[FileRead]]:
+    """The reads in groups of about PIECE_BYTES."""
+    piece: list[FileRead] = []
+    for read in reads:
+        piece.append(read)
+        if sum(r.size for r in piece) >= PIECE_BYTES:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def _consolidated(updates: Iterable[pa.Table], columns: pa.Schema, size: int) -> Iterator[pa.Table]:
+    """The updates without those that cancel, in memory of one share. `size`: of the files that they come from."""
+    schema = columns.append(pa.field(DIFF, pa.int64())).append(pa.field(TIME, pa.int64()))
+    for share in divide(updates, schema, 1 + size // SHARE_BYTES):
+        tables = list(share)
+        if tables:
+            yield consolidate(pa.concat_tables(tables))
+
+
+def _timed(batches: Iterable[pa.RecordBatch], time: Time) -> Iterator[pa.Table]:
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        yield table.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), batch.num_rows))
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from table.to_batches()

@@ -1,0 +1,28 @@
+"""Why a table takes no further commit.
+
+VersionGone          the log or a data file that a version needs was removed (VACUUM, log retention)
+TableReplaced        another table is at the path, or its log was rewritten
+TableMissing         there is no table at the path any more
+ColumnChanged        a declared column was dropped, renamed, or has another type
+FeatureNotSupported  the table has a feature (or a layout) that cannot be read
+FileUnreadable       a data file is no Parquet file of the declared columns
+"""
+
+from __future__ import annotations
+
+from tidemark_replica.storage.errors import IngestionError
+
+VERSION_GONE = "VersionGone"
+TABLE_REPLACED = "TableReplaced"
+TABLE_MISSING = "TableMissing"
+COLUMN_CHANGED = "ColumnChanged"
+FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
+FILE_UNREADABLE = "FileUnreadable"
+
+
+class TableStopped(IngestionError):
+    """One table of the source stops; the others go on. `reason` is CamelCase."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason

@@ -1,0 +1,33 @@
+"""The rows that a table's shard has, negated: with a version's rows, the difference that a resnapshot ingests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, Part, Shard, read_part
+from tidemark_protocol.types import Column
+
+
+class Withdrawal:
+    """The contents of the shard at its last complete time. `size`: of its data files, in bytes."""
+
+    def __init__(self, shard: Shard, columns: Sequence[Column]) -> None:
+        self._shard = shard
+        self._columns = [*(column.name for column in columns), DIFF]
+        upper = self._shard.state().upper
+        self._as_of = upper - 1 if upper > 0 else None
+        self.size = sum(part.size for part in self._parts())
+
+    def updates(self) -> Iterator[pa.RecordBatch]:
+        """Rows with `__diff`, not consolidated."""
+        with self._shard.lease():
+            for part in self._parts():
+                for batch in read_part(part, columns=self._columns):
+                    at = batch.schema.get_field_index(DIFF)
+                    yield batch.set_column(at, batch.schema.field(at), pc.negate(batch.column(at)))
+
+    def _parts(self) -> list[Part]:
+        return [] if self._as_of is None else self._shard.snapshot_parts(self._as_of)

@@ -1,0 +1,50 @@
+"""A Delta table is followed exactly: at every tick the table's contents are those of the bound version."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.storage.delta_tables import Upstream, bound_versions, check, ingester, spec_of, tick
+from tidemark_protocol.plan.ingestion import DeltaTable
+from tidemark_replica.storage.ingester import Ingester
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_oracle_random_histories_with_deaths(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tables, one with the change data feed; an ingester dies at random appends and another goes on."""
+    moments = random.Random(seed)
+    up = [
+        Upstream(tmp_path / "up" / "a", seed, feed=seed % 2 == 0, partitioned=seed % 3 == 0),
+        Upstream(tmp_path / "up" / "b", seed + 100, feed=seed % 2 == 1, partitioned=seed % 3 == 1),
+    ]
+    spec = spec_of(*(DeltaTable(name, table.path) for name, table in zip("ab", up, strict=True)))
+    append, alive = Ingester._append, [99]
+
+    def append_then_die(self: Ingester, *args: object) -> None:
+        append(self, *args)  # type: ignore[arg-type]
+        alive[0] -= 1
+        if alive[0] == 0:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ingester, "_append", append_then_die)
+    one, done = ingester(tmp_path, spec), []
+    one.recover()
+    for time in range(1000, 3000, 100):
+        for _ in range(moments.randrange(4)):
+            done.append(moments.choice(up).step())
+        try:
+            tick(one, time)
+        except KeyboardInterrupt:
+            one = ingester(tmp_path, spec)
+            one.recover()
+        if alive[0] <= 0:
+            alive[0] = moments.randrange(1, 12)
+    one.recover()
+
+    tick(one, 9000)
+    for name, table in zip("ab", up, strict=True):
+        assert max(bound_versions(tmp_path, name).values()) == table.table.version(), done
+    check(tmp_path, spec)
