@@ -65,6 +65,14 @@ test-cluster: venv ## build the images; the chart, and replicas as pods, on a re
 test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/testing.md)
 	$(IN_VENV) $(BIN)/python -m tests.sqllogictest --dialect spark tests/sqllogictest/files/*.slt
 
+.PHONY: test-dialects
+test-dialects: java venv ## every construct of dialect postgres against a real PostgreSQL (make postgres-packages)
+	$(PYTEST) tests/dialects -rs
+
+.PHONY: postgres-packages
+postgres-packages: ## install Debian's PostgreSQL, which dialects are compared with (as root)
+	@[ -n "$$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || tools/install-packages postgresql
+
 .PHONY: oracle
 oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random histories (10 unless set)
 	$(IN_VENV) TIDEMARK_ORACLE_SEEDS=$${TIDEMARK_ORACLE_SEEDS:-10} $(BIN)/python -m pytest tests/oracle tests/continual_tasks --durations=15

@@ -39,6 +39,7 @@ def apply(system: System, name: str, until: int | None, sql: str = BY_STATUS, **
 
 def wait_finished(system: System, name: str) -> dict[str, Any]:
     """Its status, once it says so."""
+    system.wait_condition("dataflow", name, "Progressing", "False", "Finished")
     system.wait_condition("dataflow", name, "Ready", reason="Finished")
     status: dict[str, Any] = system.get("dataflow", name)["status"]
     assert status["writeFrontier"] == {"finished": True}

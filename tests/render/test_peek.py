@@ -218,6 +218,9 @@ def test_a_peek_that_skips_errors_has_the_other_rows_and_counts_them(
             assert rows(found) == Counter({(1, 10, 10): 1, (2, 20, 5): 1, (None, 5, 20): 1})
             counts.append(reading.skipped.count)
         assert counts == [0, 1, 0]
+    reading = replace(either, skipped=SkippedErrors())
+    found = read_index(reading, index, peek(index, 8, literals=((Literal("1", BIGINT),),), skip_errors=True))
+    assert (rows(found), reading.skipped.count) == (Counter({(1, 10, 10): 1}), 1)
 
 
 def test_errors_of_the_peeks_own_expressions_are_skipped_too(

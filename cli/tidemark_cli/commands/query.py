@@ -56,6 +56,13 @@ kubectl tidemark query 'SELECT * FROM delays' -n team-a --service-account reader
     help="Print the rows that are right, and a warning with the number of errors. Only for rows of one table or export "
     "that are computed one by one: no joins, aggregates, or ORDER BY with LIMIT.",
 )
+@click.option(
+    "--dialect",
+    type=click.Choice(["spark", "postgres"]),
+    default="spark",
+    show_default=True,
+    help="Whose SQL it is. What would mean something else is refused by name.",
+)
 @options.output
 @calls_gateway()
 def query(
@@ -68,6 +75,7 @@ def query(
     instance: str,
     replica: str,
     skip_errors: bool,
+    dialect: str,
     output: str,
 ) -> None:
     """Print the answer to a SELECT over exports and tables, as of one time.
@@ -84,6 +92,7 @@ def query(
         replica=replica,
         places=sys.stderr.isatty(),
         skip_errors=skip_errors,
+        dialect="" if dialect == "spark" else dialect,
     )
     with connected(gateway) as stub:
         call = stub.Query(request, metadata=gateway.metadata, timeout=timeout)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.dialects.foreign_text import check_dialect
 from tidemark_planner.errors import Refusal, refuse
 from tidemark_planner.expressions.round_trip import check_round_trip
 from tidemark_planner.hir.nodes import Hir
@@ -41,8 +42,7 @@ _WITHIN = 4
 
 def check_settings(settings: Settings, dialect: str = "spark") -> None:
     """Raises Refusal for settings or a dialect that are not supported."""
-    if dialect != "spark":
-        refuse("UNSUPPORTED", f"dialect {dialect} is not supported: write Spark SQL", word=dialect)
+    check_dialect(dialect)
     if settings != Settings():
         refuse("UNSUPPORTED", "settings other than ANSI mode and the time zone UTC are not supported: leave them out")
 

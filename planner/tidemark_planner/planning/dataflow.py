@@ -84,7 +84,7 @@ def add_view(catalyst: Catalyst, request: PlanRequest, view: ViewRequest, draft:
     if draft.task is not None:
         scope = draft.task.scope(draft.views)
     prefix = f"{request.id_prefix}{view.name}"
-    query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view)
+    query = lower_query(catalyst, view.sql, scope, lambda n: GlobalId(f"{prefix}/cte{n}"), _lower_view, request.dialect)
     hir = optimise(query.lowered.hir)
     draft.objects += [*query.objects, (GlobalId(prefix), hir)]
     draft.views[view.name.lower()] = PlannedView(_known(view.name, GlobalId(prefix), query.lowered, hir), hir)

@@ -62,7 +62,7 @@ def _plan(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedOneShot:
         return GlobalId(f"{request.id_prefix}{RESULT}/cte{number}")
 
     scope = scope_of(request.catalogue, ())
-    query = lower_query(catalyst, request.sql, scope, object_id, lower)
+    query = lower_query(catalyst, request.sql, scope, object_id, lower, request.dialect)
     end = finish_query(query.lowered, ordering)
     hir = optimise(end.hir)
     built_as = GlobalId(request.id_prefix + RESULT)

@@ -43,7 +43,7 @@ def plan_peek(catalyst: Catalyst, request: PlanQueryRequest) -> PlannedPeek:
     check_settings(request.settings, request.dialect)
     peeled = _OrderSplitter()
     scope = scope_of(request.catalogue, ())
-    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled).lowered
+    lowered = lower_query(catalyst, request.sql, scope, _no_objects, peeled, request.dialect).lowered
     end = finish_query(lowered, peeled.ordering)
     base, fused = fuse(push_down(end.hir))
     if not isinstance(base, Scan):

@@ -13,6 +13,8 @@ from typing import Any
 
 from tidemark_planner.catalyst.analyser import Catalyst, quoted
 from tidemark_planner.catalyst.json_tree import Node
+from tidemark_planner.dialects.foreign_text import SPARK, as_spark_text
+from tidemark_planner.dialects.typed_check import check_types
 from tidemark_planner.errors import NeedsOperators, Refusal, refuse, unsupported
 from tidemark_planner.hir.nodes import Hir
 from tidemark_planner.lower import LOWERINGS, Context, Lowered
@@ -43,15 +45,34 @@ class Query:
 
 
 def lower_query(
-    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
+    catalyst: Catalyst,
+    sql: str,
+    scope: Scope,
+    object_id: Callable[[int], GlobalId],
+    lower: Lower,
+    dialect: str = SPARK,
 ) -> Query:
     """The HIR of a query; raises Refusal with positions in `sql`."""
-    if len(sql) > MAX_SQL_CHARACTERS:
-        refuse(
-            "TOO_LARGE",
-            f"the SQL text has {len(sql)} characters, more than the limit of "
-            f"{MAX_SQL_CHARACTERS}: split it into several views",
-        )
+    _check_length(sql)
+    if dialect == SPARK:
+        return _lower_query(catalyst, sql, scope, object_id, lower)
+    foreign = as_spark_text(sql, dialect, scope.columns_of)
+    try:
+        query = _lower_query(catalyst, foreign.text, scope, object_id, lower)
+        for hir in (query.lowered.hir, *(shared for _, shared in query.objects)):
+            check_types(hir, dialect)
+    except NeedsOperators:
+        raise
+    except Refusal as refusal:
+        raise foreign.at_original_positions(refusal) from None
+    return query
+
+
+def _lower_query(
+    catalyst: Catalyst, sql: str, scope: Scope, object_id: Callable[[int], GlobalId], lower: Lower
+) -> Query:
+    """The HIR of a query in Spark's SQL."""
+    _check_length(sql)
     block = split_recursive_query(catalyst.jvm, sql) if "RECURSIVE" in sql.upper() else None
     if block is None:
         return _lower_part(catalyst, sql, scope, object_id, lower)
@@ -63,6 +84,15 @@ def lower_query(
     parts = PartLowering(catalyst, object_id, lower_part)
     lowered = lower_block(block, scope, parts, lower)
     return Query(lowered, tuple(parts.objects))
+
+
+def _check_length(sql: str) -> None:
+    if len(sql) > MAX_SQL_CHARACTERS:
+        refuse(
+            "TOO_LARGE",
+            f"the SQL text has {len(sql)} characters, more than the limit of "
+            f"{MAX_SQL_CHARACTERS}: split it into several views",
+        )
 
 
 def _lower_part(

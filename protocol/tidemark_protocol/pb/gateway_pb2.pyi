@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class QueryRequest(_message.Message):
-    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places", "skip_errors")
+    __slots__ = ("namespace", "sql", "as_of", "instance", "strict", "replica", "places", "skip_errors", "dialect")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     SQL_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class QueryRequest(_message.Message):
     REPLICA_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
     SKIP_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    DIALECT_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     sql: str
     as_of: int
@@ -24,7 +25,8 @@ class QueryRequest(_message.Message):
     replica: str
     places: bool
     skip_errors: bool
-    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ..., skip_errors: _Optional[bool] = ...) -> None: ...
+    dialect: str
+    def __init__(self, namespace: _Optional[str] = ..., sql: _Optional[str] = ..., as_of: _Optional[int] = ..., instance: _Optional[str] = ..., strict: _Optional[bool] = ..., replica: _Optional[str] = ..., places: _Optional[bool] = ..., skip_errors: _Optional[bool] = ..., dialect: _Optional[str] = ...) -> None: ...
 
 class QueryHeader(_message.Message):
     __slots__ = ("as_of", "export", "column_names", "column_types", "skipped_errors")

@@ -62,12 +62,14 @@ Contents = Callable[[], Iterator[Updates]]
 
 @dataclass(frozen=True)
 class IndexAt:
-    """The contents of an index at `as_of`, errors before rows. `keys`: only rows of these keys."""
+    """The contents of an index at `as_of`, errors before rows. `keys`: only rows of these keys. `errors_once`: errors
+    do not come again among the rows, so that they can be counted."""
 
     manifest: Manifest
     directory: Path
     as_of: int
     keys: tuple[tuple[Literal, ...], ...] | None = None
+    errors_once: bool = False
 
     def __call__(self) -> Iterator[Updates]:
         """Runs in a Spark task, which opens the files itself."""
@@ -75,7 +77,8 @@ class IndexAt:
 
     def through(self, batches: BatchCache) -> Iterator[Updates]:
         trace = Trace(self.manifest, batches)
-        yield trace.errors_at(self.as_of)
+        if self.keys is not None or not self.errors_once:  # all rows include the errors
+            yield trace.errors_at(self.as_of)
         if self.keys is None:
             yield from trace.rows_at(self.as_of)
         elif self.keys:
@@ -131,7 +134,7 @@ def read_index(reading: ReadContext, index: IndexTrace, peek: Peek) -> Generator
     with index.store.pin(index.arrangement) as pinned:
         manifest = pinned[index.arrangement]
         manifest.check_readable(peek.timestamp)
-        source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals)
+        source = IndexAt(manifest, index.store.directory, peek.timestamp, peek.literals, peek.skip_errors)
         here = source if reading.batches is None else partial(source.through, reading.batches)
         yield from _read(reading, source, here, _schema(index.columns), peek)
 

@@ -29,7 +29,7 @@ from tidemark_operator.gateway.query.read_time import TimeRequest, choose_time
 from tidemark_operator.gateway.query.readable_relations import ReadableRelation, find_relation
 from tidemark_operator.gateway.query.replica_target import resolve_replica
 from tidemark_operator.gateway.query.row_wise import check_row_wise
-from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCache
 from tidemark_operator.gateway.query.strict_read import STRICT_SECONDS, latest_ingested
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RowSource, inline_rows
@@ -70,6 +70,7 @@ class QueryRequest:
     `as_of`: the time to read at (ms since 1970); None: the freshest. `instance`: where a query with operators runs;
     empty: the namespace's only one. `strict`: the answer contains everything ingested when the query was asked.
     `replica`: the only one that may answer; empty: any. `skip_errors`: the rows that are right, and how many are not.
+    `dialect`: whose SQL it is.
     """
 
     namespace: str
@@ -79,6 +80,7 @@ class QueryRequest:
     strict: bool = False
     replica: str = ""
     skip_errors: bool = False
+    dialect: str = SPARK
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ async def prepare(
     if request.strict and request.as_of is not None:
         raise QueryRefused("--strict reads at the freshest time, --as-of at a given one: choose one")
     namespace, place = request.namespace, request.instance or only_instance(context, request.namespace)
-    planned = await statements.planned(access.caller, namespace, request.sql, place)
+    planned = await statements.planned(access.caller, namespace, request.sql, place, request.dialect)
     if isinstance(planned, Refused):
         await raise_refusal(access, namespace, planned)
     await check_rights(access, namespace, _reads(planned), statements.owners(namespace, place))

@@ -9,7 +9,7 @@
 The key of a plan is all that it depends on: the statement, and the relations of the catalogue whose names occur in it,
 with their columns, keys, indexes and ids. An id is new with each revision, so no plan outlives what it reads. Whether
 the relations are the same is looked at again only when a relation of the namespace has changed. The planner's settings
-and dialect are the same for all statements.
+are the same for all statements. Plans of another dialect than Spark's are not kept: shapes are of Spark's literals.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tidemark_protocol.messages.planning import Catalogue, PlannedOneShot, Plann
 
 MAX_NAMESPACES, MAX_STATEMENTS = 64, 512
 ID_PREFIX = "query/"
+SPARK = "spark"
 PlannedStatement = PlannedPeek | PlannedOneShot
 _Key = tuple[str, tuple[str, ...] | None]
 
@@ -122,8 +123,11 @@ class StatementCache:
         self._registry, self._planner, self._admission = registry, planner, admission
         self._known: OrderedDict[tuple[str, str | None], _Known] = OrderedDict()
 
-    async def planned(self, caller: str, namespace: str, sql: str, place: str | None) -> PlannedStatement | Refused:
-        """The plan of a statement, or the planner's refusal. `place`: the instance whose indexes it may import.
+    async def planned(
+        self, caller: str, namespace: str, sql: str, place: str | None, dialect: str = SPARK
+    ) -> PlannedStatement | Refused:
+        """The plan of a statement, or the planner's refusal. `place`: the instance whose indexes it may import;
+        `dialect`: whose SQL it is.
 
         Raises:
             QueryRefused: the text is too long.
@@ -132,6 +136,9 @@ class StatementCache:
         """
         check_length(sql)
         known = self._names(namespace, place)
+        if dialect != SPARK:
+            request = PlanQueryRequest(sql, named_in(sql, known.catalogue), ID_PREFIX, dialect)
+            return await self._admission.plan(caller, namespace, sql, partial(self._planner.plan_query, request))
         shape = StatementShape.of(sql)
         if (found := known.find(shape)) is not None:
             return found

@@ -34,7 +34,7 @@ from tidemark_operator.gateway.explanations.explain import explain
 from tidemark_operator.gateway.explanations.why import Cause, why
 from tidemark_operator.gateway.explanations.why_snapshot import snapshot
 from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, prepare
-from tidemark_operator.gateway.query.statement_cache import StatementCache
+from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCache
 from tidemark_operator.gateway.server.grpc_status import grpc_errors
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.streams.answer_stream import send_answer
@@ -120,8 +120,9 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             if request.places:
                 PLACE_LISTENER.set(lambda place: rpc.write(gateway_pb2.QueryReply(waiting=place)))
             as_of = request.as_of if request.HasField("as_of") else None
-            isolation = (as_of, request.instance, request.strict, request.replica, request.skip_errors)
-            query_request = QueryRequest(request.namespace, request.sql, *isolation)
+            isolation = (as_of, request.instance, request.strict, request.replica)
+            more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
+            query_request = QueryRequest(request.namespace, request.sql, *isolation, **more)
             slot = partial(self._limits.waits.hold, access.caller)
             prepared = await prepare(self._context, self._statements, access, query_request, slot)
             error = await self._answer(prepared, access.caller, slot, rpc)

@@ -26,7 +26,10 @@ PLURAL = "dataflows"
 
 
 class Dialect(Enum):
+    """The dialects that the planner admits."""
+
     SPARK = "spark"
+    POSTGRES = "postgres"
 
 
 INDEX = "index"

@@ -3,7 +3,7 @@
     function        sqlite                       postgres               duckdb
     max(a, b)       NULL if one of them is       -                      -
     a LIKE 'x%'     ILIKE                        LIKE                   LIKE
-    a / b           number_kinds                 numbers.py             a fraction
+    a / b           number_kinds                 number_kinds           a fraction
     log(x)          log10(x)                     log10(x)               log10(x)
 
 A function that is on no list here is not translated, even where Spark has one of its name.
@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlglot import exp
 
-from tests.sqllogictest.dialects import NotTranslated
-from tests.sqllogictest.number_kinds import Numbers
-from tests.sqllogictest.rows_of_functions import as_relation
-
-if TYPE_CHECKING:
-    from tests.sqllogictest.database import Database
+from tidemark_planner.dialects.errors import NotTranslated
+from tidemark_planner.dialects.number_kinds import FRACTIONS, Numbers, Tables
+from tidemark_planner.dialects.rows_of_functions import as_relation
 
 _SAME = frozenset(
     "Abs And Avg Case Ceil Coalesce Concat ConcatWs Count CountIf CovarPop CovarSamp Corr CumeDist CurrentDate "
@@ -30,6 +27,7 @@ _SAME = frozenset(
     "LastValue Lead Left Length Ln LogicalAnd LogicalOr Lower Max Min Not Ntile Nullif Nvl2 Or Pad PercentRank Pow "
     "Rank Repeat Replace Reverse Right RowNumber Sign Sqrt Cbrt StartsWith Stddev StddevPop StddevSamp StrPosition Sum "
     "Trim Upper Variance VariancePop Xor Pi Degrees Radians Sin Cos Tan Asin Acos Atan Atan2 Year Month Quarter "
+    "NthValue Struct "
     "ExplodingGenerateSeries GenerateSeries Array Unnest MD5 Chr Contains Explode Inline Filter Distinct "
     "JSONBContains PercentileCont PercentileDisc WithinGroup Round DateTrunc TimestampTrunc Any All Nvl".split()
 )
@@ -51,13 +49,11 @@ _OTHER_TYPES = {"INT128": "DECIMAL(38, 0)", "UBIGINT": "DECIMAL(20, 0)", "UINT":
 _ODD = (exp.Glob, exp.SimilarTo, exp.Bracket, exp.JSONExtract, exp.JSONExtractScalar, exp.Pivot, exp.Placeholder)
 
 
-def as_spark(
-    tree: exp.Expression, dialect: str, database: Database, *, divides_integers: bool = True
-) -> exp.Expression:
+def as_spark(tree: exp.Expression, dialect: str, tables: Tables, *, divides_integers: bool = True) -> exp.Expression:
     """The tree with everything in Spark's words; raises NotTranslated."""
     if isinstance(tree, exp.Command):
         raise NotTranslated(f"{dialect}: {tree.name} is not understood")
-    meaning = _Meaning(dialect, Numbers(database, tree), divides_integers)
+    meaning = _Meaning(dialect, Numbers(tables, tree, dialect), divides_integers)
     # From the leaves up: what stands inside is Spark's already.
     for node in reversed(list(tree.walk())):
         made = meaning.of(node)
@@ -92,6 +88,8 @@ class _Meaning:
             exp.Concat: self._text,
             exp.ConcatWs: self._text,
             exp.DPipe: self._text,
+            exp.Join: self._join,
+            exp.Alias: self._alias,
         }
 
     def of(self, node: exp.Expression) -> exp.Expression:
@@ -99,11 +97,11 @@ class _Meaning:
         if own:
             return own(node)
         if isinstance(node, _ODD) or (isinstance(node, exp.Func) and type(node).__name__ not in _SAME):
-            raise self._unknown(node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper())
+            raise self._unknown(node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper(), node)
         return node
 
-    def _unknown(self, what: str) -> NotTranslated:
-        return NotTranslated(f"{self._dialect}: what {what} means in Spark is not known here")
+    def _unknown(self, what: str, node: Any = None) -> NotTranslated:
+        return NotTranslated(f"{self._dialect}: what {what} means in Spark is not known here", node)
 
     def _extreme(self, node: Any) -> exp.Expression:
         arguments = [node.this, *node.expressions]
@@ -114,9 +112,8 @@ class _Meaning:
 
     def _like(self, node: Any) -> exp.Expression:
         self._pattern(node)
-        if self._dialect in _FOLDS:
-            return exp.ILike(this=node.this, expression=node.expression)
-        return exp.Like(this=node.this, expression=node.expression)
+        made = exp.ILike if self._dialect in _FOLDS else exp.Like
+        return made(this=node.this, expression=node.expression, negate=node.args.get("negate"))
 
     def _pattern(self, node: Any) -> exp.Expression:
         """A backslash escapes in Spark."""
@@ -125,7 +122,9 @@ class _Meaning:
         known = isinstance(pattern, exp.Literal) and "\\" not in pattern.this
         if self._dialect in _NO_ESCAPE and not escaped and isinstance(pattern, exp.Literal) and not known:
             raise self._unknown("LIKE with a backslash")
-        return exp.ILike(this=node.this, expression=pattern) if isinstance(node, exp.ILike) else node
+        if not isinstance(node, exp.ILike):
+            return node
+        return exp.ILike(this=node.this, expression=pattern, negate=node.args.get("negate"))
 
     def _extract(self, node: Any) -> exp.Expression:
         part = node.name.upper()
@@ -159,8 +158,10 @@ class _Meaning:
         inner = node.this
         if node.to.this in exp.DataType.INTEGER_TYPES and self._dialect in _ROUNDS:
             kind = self._numbers.kind(inner)
-            if kind == "fraction":
+            if kind == "decimal":
                 node.set("this", exp.func("ROUND", inner))
+            elif kind == "double":  # halves go to the even neighbour
+                node.set("this", exp.Anonymous(this="RINT", expressions=[inner.copy()]))
         if isinstance(inner, exp.Literal | exp.Neg) and str(node.to.this).endswith("DECIMAL") and not _fits(inner):
             raise self._unknown(f"{inner.sql()} as a decimal of any length")
         if node.to.this in exp.DataType.TEXT_TYPES:
@@ -178,6 +179,17 @@ class _Meaning:
             raise self._unknown("a frame of rows without ORDER BY")
         return node
 
+    def _join(self, node: Any) -> exp.Expression:
+        if str(node.args.get("method") or "").upper() not in ("", "NATURAL"):
+            raise self._unknown(f"{node.args['method'].upper()} JOIN", node)
+        return node
+
+    def _alias(self, node: Any) -> exp.Expression:
+        """`sum(x) EXPORT_STATE` is read as an alias, and gives the state of the aggregate."""
+        if self._dialect == "duckdb" and node.alias.upper() == "EXPORT_STATE":
+            raise self._unknown("EXPORT_STATE", node)
+        return node
+
     def _text(self, node: Any) -> exp.Expression:
         for argument in [node.this, node.args.get("expression"), *(node.expressions or ())]:
             self._as_text(argument)
@@ -186,7 +198,7 @@ class _Meaning:
     def _as_text(self, node: Any) -> None:
         """true is 't' in some engines, and 4.0 is '4'."""
         of = self._numbers.kind(node)
-        if self._dialect in _OWN_TEXT and (of == "boolean" or (of == "fraction" and not isinstance(node, exp.Literal))):
+        if self._dialect in _OWN_TEXT and (of == "boolean" or (of in FRACTIONS and not isinstance(node, exp.Literal))):
             raise self._unknown(f"a {of} as text")
 
     def _type(self, node: Any) -> exp.Expression:
@@ -208,7 +220,7 @@ class _Meaning:
         left, right = self._numbers.kind(node.this), self._numbers.kind(node.expression)
         if left == right == "integer":
             return exp.IntDiv(this=node.this, expression=divisor)
-        if "fraction" in (left, right):
+        if left in FRACTIONS or right in FRACTIONS:
             return exp.Div(this=node.this, expression=divisor, typed=False, safe=False)
         raise self._unknown("a quotient of what may be integers or not")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tests.sqllogictest.dialects import NotTranslated
+from tidemark_planner.dialects.errors import NotTranslated
 
 
 def as_relation(node: Any) -> exp.Expression:
@@ -18,11 +18,11 @@ def as_relation(node: Any) -> exp.Expression:
     function = node.this
     if not isinstance(function, exp.GenerateSeries | exp.ExplodingGenerateSeries):
         if isinstance(function, exp.Func):
-            raise NotTranslated(f"what {function.sql_name()} means as a relation is not known here")
+            raise NotTranslated(f"what {function.sql_name()} means as a relation is not known here", function)
         return node
     others = [name for name, value in node.args.items() if value and name not in ("this", "alias", "joins")]
     if others:
-        raise NotTranslated(f"what {', '.join(others)} of {function.sql_name()} means is not known here")
+        raise NotTranslated(f"what {', '.join(others)} of {function.sql_name()} means is not known here", function)
     alias = node.args.get("alias")
     own = "range" if function.args.get("is_end_exclusive") else "generate_series"
     name = alias.name if alias is not None and alias.name else own

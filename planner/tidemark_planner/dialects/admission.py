@@ -1,0 +1,204 @@
+"""What is admitted of another dialect: constructs and functions that were compared with the engine itself.
+
+Every node of sqlglot's tree must be of a class below, with no other arguments than those below: what sqlglot learns to
+read later is refused until it is listed. tests/dialects compares each entry with a real PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from tidemark_planner.dialects.errors import NotTranslated
+from tidemark_planner.dialects.number_kinds import FRACTIONS, Kind, Numbers, Tables
+
+DIALECTS = ("postgres",)
+
+_CONSTRUCTS = """
+    Select: distinct expressions from_ group having joins limit offset order where windows with_
+    Subquery: alias this joins; CTE: alias this; With: expressions; TableAlias: columns this; Table: alias db joins this
+    From: this; Where: this; Having: this; Group: expressions rollup cube grouping_sets
+    Rollup: expressions; Cube: expressions; GroupingSets: expressions
+    Order: expressions; Ordered: desc nulls_first this; Limit: expression; Offset: expression; Distinct: expressions
+    Join: kind method on side this using; Lateral: alias this
+    Union: distinct expression this order limit offset with_
+    Except: distinct expression this order limit offset with_
+    Intersect: distinct expression this order limit offset with_
+    Star:; Column: db table this; Identifier: quoted this; Alias: alias this; Paren: this; Tuple: expressions
+    Literal: is_string this; Null:; Boolean: this; Neg: this; Cast: this to; DataType: expressions this
+    DataTypeParam: this; Interval: this unit; Var: this
+    And: expression this; Or: expression this; Not: this; EQ: expression this; NEQ: expression this; GT: expression this
+    GTE: expression this; LT: expression this; LTE: expression this; Is: expression negate this
+    NullSafeEQ: expression this; NullSafeNEQ: expression this; Between: high low this symmetric
+    In: expressions query this; Exists: this; Like: expression negate this; ILike: expression negate this
+    Add: expression this; Sub: expression this; Mul: expression this; Div: expression this typed safe
+    Mod: expression this; DPipe: expression safe this
+    Case: default ifs this; If: this true; Coalesce: expressions this; Nullif: expression this
+    Greatest: expressions ignore_nulls this; Least: expressions ignore_nulls this
+    Count: big_int this; Sum: this; Avg: this; Min: this; Max: this; LogicalAnd: this; LogicalOr: this
+    Filter: expression this; Window: alias order over partition_by spec this
+    WindowSpec: end end_side kind start start_side
+    RowNumber:; Rank:; DenseRank:; PercentRank:; CumeDist:; Ntile: this; Lag: default offset this
+    Lead: default offset this; FirstValue: this; LastValue: this; NthValue: offset this
+    Abs: this; Round: decimals this; Floor: this; Ceil: this; Lower: this; Upper: this; Length: this
+    Trim: this; Substring: length start this; Replace: expression replacement this; Concat: coalesce expressions safe
+    StrPosition: substr this; StartsWith: expression this; Extract: expression this
+    CurrentTimestamp:; CurrentDate:
+"""
+
+
+def _read(table: str) -> Mapping[str, frozenset[str]]:
+    entries = (entry.partition(":") for line in table.split("\n") for entry in line.split(";") if entry.strip())
+    return {name.strip(): frozenset(arguments.split()) for name, _, arguments in entries}
+
+
+_ADMITTED = _read(_CONSTRUCTS)
+_TYPES = frozenset("INT BIGINT SMALLINT BOOLEAN DOUBLE TEXT DATE DECIMAL".split())
+_UNITS = frozenset("DAY HOUR MINUTE SECOND MONTH YEAR".split())
+_NUMBERS = ("integer", *FRACTIONS)
+_AS_TEXT = ("integer", "text", "date")
+
+
+def check_admitted(tree: exp.Expression, dialect: str, tables: Tables) -> None:
+    """Raises NotTranslated unless every part of the tree is known to mean the same in Spark."""
+    check = _Check(dialect, Numbers(tables, tree, dialect))
+    for node in tree.walk():
+        check(node)
+
+
+class _Check:
+    def __init__(self, dialect: str, numbers: Numbers) -> None:
+        self._dialect, self._numbers = dialect, numbers
+        self._own: dict[type[exp.Expression], Callable[[Any], None]] = {
+            exp.Add: self._sum,
+            exp.Sub: self._sum,
+            exp.Mul: self._numeric,
+            exp.Mod: self._numeric,
+            exp.Neg: self._numeric,
+            exp.Abs: self._numeric,
+            exp.Div: self._quotient,
+            exp.Round: self._round,
+            exp.Avg: self._average,
+            exp.Cast: self._cast,
+            exp.DPipe: self._text,
+            exp.Concat: self._text,
+            exp.Literal: self._literal,
+            exp.Distinct: self._distinct,
+            exp.Interval: self._interval,
+            exp.Join: self._join,
+            exp.Tuple: self._tuple,
+        }
+
+    def __call__(self, node: exp.Expression) -> None:
+        name = type(node).__name__
+        known = _ADMITTED.get(name)
+        word = node.sql_name() if isinstance(node, exp.Func) else name
+        if isinstance(node, exp.Anonymous):
+            word = f"{node.name}()"
+        if known is None:
+            raise self._refused(word, node)
+        others = sorted(at for at, value in node.args.items() if value not in (None, [], False) and at not in known)
+        if others:
+            raise self._refused(f"{word} with {', '.join(others)}", node)
+        own = self._own.get(type(node))
+        if own is not None:
+            own(node)
+
+    def _refused(self, what: str, node: Any) -> NotTranslated:
+        return NotTranslated(f"{what} of dialect {self._dialect} is not known to mean the same in Spark", node)
+
+    def _kinds(self, node: Any) -> list[Kind]:
+        operands = [node.this, node.args.get("expression")]
+        return [self._numbers.kind(each) for each in operands if each is not None]
+
+    def _numeric(self, node: Any) -> None:
+        kinds = self._kinds(node)
+        if any(kind not in _NUMBERS for kind in kinds):
+            raise self._refused(f"{type(node).__name__} of {_words(kinds)}", node)
+
+    def _sum(self, node: Any) -> None:
+        """Numbers, or a time and an interval. Dates differ: their difference is an integer, and an interval."""
+        left, right = node.this, node.expression
+        if isinstance(right, exp.Interval) and self._numbers.kind(left) == "timestamp":
+            return
+        self._numeric(node)
+
+    def _quotient(self, node: Any) -> None:
+        """Quotients of decimals have more digits than Spark gives them."""
+        self._numeric(node)
+        kinds = self._kinds(node)
+        if "decimal" in kinds and "double" not in kinds:
+            raise self._refused("a quotient of decimals (cast one side to double precision)", node)
+
+    def _round(self, node: Any) -> None:
+        """Of doubles halves go to the even neighbour, and in Spark away from zero."""
+        if self._kinds(node)[0] not in ("integer", "decimal"):
+            raise self._refused(f"round of {_words(self._kinds(node))} (cast it to numeric(p, s))", node)
+
+    def _average(self, node: Any) -> None:
+        if self._kinds(node)[0] not in ("integer", "double"):
+            raise self._refused(f"avg of {_words(self._kinds(node))} (cast it to double precision)", node)
+
+    def _cast(self, node: Any) -> None:
+        to, kind = node.to, self._numbers.kind(node.this)
+        name = getattr(to.this, "value", str(to.this))
+        if name not in _TYPES or (name == "DECIMAL") != bool(to.expressions):
+            raise self._refused(f"the type {to.sql('postgres')}", node)
+        literal = isinstance(node.this, exp.Literal) and node.this.is_string
+        if name == "TEXT" and kind not in _AS_TEXT:
+            raise self._refused(f"a cast of {_words([kind])} to text", node)
+        if kind is None and not literal and not isinstance(node.this, exp.Null):
+            raise self._refused("a cast of an expression whose type is not known before planning", node)
+        if name == "DECIMAL" and kind == "double":
+            raise self._refused("a cast of double precision to numeric", node)
+        if name == "BOOLEAN" and kind not in ("boolean", "integer"):
+            raise self._refused(f"a cast of {_words([kind])} to boolean", node)
+        if name == "DATE" and literal and not _is_iso_date(node.this.this):
+            raise self._refused("a date that is not written as yyyy-mm-dd", node)
+
+    def _text(self, node: Any) -> None:
+        parts = [*node.expressions] if isinstance(node, exp.Concat) else [node.this, node.expression]
+        kinds = [self._numbers.kind(_without_coalesce(each)) for each in parts]
+        if any(kind not in _AS_TEXT for kind in kinds):
+            raise self._refused(f"a concatenation of {_words(kinds)}", node)
+
+    def _literal(self, node: Any) -> None:
+        if not node.is_string and "e" in node.this.lower():
+            raise self._refused("a number with an exponent (cast a text to double precision)", node)
+
+    def _distinct(self, node: Any) -> None:
+        if isinstance(node.parent, exp.Select) and node.args.get("on"):
+            raise self._refused("DISTINCT ON", node)
+        if not isinstance(node.parent, exp.Select) and len(node.expressions) > 1:
+            raise self._refused("DISTINCT of several expressions", node)
+
+    def _interval(self, node: Any) -> None:
+        unit = str(node.args.get("unit") or "").upper()
+        if unit not in _UNITS or not isinstance(node.this, exp.Literal) or not node.this.this.isdigit():
+            raise self._refused("an interval of this form (write interval '1 hour')", node)
+        if not isinstance(node.parent, exp.Add | exp.Sub):
+            raise self._refused("an interval that is not added to a timestamp", node)
+
+    def _tuple(self, node: Any) -> None:
+        """Rows with NULLs compare in another way."""
+        if not isinstance(node.parent, exp.GroupingSets | exp.Rollup | exp.Cube):
+            raise self._refused("Tuple", node)
+
+    def _join(self, node: Any) -> None:
+        if str(node.args.get("method") or "").upper() not in ("", "NATURAL"):
+            raise self._refused(f"{node.args['method'].upper()} JOIN", node)
+
+
+def _words(kinds: list[Kind]) -> str:
+    return " and ".join(kind or "an unknown type" for kind in dict.fromkeys(kinds))
+
+
+def _without_coalesce(node: Any) -> Any:
+    """sqlglot writes concat(a, b), which leaves NULL out, as concat(coalesce(a, ''), ...) in the end."""
+    return node.this if isinstance(node, exp.Coalesce) else node
+
+
+def _is_iso_date(text: str) -> bool:
+    return len(text) == 10 and text[4] == text[7] == "-" and (text[:4] + text[5:7] + text[8:]).isdigit()

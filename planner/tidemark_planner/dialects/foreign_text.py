@@ -1,0 +1,141 @@
+"""A user's text in another dialect: Spark's text, and positions in the user's text for what is refused.
+
+The planner refuses by positions in Spark's text. A position is moved to the same occurrence of the same word in the
+user's text; where the word occurs less or more often there, the position is not known.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sqlglot
+from sqlglot import errors, exp
+
+from tidemark_planner.dialects.admission import DIALECTS, check_admitted
+from tidemark_planner.dialects.errors import NotTranslated
+from tidemark_planner.dialects.meanings import as_spark
+from tidemark_planner.errors import Refusal, refuse
+from tidemark_protocol.messages.planning import Diagnostic
+from tidemark_protocol.types import Column
+
+SPARK = "spark"
+_TOKEN = re.compile(r"<Token token_type: TokenType[.]\w+, text: (.*?), line: .*?>")
+Lookup = Callable[[tuple[str, ...]], tuple[Column, ...] | None]
+"""The columns of the relation that a name means, by its parts in lower case; None: it means none, or several."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class _NamedTables:
+    """The relations that a text names."""
+
+    tables: Mapping[str, _Table]
+
+    @staticmethod
+    def of(tree: exp.Expression, look_up: Lookup) -> _NamedTables:
+        names = {tuple(part.name.lower() for part in table.parts) for table in tree.find_all(exp.Table)}
+        found = {".".join(name): look_up(name) for name in names}
+        return _NamedTables({name: _Table(columns) for name, columns in found.items() if columns is not None})
+
+
+@dataclass(frozen=True)
+class ForeignText:
+    """`original`: what the user wrote; `text`: the same in Spark's SQL."""
+
+    original: str
+    text: str
+
+    def at_original_positions(self, refusal: Refusal) -> Refusal:
+        """The refusal with positions in the user's text."""
+        return Refusal(*(self._moved(diagnostic) for diagnostic in refusal.diagnostics))
+
+    def _moved(self, diagnostic: Diagnostic) -> Diagnostic:
+        if not diagnostic.line:
+            return diagnostic
+        lines = self.text.split("\n")[: diagnostic.line]
+        offset = sum(len(line) + 1 for line in lines[:-1]) + diagnostic.column - 1
+        there = _occurrences(self.text, diagnostic.word)
+        here = _occurrences(self.original, diagnostic.word)
+        at = max((number for number, start in enumerate(there) if start <= offset), default=-1)
+        if at < 0 or len(there) != len(here):
+            return replace(diagnostic, line=0, column=0)
+        line, column = position(self.original, here[at])
+        return replace(diagnostic, line=line, column=column)
+
+
+def check_dialect(dialect: str) -> None:
+    """Raises Refusal for a dialect that is not admitted."""
+    if dialect != SPARK and dialect not in DIALECTS:
+        admitted = ", ".join((SPARK, *DIALECTS))
+        refuse("UNSUPPORTED", f"dialect {dialect} is not supported: choose among {admitted}", word=dialect)
+
+
+def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
+    """The text in Spark's SQL; raises Refusal, with a position in `sql`, for what is not known to mean the same."""
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        trees = [tree for tree in sqlglot.parse(sql, read=dialect) if tree is not None]
+        if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+            refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
+        tables = _NamedTables.of(trees[0], look_up)
+        check_admitted(trees[0], dialect, tables)
+        made = as_spark(trees[0], dialect, tables)
+        return ForeignText(sql, str(made.sql(SPARK, unsupported_level=sqlglot.ErrorLevel.RAISE)))
+    except errors.ParseError as error:
+        raise Refusal(_syntax(sql, error)) from None
+    except NotTranslated as error:
+        raise Refusal(_not_known(sql, dialect, error)) from None
+    except (errors.SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        refuse("UNSUPPORTED", f"the text has no translation from dialect {dialect}: {reason}; write it in Spark's SQL")
+
+
+def _syntax(sql: str, error: errors.ParseError) -> Diagnostic:
+    found = error.errors[0] if error.errors else {}
+    word, before = str(found.get("highlight") or ""), str(found.get("start_context") or "")
+    start = sql.find(before + word) + len(before) if before + word in sql else -1
+    line, column = position(sql, start) if start >= 0 else (0, 0)
+    message = re.sub(
+        r"<Token token_type: TokenType[.]\w+, text: (.*?), line: .*?>", r"\1", found.get("description", "")
+    )
+    return Diagnostic("SYNTAX", message or "the text cannot be read", line=line, column=column, word=word)
+
+
+def _not_known(sql: str, dialect: str, error: NotTranslated) -> Diagnostic:
+    start, end = _span(error.node)
+    line, column = position(sql, start) if start >= 0 else (0, 0)
+    message = f"{str(error).removeprefix(f'{dialect}: ')}; write the query in Spark's SQL"
+    return Diagnostic("UNSUPPORTED", message, line=line, column=column, word=sql[start:end] if start >= 0 else "")
+
+
+def _span(node: Any) -> tuple[int, int]:
+    """The first token of the node in the text, if any part of it has one: offsets, or (-1, -1)."""
+    if node is None:
+        return (-1, -1)
+    own = node.meta
+    if "start" in own:
+        return own["start"], own["end"] + 1
+    spans = [(below.meta["start"], below.meta["end"] + 1) for below in node.walk() if "start" in below.meta]
+    return min(spans, default=(-1, -1))
+
+
+def _occurrences(text: str, word: str) -> list[int]:
+    """Where the word stands by itself, without regard to case and quotes."""
+    name = word.rsplit(".", 1)[-1].strip('`"')
+    if not name:
+        return []
+    return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)]
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Line and column of an offset, both from 1."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1

@@ -1,0 +1,171 @@
+"""What kind of value an expression is: engines divide integers as integers, where Spark's `/` gives a fraction.
+
+A column is what all columns of its name are, in tables and among what the text itself names. This is before Spark's
+analysis, so it may err where names hide others: typed_check.py looks again at the types that Spark finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from sqlglot import exp
+
+from tidemark_protocol.types import Column, SqlType
+
+Kind = Literal["integer", "decimal", "double", "boolean", "text", "date", "timestamp"] | None
+FRACTIONS = ("decimal", "double")
+_INTEGERS = (exp.Count, exp.Length, exp.IntDiv, exp.RowNumber, exp.Rank, exp.DenseRank, exp.StrPosition, exp.Ntile)
+_DOUBLES = (exp.Avg, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow, exp.Stddev, exp.Variance, exp.PercentRank, exp.CumeDist)
+_TEXTS = (exp.Lower, exp.Upper, exp.Substring, exp.Trim, exp.Replace, exp.Concat, exp.DPipe, exp.GroupConcat)
+_SAME = (
+    exp.FirstValue,
+    exp.LastValue,
+    exp.NthValue,
+    exp.Lag,
+    exp.Lead,
+    exp.Round,
+    exp.Paren,
+    exp.Neg,
+    exp.Sum,
+    exp.Min,
+    exp.Max,
+    exp.Abs,
+    exp.Distinct,
+    exp.Window,
+    exp.Filter,
+    exp.Alias,
+)
+_EITHER = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div)
+_DEEPEST = 40
+
+
+class Described(Protocol):
+    """A table, as far as translation asks."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]: ...
+
+
+class Tables(Protocol):
+    """The tables that a text can mean, by name."""
+
+    @property
+    def tables(self) -> Mapping[str, Described]: ...
+
+
+class Numbers:
+    """The columns that a text can mean. `dialect`: whose text it is."""
+
+    def __init__(self, tables: Tables, tree: exp.Expression, dialect: str) -> None:
+        self._extract: Kind = "decimal" if dialect == "postgres" else "integer"
+        self._kinds: dict[str, set[Kind]] = {}
+        for table in tables.tables.values():
+            for column in table.columns:
+                self._kinds.setdefault(column.name.lower(), set()).add(kind_of(column.type))
+        self._resolving: set[str] = set()
+        self._named: dict[str, list[exp.Expression]] = {}
+        for alias in tree.find_all(exp.Alias):
+            self._named.setdefault(alias.alias.lower(), []).append(alias.this)
+        self._renamed = {c.name.lower() for a in tree.find_all(exp.TableAlias) for c in a.args.get("columns") or ()}
+
+    def kind(self, node: Any, depth: int = 0) -> Kind:
+        """The kind; None: it is not known."""
+        if depth > _DEEPEST or node is None:
+            return None
+        if isinstance(node, exp.Null):  # a quotient with NULL is NULL either way
+            return "integer"
+        if isinstance(node, exp.Boolean | exp.Predicate | exp.Not | exp.And | exp.Or):
+            return "boolean"
+        if isinstance(node, exp.Literal):
+            return "text" if node.is_string else "integer" if node.is_int else "decimal"
+        if isinstance(node, exp.Column):
+            return self._column(node.name.lower(), depth)
+        if isinstance(node, exp.Cast | exp.TryCast):
+            return _kind_of_type(node.to)
+        if isinstance(node, _INTEGERS):
+            return "integer"
+        if isinstance(node, _DOUBLES):
+            return "double"
+        if isinstance(node, _TEXTS):
+            return "text"
+        if isinstance(node, exp.Extract):
+            return self._extract
+        if isinstance(node, exp.CurrentTimestamp):
+            return "timestamp"
+        if isinstance(node, exp.CurrentDate):
+            return "date"
+        if isinstance(node, _EITHER):
+            return _together([self.kind(node.this, depth + 1), self.kind(node.expression, depth + 1)])
+        return self._of_many(node, depth)
+
+    def _of_many(self, node: Any, depth: int) -> Kind:
+        """What takes its kind from one or several of its arguments."""
+        if isinstance(node, exp.Subquery | exp.Select) and isinstance(node.unnest(), exp.Select):
+            shown = node.unnest().expressions
+            return self.kind(shown[0], depth + 1) if len(shown) == 1 else None
+        if isinstance(node, exp.Coalesce | exp.Greatest | exp.Least | exp.Nullif):
+            arguments = [node.this, *node.expressions] if not isinstance(node, exp.Nullif) else [node.this]
+        elif isinstance(node, exp.Case):
+            arguments = [i.args.get("true") for i in node.args.get("ifs", ())]
+            arguments += [node.args["default"]] if node.args.get("default") is not None else []
+        elif isinstance(node, _SAME):
+            arguments = [node.this or next(iter(node.expressions), None)]
+        else:
+            return None
+        return _together([self.kind(a, depth + 1) for a in arguments])
+
+    def _column(self, name: str, depth: int) -> Kind:
+        if name in self._renamed:
+            return None
+        kinds = set(self._kinds.get(name, ()))
+        if name not in self._resolving:  # a + 1 AS a reads another a
+            self._resolving.add(name)
+            kinds |= {self.kind(e, depth + 1) for e in self._named.get(name, ()) if not _is_column(e, name)}
+            self._resolving.discard(name)
+        return next(iter(kinds)) if len(kinds) == 1 else None
+
+
+def _is_column(node: Any, name: str) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() == name
+
+
+def _together(kinds: list[Kind]) -> Kind:
+    """The kind of a value that is computed from others, or is one of them."""
+    if "double" in kinds:
+        return "double"
+    if "decimal" in kinds:
+        return "decimal" if None not in kinds else None
+    return kinds[0] if kinds and all(k == kinds[0] for k in kinds) else None
+
+
+def kind_of(type: SqlType) -> Kind:
+    """The kind of a column of this type."""
+    if type.is_integral:
+        return "integer"
+    name: dict[str, Kind] = {
+        "double": "double",
+        "float": "double",
+        "decimal": "decimal",
+        "boolean": "boolean",
+        "string": "text",
+        "date": "date",
+        "timestamp": "timestamp",
+        "timestamp_ntz": "timestamp",
+    }
+    return name.get(type.name)
+
+
+def _kind_of_type(type: Any) -> Kind:
+    kinds = exp.DataType.Type
+    if type.this in exp.DataType.INTEGER_TYPES:
+        return "integer"
+    if type.this in (kinds.FLOAT, kinds.DOUBLE):
+        return "double"
+    if type.this in exp.DataType.REAL_TYPES:
+        return "decimal"
+    if type.this in exp.DataType.TEXT_TYPES:
+        return "text"
+    if type.this in (kinds.TIMESTAMP, kinds.TIMESTAMPTZ, kinds.TIMESTAMPNTZ):
+        return "timestamp"
+    return {kinds.BOOLEAN: "boolean", kinds.DATE: "date"}.get(type.this)  # type: ignore[return-value]

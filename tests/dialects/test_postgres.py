@@ -1,0 +1,178 @@
+"""PostgreSQL's dialect: what is admitted gives PostgreSQL's answers, and what is refused is named with its position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dialects.postgres import Failed, Postgres, programs, running
+from tests.dialects.statements import COLUMNS, ERRORS, EXPRESSIONS, QUERIES, REFUSED, REFUSED_QUERIES, TABLE, entries
+from tidemark_planner.catalyst.analyser import Catalyst
+from tidemark_planner.dialects.foreign_text import as_spark_text
+from tidemark_planner.errors import Refusal
+from tidemark_planner.planning.one_shot import plan_query
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.messages.planning import Catalogue, PlanQueryRequest, Refused, Relation
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.types import Column, SqlType
+
+TYPES = tuple(Column(name, SqlType.parse(of), name != "k") for name, of in COLUMNS.items())
+SHARD = ShardMetadata(ShardId("t"), "shards/t", TYPES)
+CATALOGUE = Catalogue((Relation("t", "t", GlobalId("t"), TYPES, SHARD, short=True),))
+ADMITTED = [*(f"SELECT k, {each} AS x FROM t" for each in entries(EXPRESSIONS)), *entries(QUERIES)]
+FAILING = [f"SELECT k, {each} AS x FROM t" for each in entries(ERRORS)]
+
+
+def spark_text(sql: str) -> str:
+    return as_spark_text(sql, "postgres", lambda parts: TYPES if parts[-1] == "t" else None).text
+
+
+def refusal(sql: str) -> Refusal:
+    with pytest.raises(Refusal) as refused:
+        spark_text(sql)
+    return refused.value
+
+
+@pytest.mark.parametrize("sql", [*ADMITTED, *FAILING])
+def test_what_is_admitted_is_translated(sql: str) -> None:
+    """Each is compared with PostgreSQL by the slow tests below."""
+    assert spark_text(sql)
+
+
+@pytest.mark.parametrize(("expression", "why"), [each.rsplit(": ", 1) for each in entries(REFUSED)])
+def test_what_may_mean_something_else_is_refused_by_name(expression: str, why: str) -> None:
+    (diagnostic,) = refusal(f"SELECT {expression} AS x FROM t").diagnostics
+
+    assert why.lower() in diagnostic.message.lower()
+    assert diagnostic.message.endswith("write the query in Spark's SQL")
+
+
+@pytest.mark.parametrize(
+    ("sql", "line", "column", "word"),
+    [
+        ("SELECT i,\n  my_function(j) FROM t", 2, 3, "my_function"),
+        ("SELECT i FROM t\nWHERE (j =", 2, 10, "="),
+        ("SELECT i,\n   m / 3 AS x FROM t", 2, 4, "m"),
+        ("SELECT FROM WHERE", 1, 13, "WHERE"),
+        ("SELECT i FROM t WHERE s ~ 'x'", 1, 23, "s"),
+    ],
+)
+def test_positions_are_of_the_users_text(sql: str, line: int, column: int, word: str) -> None:
+    (diagnostic,) = refusal(sql).diagnostics
+
+    assert (diagnostic.line, diagnostic.column, diagnostic.word) == (line, column, word)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("sql", "line", "column", "word"),
+    [
+        ("SELECT i::text,\n   nosuch FROM t", 2, 4, "nosuch"),
+        ("SELECT k / 2 AS a, k / 3 AS b,\n  t.nosuch::int FROM t", 2, 3, "t.nosuch"),
+        ("SELECT i / 2 AS x\nFROM nowhere", 2, 6, "nowhere"),
+    ],
+)
+def test_positions_of_the_planners_refusals_are_of_the_users_text(
+    catalyst: Catalyst, sql: str, line: int, column: int, word: str
+) -> None:
+    """Spark's text has other words before them."""
+    refused = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", "postgres"))
+
+    assert isinstance(refused, Refused)
+    (diagnostic,) = refused.diagnostics
+    assert (diagnostic.line, diagnostic.column, diagnostic.word.replace("`", "")) == (line, column, word)
+
+
+@pytest.mark.spark
+def test_what_only_types_tell_is_refused_or_planned(catalyst: Catalyst) -> None:
+    """Everything that is admitted is planned; of queries that hide a type from the names, the types decide."""
+    for sql in ADMITTED:
+        planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", "postgres"))
+        assert not isinstance(planned, Refused), f"{sql}\n{planned}"
+    for sql, why in REFUSED_QUERIES.items():
+        refused = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", "postgres"))
+        assert isinstance(refused, Refused), sql
+        assert why.lower() in refused.diagnostics[0].message.lower(), refused.diagnostics
+    unknown = plan_query(catalyst, PlanQueryRequest("SELECT 1", CATALOGUE, "q/", "oracle"))
+    assert isinstance(unknown, Refused)
+    assert "choose among spark, postgres" in unknown.diagnostics[0].message
+
+
+# --- against PostgreSQL itself ---
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if programs() is None:
+        pytest.skip("PostgreSQL is not installed: make postgres-packages")
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="pg") as folder, running(Path(folder) / "s") as server:
+        server.rows(TABLE)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def session(spark: Any, postgres: Postgres) -> Any:
+    session = spark.newSession()
+    for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
+        session.conf.set(key, value)
+    casts = ", ".join(f"CAST(_{n} AS {of}) AS {name}" for n, (name, of) in enumerate(COLUMNS.items()))
+    rows = [tuple("true" if v == "t" else "false" if v == "f" else v for v in row) for row in postgres.rows("TABLE t")]
+    texts = session.createDataFrame(rows, ", ".join(f"_{n} string" for n in range(len(COLUMNS))))
+    texts.createOrReplaceTempView("texts")
+    session.sql(f"SELECT {casts} FROM texts").createOrReplaceTempView("t")
+    return session
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("sql", ADMITTED)
+def test_postgres_gives_the_same_answer(session: Any, postgres: Postgres, sql: str) -> None:
+    """In the same order where the query has one."""
+    theirs = [tuple(map(value, row)) for row in postgres.rows(sql)]
+    ours = [tuple(value(spoken(v)) for v in row) for row in session.sql(spark_text(sql)).collect()]
+    if "ORDER BY" not in sql.rpartition(")")[2]:
+        theirs, ours = sorted(theirs, key=repr), sorted(ours, key=repr)
+
+    assert len(ours) == len(theirs)
+    for left, right in zip(ours, theirs, strict=True):
+        assert all(same(a, b) for a, b in zip(left, right, strict=True)), (ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("sql", FAILING)
+def test_what_fails_in_postgres_fails_here(session: Any, postgres: Postgres, sql: str) -> None:
+    """Overflow, division by zero, a bad cast: never a value."""
+    with pytest.raises(Failed):
+        postgres.rows(sql)
+    with pytest.raises(Exception, match=r"\[[A-Z_.]+\]"):
+        session.sql(spark_text(sql)).collect()
+
+
+def spoken(found: Any) -> str | None:
+    """A value of Spark as text."""
+    return {True: "t", False: "f"}[found] if isinstance(found, bool) else None if found is None else str(found)
+
+
+def value(text: str | None) -> Any:
+    """A number if it is one: 3.50 and 3.5 are equal."""
+    if text is None:
+        return None
+    try:
+        return Decimal(text) + 0
+    except InvalidOperation:
+        return text
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, Decimal) and isinstance(right, Decimal):
+        # an average of integers is numeric there, and double precision here
+        return left == right or math.isclose(left, right, rel_tol=1e-14)
+    return bool(left == right)
