@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,12 +48,16 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Postgres]:
-    """A server with an empty database, in UTC."""
+def running() -> Iterator[Postgres]:
+    """A server with an empty database, in UTC. Its folder is short, as the name of a socket must be."""
+    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
+        yield from _running(Path(folder))
+
+
+def _running(folder: Path) -> Iterator[Postgres]:
     bin = programs()
     assert bin is not None, "PostgreSQL is not installed: make postgres-packages"
     data = folder / "data"
-    folder.mkdir(parents=True, exist_ok=True)
     as_user: list[str] = []
     if os.getuid() == 0:  # the server does not run as root
         as_user = ["runuser", "-u", "postgres", "--"]

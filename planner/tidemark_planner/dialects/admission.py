@@ -89,6 +89,7 @@ class _Check:
             exp.Interval: self._interval,
             exp.Join: self._join,
             exp.Tuple: self._tuple,
+            exp.In: self._in,
         }
 
     def __call__(self, node: exp.Expression) -> None:
@@ -133,8 +134,8 @@ class _Check:
             raise self._refused("a quotient of decimals (cast one side to double precision)", node)
 
     def _round(self, node: Any) -> None:
-        """Of doubles halves go to the even neighbour, and in Spark away from zero."""
-        if self._kinds(node)[0] not in ("integer", "decimal"):
+        """Of doubles halves go to the even neighbour, and in Spark away from zero. Of integers it is a double."""
+        if self._kinds(node)[0] != "decimal":
             raise self._refused(f"round of {_words(self._kinds(node))} (cast it to numeric(p, s))", node)
 
     def _average(self, node: Any) -> None:
@@ -159,10 +160,11 @@ class _Check:
             raise self._refused("a date that is not written as yyyy-mm-dd", node)
 
     def _text(self, node: Any) -> None:
-        parts = [*node.expressions] if isinstance(node, exp.Concat) else [node.this, node.expression]
+        is_concat = isinstance(node, exp.Concat)
+        parts = node.expressions if is_concat else [node.this, node.expression]
         kinds = [self._numbers.kind(_without_coalesce(each)) for each in parts]
-        if any(kind not in _AS_TEXT for kind in kinds):
-            raise self._refused(f"a concatenation of {_words(kinds)}", node)
+        if any(kind not in (("text",) if is_concat else _AS_TEXT) for kind in kinds):
+            raise self._refused(f"a concatenation of {_words(kinds)} (cast them to text)", node)
 
     def _literal(self, node: Any) -> None:
         if not node.is_string and "e" in node.this.lower():
@@ -180,6 +182,16 @@ class _Check:
             raise self._refused("an interval of this form (write interval '1 hour')", node)
         if not isinstance(node.parent, exp.Add | exp.Sub):
             raise self._refused("an interval that is not added to a timestamp", node)
+
+    def _in(self, node: Any) -> None:
+        """Elsewhere Spark takes the NULL of IN (subquery) for false."""
+        above = node.parent
+        while isinstance(above, exp.Paren | exp.And | exp.Not):
+            if isinstance(above, exp.Not) and not isinstance(above.this.unnest(), exp.In):
+                break
+            above = above.parent
+        if node.args.get("query") is not None and not isinstance(above, exp.Where):
+            raise self._refused("IN (subquery) outside the conditions of WHERE", node)
 
     def _tuple(self, node: Any) -> None:
         """Rows with NULLs compare in another way."""

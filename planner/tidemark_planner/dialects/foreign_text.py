@@ -24,8 +24,9 @@ from tidemark_protocol.types import Column
 
 SPARK = "spark"
 _TOKEN = re.compile(r"<Token token_type: TokenType[.]\w+, text: (.*?), line: .*?>")
-Lookup = Callable[[tuple[str, ...]], tuple[Column, ...] | None]
-"""The columns of the relation that a name means, by its parts in lower case; None: it means none, or several."""
+Lookup = Callable[[tuple[str, ...], int, int], tuple[Column, ...]]
+"""The columns of the relation that a name means, by its parts, its line and its column. Raises Refusal where it means
+none, or several."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,22 @@ class _NamedTables:
     tables: Mapping[str, _Table]
 
     @staticmethod
-    def of(tree: exp.Expression, look_up: Lookup) -> _NamedTables:
-        names = {tuple(part.name.lower() for part in table.parts) for table in tree.find_all(exp.Table)}
-        found = {".".join(name): look_up(name) for name in names}
-        return _NamedTables({name: _Table(columns) for name, columns in found.items() if columns is not None})
+    def of(sql: str, tree: exp.Expression, look_up: Lookup) -> _NamedTables:
+        """Raises one Refusal for all names that mean nothing."""
+        queries = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+        found: dict[str, _Table] = {}
+        missing: list[Diagnostic] = []
+        for table in tree.find_all(exp.Table):
+            parts = tuple(part.name for part in table.parts)
+            if not isinstance(table.this, exp.Identifier) or (len(parts) == 1 and parts[0].lower() in queries):
+                continue
+            try:
+                found[".".join(parts)] = _Table(look_up(parts, *position(sql, _span(table.parts[0])[0])))
+            except Refusal as refusal:
+                missing += refusal.diagnostics
+        if missing:
+            raise Refusal(*missing)
+        return _NamedTables(found)
 
 
 @dataclass(frozen=True)
@@ -64,8 +77,8 @@ class ForeignText:
         offset = sum(len(line) + 1 for line in lines[:-1]) + diagnostic.column - 1
         there = _occurrences(self.text, diagnostic.word)
         here = _occurrences(self.original, diagnostic.word)
-        at = max((number for number, start in enumerate(there) if start <= offset), default=-1)
-        if at < 0 or len(there) != len(here):
+        at = next((number for number, start in enumerate(there) if start >= offset), None)
+        if at is None or len(there) != len(here):
             return replace(diagnostic, line=0, column=0)
         line, column = position(self.original, here[at])
         return replace(diagnostic, line=line, column=column)
@@ -85,7 +98,7 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
         trees = [tree for tree in sqlglot.parse(sql, read=dialect) if tree is not None]
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
-        tables = _NamedTables.of(trees[0], look_up)
+        tables = _NamedTables.of(sql, trees[0], look_up)
         check_admitted(trees[0], dialect, tables)
         made = as_spark(trees[0], dialect, tables)
         return ForeignText(sql, str(made.sql(SPARK, unsupported_level=sqlglot.ErrorLevel.RAISE)))

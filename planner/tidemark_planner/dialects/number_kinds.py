@@ -36,6 +36,7 @@ _SAME = (
     exp.Filter,
     exp.Alias,
 )
+_PLAIN = (exp.Column, exp.Identifier, exp.Literal, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.Distinct)
 _EITHER = (exp.Add, exp.Sub, exp.Mul, exp.Mod, exp.Div)
 _DEEPEST = 40
 
@@ -58,11 +59,14 @@ class Numbers:
     """The columns that a text can mean. `dialect`: whose text it is."""
 
     def __init__(self, tables: Tables, tree: exp.Expression, dialect: str) -> None:
-        self._extract: Kind = "decimal" if dialect == "postgres" else "integer"
+        self._is_postgres = dialect == "postgres"
         self._kinds: dict[str, set[Kind]] = {}
+        self._wide: set[str] = set()
         for table in tables.tables.values():
             for column in table.columns:
                 self._kinds.setdefault(column.name.lower(), set()).add(kind_of(column.type))
+                if column.type.name == "bigint":
+                    self._wide.add(column.name.lower())
         self._resolving: set[str] = set()
         self._named: dict[str, list[exp.Expression]] = {}
         for alias in tree.find_all(exp.Alias):
@@ -85,12 +89,14 @@ class Numbers:
             return _kind_of_type(node.to)
         if isinstance(node, _INTEGERS):
             return "integer"
+        if self._is_postgres and isinstance(node, exp.Sum | exp.Avg):
+            return self._of_postgres(node, depth)
         if isinstance(node, _DOUBLES):
             return "double"
         if isinstance(node, _TEXTS):
             return "text"
         if isinstance(node, exp.Extract):
-            return self._extract
+            return "decimal" if self._is_postgres else "integer"
         if isinstance(node, exp.CurrentTimestamp):
             return "timestamp"
         if isinstance(node, exp.CurrentDate):
@@ -114,6 +120,25 @@ class Numbers:
         else:
             return None
         return _together([self.kind(a, depth + 1) for a in arguments])
+
+    def _of_postgres(self, node: Any, depth: int) -> Kind:
+        """There a sum of eight-byte integers is numeric, and so is an average of any integers, which is a double in
+        Spark: of that, no kind is known."""
+        kind = self.kind(node.this, depth + 1)
+        if kind != "integer":
+            return kind
+        return None if isinstance(node, exp.Avg) else "integer" if self._is_narrow(node.this) else "decimal"
+
+    def _is_narrow(self, node: Any) -> bool:
+        """Whether an expression of integers is certainly one of less than eight bytes."""
+        inside = list(node.walk())
+        plain = (
+            exp.Column | exp.Identifier | exp.Literal | exp.Add | exp.Sub | exp.Mul | exp.Neg | exp.Paren | exp.Distinct
+        )
+        names = [each.name.lower() for each in inside if isinstance(each, exp.Column)]
+        return all(isinstance(each, plain) for each in inside) and all(
+            name in self._kinds and name not in self._wide and name not in self._named for name in names
+        )
 
     def _column(self, name: str, depth: int) -> Kind:
         if name in self._renamed:

@@ -24,12 +24,12 @@ from tidemark_planner.recursion import PartLowering, lower_block, split_recursiv
 from tidemark_planner.rules.temporal_filters import check_clock
 from tidemark_planner.sql.like_patterns import like_edits
 from tidemark_planner.sql.names import NamedRelation, RewrittenText, Scope, binary_edits, rewrite
-from tidemark_planner.sql.syntax import ParseTree, RelationName
+from tidemark_planner.sql.syntax import ParseTree, RelationName, Span
 from tidemark_planner.sql.table_changes import changes_in
 from tidemark_planner.sql.try_functions import try_edits
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic
-from tidemark_protocol.types import INTERVAL_TYPES, SqlType
+from tidemark_protocol.types import INTERVAL_TYPES, Column, SqlType
 
 # Lowers the analysed tree; for a query it first splits ORDER BY and LIMIT off.
 Lower = Callable[[Node, Context], Lowered]
@@ -56,7 +56,11 @@ def lower_query(
     _check_length(sql)
     if dialect == SPARK:
         return _lower_query(catalyst, sql, scope, object_id, lower)
-    foreign = as_spark_text(sql, dialect, scope.columns_of)
+
+    def columns_of(parts: tuple[str, ...], line: int, column: int) -> tuple[Column, ...]:
+        return scope.resolve(RelationName(parts, True, Span(0, 0, line, column), frozenset())).columns
+
+    foreign = as_spark_text(sql, dialect, columns_of)
     try:
         query = _lower_query(catalyst, foreign.text, scope, object_id, lower)
         for hir in (query.lowered.hir, *(shared for _, shared in query.objects)):

@@ -66,14 +66,6 @@ class Scope:
             )
         return found[0]
 
-    def columns_of(self, parts: tuple[str, ...]) -> tuple[Column, ...] | None:
-        """The columns of the relation that these parts, in lower case, mean; None: they mean none, or several."""
-        if len(parts) == 1:
-            found = self.one_part.get(parts[0], ())
-        else:
-            found = self.two_parts.get((parts[0], parts[1]), ()) if len(parts) == 2 else ()
-        return found[0].columns if len(found) == 1 else None
-
     def _missing(self, name: RelationName, dotted: str) -> Diagnostic:
         parent = name.parts[0].lower()
         inside = sorted(b for a, b in self.two_parts if a == parent)
