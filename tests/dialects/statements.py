@@ -30,21 +30,21 @@ floor(f); ceil(f); floor(m); ceil(-m); floor(i); CAST(f AS int); f::int; (-f)::b
 i::smallint::int; i::double precision; m::double precision; i::numeric(12, 2); m::numeric(10, 1); 'abc' || s; s || i
 i || 'x'; s || d; concat(s, 'x'); concat(s, i::text, d::text); s LIKE 'a%'; s NOT LIKE 'a%'; s ~~ 'a%'; s !~~ 'a%'
 s ILIKE 'A%'; s NOT ILIKE 'A%'; s ~~* 'A%'; s !~~* 'A%'; s LIKE '\\%x\\_'; s = 'a''b\\c'; s <> 'abc'; s != 'abc'
-s < 'b'; upper(s); lower(s); length(s); char_length(s); trim(s); substring(s from 2)
-substring(s from 1 for 2); substr(s, 2, 1); replace(s, 'b', 'xy'); position('b' in s); strpos(s, 'b'); starts_with(s, 'a'); 'a\\b'; 'it''s'; 'Größe'
-coalesce(i, j, 0); coalesce(s, ''); nullif(i, 7); greatest(i, j); least(i, j); greatest(i, NULL); least(m, 1)
+s < 'b'; upper(s); lower(s); length(s); char_length(s); trim(s); substring(s from 2); substring(s from 1 for 2)
+substr(s, 2, 1); replace(s, 'b', 'xy'); position('b' in s); strpos(s, 'b'); starts_with(s, 'a'); 'a\\b'; 'it''s'
+'Größe'; coalesce(i, j, 0); coalesce(s, ''); nullif(i, 7); greatest(i, j); least(i, j); greatest(i, NULL); least(m, 1)
 CASE WHEN i > 0 THEN 'p' WHEN i < 0 THEN 'n' END; CASE i WHEN 7 THEN 1 ELSE 0 END; CASE WHEN b THEN i ELSE j END
 i IS NULL; i IS NOT NULL; b IS TRUE; b IS NOT TRUE; b IS FALSE; i IS DISTINCT FROM j; i IS NOT DISTINCT FROM NULL
 i BETWEEN -7 AND 7; i NOT BETWEEN 0 AND 7; i BETWEEN SYMMETRIC 7 AND -7; i IN (7, 0); i NOT IN (7, NULL); b AND i > 0
-b OR i IS NULL; NOT b; i = j; i <= j
-EXISTS (SELECT 1 FROM t u WHERE u.j = t.i); (SELECT max(i) FROM t); (SELECT count(*) FROM t u WHERE u.i < t.i)
-extract(year from d); extract(month from d); extract(day from d); extract(dow from d); extract(isodow from d)
-extract(quarter from d); extract(doy from d); extract(week from d); DATE '2024-02-29'; '2024-01-31'::date
-d = '2024-01-31'; d < DATE '2024-01-01'; d IS NULL; true; 'x' = 'x'; 3000000000; 1 + 3000000000; i::boolean; b::int
+b OR i IS NULL; NOT b; i = j; i <= j; EXISTS (SELECT 1 FROM t u WHERE u.j = t.i); (SELECT max(i) FROM t)
+(SELECT count(*) FROM t u WHERE u.i < t.i); extract(year from d); extract(month from d); extract(day from d)
+extract(dow from d); extract(isodow from d); extract(quarter from d); extract(doy from d); extract(week from d)
+DATE '2024-02-29'; '2024-01-31'::date; d = '2024-01-31'; d < DATE '2024-01-01'; d IS NULL; true; 'x' = 'x'; 3000000000
+1 + 3000000000; i::boolean; b::int
 """
 ERRORS = """
-i / 0; i % 0; m % 0; f / 0; i * i * i; 2147483647 + i; h * h; 'x'::int; '1.5'::int; 99999::smallint; (i * 10)::smallint
-9223372036854775807 + k; f * 1000000000000::int; abs(i - 2147483647 - 2147483647)
+i / 0; i % 0; m % 0; f / 0; i * i * i; 2147483647 + i; h * h; 'x'::int; '1.5'::int; 99999::smallint
+(i * 10)::smallint; 9223372036854775807 + k; f * 1000000000000::int; abs(i - 2147483647 - 2147483647)
 """
 QUERIES = """
 SELECT i FROM t ORDER BY i; SELECT i FROM t ORDER BY i DESC
@@ -81,18 +81,19 @@ SELECT extract(year from d) / 2.0::double precision AS y FROM t; SELECT x / 2 AS
 SELECT x / 2 AS y FROM (SELECT k AS x FROM t UNION ALL SELECT i FROM t) q
 """
 REFUSED = """
-sum(k) / 2: a quotient of decimals; sum(i + k) / 2: a quotient of decimals; avg(i)::int: not known; avg(i) / 2: unknown
-round(i): round of integer; concat(s, i): a concatenation; sum(count(*)) OVER () / 2: a quotient of decimals
-m / 3: a quotient of decimals; 1 / 3.0: a quotient of decimals; extract(year from d) / 2: a quotient of decimals
-avg(m): avg of decimal; round(f): round of double; f::text: cast of double; b::text: cast of boolean
-m::text: of decimal; f::numeric(10, 2): double precision to numeric; i::varchar(2): the type; i::numeric: the type
-d - d: Sub of date; d + 1: Add of date; d - interval '1 day': Sub of date; sqrt(f): SQRT; ln(f): LN; power(f, 2): POW
-initcap(s): INITCAP; left(s, -1): LEFT; s ~ 'a': REGEXP_LIKE; s !~ 'a': REGEXP_LIKE; (i, j) = (7, 2): Tuple
-trim(both from s): position; 'x'::date: yyyy-mm-dd; s SIMILAR TO 'a': SimilarTo; 1e3: an exponent
-my_function(i): my_function(); array_agg(i): ARRAY_AGG; i = ANY(ARRAY[1]): Any; md5(s): MD5
-s::jsonb -> 'a': JSON_EXTRACT; count(DISTINCT (i, j)): Tuple; string_agg(s, ','): GROUP_CONCAT
-'today'::date: yyyy-mm-dd; E'a': ByteString; s::boolean: cast of text to boolean; i # j: BitwiseXor; i ^ 2: POW
-'{1}'::int[]: the type; substring(s from 0): SUBSTRING
+sum(k) / 2: a quotient of decimals; sum(i + k) / 2: a quotient of decimals; avg(i)::int: not known
+avg(i) / 2: unknown; round(i): round of integer; concat(s, i): a concatenation
+sum(count(*)) OVER () / 2: a quotient of decimals; m / 3: a quotient of decimals; 1 / 3.0: a quotient of decimals
+extract(year from d) / 2: a quotient of decimals; avg(m): avg of decimal; round(f): round of double
+f::text: cast of double; b::text: cast of boolean; m::text: of decimal; f::numeric(10, 2): double precision to numeric
+i::varchar(2): the type; i::numeric: the type; d - d: Sub of date; d + 1: Add of date
+d - interval '1 day': Sub of date; sqrt(f): SQRT; ln(f): LN; power(f, 2): POW; initcap(s): INITCAP; left(s, -1): LEFT
+s ~ 'a': REGEXP_LIKE; s !~ 'a': REGEXP_LIKE; (i, j) = (7, 2): Tuple; trim(both from s): position
+'x'::date: yyyy-mm-dd; s SIMILAR TO 'a': SimilarTo; 1e3: an exponent; my_function(i): my_function()
+array_agg(i): ARRAY_AGG; i = ANY(ARRAY[1]): Any; md5(s): MD5; s::jsonb -> 'a': JSON_EXTRACT
+count(DISTINCT (i, j)): Tuple; string_agg(s, ','): GROUP_CONCAT; 'today'::date: yyyy-mm-dd; E'a': ByteString
+s::boolean: cast of text to boolean; i # j: BitwiseXor; i ^ 2: POW; '{1}'::int[]: the type
+substring(s from 0): SUBSTRING
 sum(k) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES): exclude; i IS JSON: JSON
 $1: Parameter; percentile_cont(0.5) WITHIN GROUP (ORDER BY i): WithinGroup; k AT TIME ZONE 'UTC': AtTimeZone
 random(): RAND
