@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from tidemark_planner.dialects.errors import NotTranslated as NotTranslated
-from tidemark_planner.dialects.translation import Translator
+from tidemark_planner.dialects.translation import Translator as Translator
 
 _SIGNS = (
     (
