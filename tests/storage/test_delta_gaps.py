@@ -15,9 +15,11 @@ from deltalake import write_deltalake
 from tests.storage.delta_logs import actions_of, data_file, entry, field, mapped, metadata, protocol
 from tests.storage.delta_tables import bound_versions, check, delta_rows, ingested_rows, ingester, spec_of, tick
 from tests.storage.ingestion_samples import oks
-from tidemark_persist import open_shard
+from tidemark_persist import Storage, open_shard
 from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_replica.storage.delta import stop
+from tidemark_replica.storage.delta.stop import TableStopped
+from tidemark_replica.storage.delta.versions import open_version
 from tidemark_replica.storage.ingester import Ingester
 
 
@@ -90,6 +92,23 @@ def test_a_cleaned_log_stops_the_table(tmp_path: Path) -> None:
         os.remove(f"{pair.path}/_delta_log/{version:020}.json")
 
     expect_stop(pair, f"VersionGone: table t: version 1 of {pair.path} is gone", [(1,), (2,), (3,)])
+
+
+@pytest.mark.parametrize("version", [2, 5, 7, 12])
+def test_versions_that_the_log_does_not_reach_are_gone(tmp_path: Path, version: int) -> None:
+    """Before the first checkpoint, after one whose next entries were removed, and after the newest version."""
+    path = str(tmp_path / "t")
+    for n in range(10):
+        write_deltalake(path, ids(n), mode="append")
+        if n in (4, 8):
+            Table(path).create_checkpoint()
+    for n in range(7):
+        os.remove(f"{path}/_delta_log/{n:020}.json")
+
+    with pytest.raises(TableStopped, match=f"version {version} of .* is gone; the newest is 9") as stopped:
+        open_version(Storage.at(path), version)
+    assert stopped.value.reason == stop.VERSION_GONE
+    assert open_version(Storage.at(path), 4).version == 4
 
 
 @pytest.mark.parametrize("versions", [1, 2, 4])

@@ -23,6 +23,9 @@ from tidemark_replica.storage.delta.stop import (
     TableStopped,
 )
 
+_GONE = ("LogSegment", "Gap between checkpoint")
+"""Words of delta-rs's errors for a version whose log is not whole."""
+
 
 @dataclass(frozen=True)
 class LiveFile:
@@ -45,7 +48,8 @@ class TableVersion:
 
     def files(self, paths: Collection[str] | None = None) -> dict[str, LiveFile]:
         """The files of the version (of these paths) by path, as the log has them."""
-        actions = pa.table(self._table.get_add_actions(flatten=False))
+        with self._storage.errors("reading the list of files"):
+            actions = pa.table(self._table.get_add_actions(flatten=False))
         if paths is not None:
             actions = actions.filter(pc.is_in(actions.column("path"), pa.array(list(paths), pa.string())))
         masks = self._masks()
@@ -88,8 +92,9 @@ def open_version(storage: Storage, version: int | None = None) -> TableVersion:
         return TableVersion(storage, _opened(storage, version))
     except TableNotFoundError:
         pass
-    except DeltaError:
-        if version is None or _newest(storage) is None:
+    except DeltaError as error:
+        # the log ends before the version, or lacks an entry that it needs; all else is a failure of the store
+        if version is None or not any(words in str(error) for words in _GONE):
             with storage.errors("opening the Delta table"):
                 raise
     if version is not None and (newest := _newest(storage)) is not None:
