@@ -41,7 +41,7 @@ MAY = [
     *(May(OPERATOR, verb, "poddisruptionbudgets.policy") for verb in ("list", "create", "patch", "delete")),
     *(May(OPERATOR, verb, kind) for verb in ("create", "patch") for kind in ("services", "configmaps")),
     *(May(OPERATOR, verb, "secrets") for verb in ("get", "create", "update")),
-    *(May(OPERATOR, verb, "pods") for verb in ("list", "watch")),
+    May(OPERATOR, "list", "pods"),
     May(OPERATOR, "create", "secrets", NAMESPACE),
     *(
         May(OPERATOR, verb, f"secrets:{name}", NAMESPACE)
