@@ -59,6 +59,25 @@ def test_a_missing_instance_prints_the_manifest_to_apply(system: System) -> None
     system.kubectl("delete", "dataflow", "homeless")
 
 
+def test_a_dataflow_and_a_query_speak_postgres(system: System) -> None:
+    """Integers divide to integers, NULL comes last, and what is refused has its place in the user's text."""
+    sql = "SELECT r_regionkey / 2 AS half,\n  nullif(r_regionkey, 0)::text AS k FROM tpch.region"
+    system.dataflow("halves", sql, index={}, dialect="postgres")
+    system.wait_hydrated("halves")
+    ordered = "SELECT k, half FROM halves ORDER BY k"
+    done = system.tidemark("query", ordered, "--dialect", "postgres", "-n", system.namespace, "-o", "json")
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["k"] for row in rows] == ["1", "2", "3", "4", None]
+    assert [row["half"] for row in rows] == [0, 1, 1, 2, 0]
+    assert system.query(ordered)["rows"][0]["k"] is None
+
+    system.dataflow("halves", sql.replace("nullif", "sqrt"), index={}, dialect="postgres")
+    message = system.wait_condition("dataflow", "halves", "Planned", "False", "Unsupported")
+    assert 'line 2, column 3, at "sqrt"' in message
+    assert system.condition("dataflow", "halves", "Ready")["status"] == "True", "the revision before it serves"
+    system.kubectl("delete", "dataflow", "halves")
+
+
 def test_an_edit_replaces_and_what_changes_nothing_rehydrates_nothing(system: System) -> None:
     """A label and a read policy leave the computation alone; other SQL replaces it, and whoever reads its table reads
     on: the same table, with the new rows."""
@@ -123,22 +142,3 @@ def export_ids(system: System, dataflow: str) -> list[str]:
 def _left(system: System) -> str:
     kinds = "computeinstances,computereplicas,datasources,dataflows,controllerrevisions"
     return system.kubectl("get", kinds, "-o", "name")
-
-
-def test_a_dataflow_and_a_query_speak_postgres(system: System) -> None:
-    """Integers divide to integers, NULL comes last, and what is refused has its place in the user's text."""
-    sql = "SELECT r_regionkey / 2 AS half,\n  nullif(r_regionkey, 0)::text AS k FROM tpch.region"
-    system.dataflow("halves", sql, index={}, dialect="postgres")
-    system.wait_hydrated("halves")
-    ordered = "SELECT k, half FROM halves ORDER BY k"
-    done = system.tidemark("query", ordered, "--dialect", "postgres", "-n", system.namespace, "-o", "json")
-    rows = json.loads(done.stdout)["rows"]
-    assert [row["k"] for row in rows] == ["1", "2", "3", "4", None]
-    assert [row["half"] for row in rows] == [0, 1, 1, 2, 0]
-    assert system.query(ordered)["rows"][0]["k"] is None
-
-    system.dataflow("halves", sql.replace("nullif", "sqrt"), index={}, dialect="postgres")
-    message = system.wait_condition("dataflow", "halves", "Planned", "False", "Unsupported")
-    assert 'line 2, column 3, at "sqrt"' in message
-    assert system.condition("dataflow", "halves", "Ready")["status"] == "True", "the revision before it serves"
-    system.kubectl("delete", "dataflow", "halves")
