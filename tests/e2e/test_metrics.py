@@ -15,6 +15,7 @@ from tests.metrics_client import scrape
 from tests.replica.process import wait_until
 from tests.waiting import BOUND
 from tidemark_operator.controller.hydration.quarantine import HydrationPolicy
+from tidemark_operator.controller.replicas import replica_connection
 from tidemark_protocol.messages.responses import PeekError, PeekRows
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -97,9 +98,12 @@ def test_hydrations_that_wait_for_their_turn_are_told(fleet: Fleet, r1: Remote, 
     assert scrape("collections", hydrated="false") == 0
 
 
-def test_queues_and_peeks_are_told_of_a_replica_that_takes_nothing(fleet: Fleet, r1: Remote, tmp_path: Path) -> None:
+def test_queues_and_peeks_are_told_of_a_replica_that_takes_nothing(
+    fleet: Fleet, r1: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Large peeks go on their way until it has no room for more, and wait here then. All are answered once it goes
     on, and took at least as long as it was stopped."""
+    monkeypatch.setattr(replica_connection, "KEEPALIVE", ())  # the stopped replica keeps its connection
     scrape = MetricsReader(fleet)
     count, total = partial(scrape, "peek_seconds_count"), partial(scrape, "peek_seconds_sum")
     fleet.attach("r1", r1.proxy.address)

@@ -40,9 +40,9 @@ CLOSED = "the replica closed the connection"
 KEEPALIVE = (
     # a frozen replica is noticed within 6 s, so that another one ingests within 10; a thread of gRPC's answers, so work
     # does not delay it
-    ("grpc.keepalive_time_ms", 3_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.http2.ping_timeout_ms", 3_000),  # else a minute: the timeout above counts only while bytes wait to be sent
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),  # else a minute: the timeout above counts only while bytes wait to be sent
     ("grpc.http2.max_pings_without_data", 0),
 )
 
