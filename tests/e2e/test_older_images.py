@@ -40,9 +40,10 @@ def test_one_dataflow_that_an_older_replica_does_not_know_takes_nothing_else_fro
     connections = system.process_says(pid).epoch
 
     refreshed(system, "seldom")
-    for type_ in ("Hydrated", "Ready", "Progressing"):
-        message = system.wait_condition("dataflow", "seldom", type_, "False", "ImageTooOld")
-        assert message.startswith("the image of replica r1 does not know refresh")
+    message = system.wait_condition("dataflow", "seldom", "Hydrated", "False", "ImageTooOld")
+    assert message.startswith("the image of replica r1 does not know refresh")
+    for type_ in ("Ready", "Progressing"):
+        assert system.wait_condition("dataflow", "seldom", type_, "False", "ImageTooOld") == "see condition Hydrated"
     system.dataflow("after", COUNT)
     system.wait_up_to_date("after")
     assert system.query("SELECT orders FROM after")["rows"]
