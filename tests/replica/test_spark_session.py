@@ -81,7 +81,7 @@ DAEMON_IS_KILLED = """
 import os, sys, time
 from pathlib import Path
 from tidemark_replica.spark.session import start_spark
-spark = start_spark("local[2]", "512m", Path(sys.argv[1]), sockets=Path(sys.argv[1]))
+spark = start_spark("local[2]", "512m", Path(sys.argv[1]), sockets=Path(sys.argv[2]))
 def of_worker(batches):
     for _ in batches:
         time.sleep(1)  # both tasks are at work at once: each has a worker
@@ -105,8 +105,15 @@ WORKERS_SECONDS = 20.0
 def test_crash_python_workers_end_with_their_daemon(tmp_path: Path) -> None:
     """SIGKILL to the daemon alone: its workers, idle on the JVM's sockets, end at once, and new ones take
     their place. Each of the two may fail the job that Spark gives it to; steps run again."""
-    command = [sys.executable, "-c", DAEMON_IS_KILLED, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.TemporaryDirectory(prefix="tm-") as sockets,  # of a short path
+        subprocess.Popen(
+            [sys.executable, "-c", DAEMON_IS_KILLED, str(tmp_path), sockets],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
             assert process.stdin is not None
