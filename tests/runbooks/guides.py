@@ -36,9 +36,11 @@ PAGES = (
     "subscribes-and-copies",
     "object-stores",
     "sources",
+    "delta",
     "refreshes-and-ends",
     "../operator",
     "../reference/conditions",
+    "../reference/dialects",
     "../reference/introspection",
 )
 TUTORIAL = "../tutorial"
