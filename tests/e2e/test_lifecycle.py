@@ -71,7 +71,7 @@ def test_a_dataflow_and_a_query_speak_postgres(system: System) -> None:
     assert [row["half"] for row in rows] == [0, 1, 1, 2, 0]
     assert system.query(ordered)["rows"][0]["k"] is None
 
-    system.dataflow("halves", sql.replace("nullif", "sqrt"), index={}, dialect="postgres")
+    system.dataflow("halves", sql.replace("nullif(r_regionkey, 0)", "sqrt(r_regionkey)"), index={}, dialect="postgres")
     message = system.wait_condition("dataflow", "halves", "Planned", "False", "Unsupported")
     assert 'line 2, column 3, at "sqrt"' in message
     assert system.condition("dataflow", "halves", "Ready")["status"] == "True", "the revision before it serves"

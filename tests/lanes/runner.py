@@ -142,7 +142,8 @@ class Round:
         by_name = {each.lane.name: each for each in running}
         began = started = time.monotonic()
         while True:
-            over = all(each.process.poll() is not None for each in running)
+            codes = [each.process.poll() for each in running]  # each of them, so that each lane's end is noticed
+            over = None not in codes
             position = self._hear(by_name, position)
             for each in running:
                 if each.process.returncode is not None and not each.seconds:
