@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,20 @@ def test_crash_a_stopped_process_is_bounded(rows: Rows, clock: Clock) -> None:
         assert all_of(workers, [rows.ticket()]) == [None]
     finally:
         workers.close()
+
+
+def test_crash_a_stopped_process_ends_the_transfer_of_a_large_member(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member does not fit into the connection's buffer, and the process reads nothing."""
+    monkeypatch.setattr(worker_process, "TRANSFER_SECONDS", 1)
+    process = worker_process.WorkerProcess()
+    try:
+        os.kill(process.pid, signal.SIGSTOP)
+        with pytest.raises(worker_process.WorkerGone, match="could not be sent a member"):
+            process.send(replace(rows.ticket().member, description="x" * (4 << 20)))
+    finally:
+        process.kill()
 
 
 def test_another_process_comes_when_tickets_wait_long(rows: Rows) -> None:

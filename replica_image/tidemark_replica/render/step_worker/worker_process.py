@@ -7,6 +7,8 @@ a standard input that ends when the driver does.
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -20,6 +22,8 @@ from tidemark_replica.render.step_worker.wire import MAX_TREES, Answer, Member, 
 
 COMMAND = (sys.executable, "-m", "tidemark_replica.render.step_worker")
 START_SECONDS = 180.0
+TRANSFER_SECONDS = 60
+"""The time for one transfer of a message, once it has begun: a stopped process holds up no thread for longer."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -36,6 +40,7 @@ class WorkerProcess:
             self._connection, theirs = Pipe()
         except OSError as cause:
             raise WorkerGone(f"a step worker could not be started: {cause}") from cause
+        _limit_transfers(self._connection.fileno())
         try:
             self._process = subprocess.Popen(
                 [*command, str(theirs.fileno())],
@@ -108,3 +113,11 @@ class WorkerProcess:
             return self._connection.recv() if self._connection.poll(timeout) else None
         except Exception as cause:  # of any kind: unpickling runs code of the message's classes
             raise WorkerGone(f"step worker {self.pid} is gone: {cause!r}") from cause
+
+
+def _limit_transfers(connection: int) -> None:
+    """Have the system end a read or write of the connection that makes no progress for TRANSFER_SECONDS."""
+    limit = struct.pack("ll", TRANSFER_SECONDS, 0)
+    with socket.socket(fileno=os.dup(connection)) as ours:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
