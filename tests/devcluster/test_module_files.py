@@ -82,7 +82,7 @@ def test_files_are_taken_once(bench: Bench) -> None:
 
 
 def test_a_module_that_is_not_the_one_of_go_sum_is_refused(bench: Bench) -> None:
-    """Whoever serves it. The right one is taken afterwards."""
+    """The client refuses a module file whose digest differs, from any server, and takes the right one afterwards."""
     bench.publish({**WHOLE, "a.yaml": "kind: Other\n"})
     with pytest.raises(DownloadFailed, match="checksum mismatch"):
         bench.take()

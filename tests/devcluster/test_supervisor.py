@@ -110,7 +110,7 @@ def test_crash_a_killed_program_is_started_again_at_once(one: Supervised) -> Non
 
 
 def test_a_program_that_was_stopped_stays_stopped(one: Supervised) -> None:
-    """Who stops one removes its pid file."""
+    """A program without a pid file was stopped by a user: the supervisor leaves it alone."""
     one.program.kill()
     one.program.pid_file.unlink()
     assert one.after(120) == 0

@@ -66,7 +66,7 @@ class Following:
     def before(self, time: int) -> Counter[Row]:
         """What the changes before it add up to. Each row changes at most once at a time, in order of times."""
         changes = [(t, row) for t, row, _ in self.changes]
-        assert max(Counter(changes).values(), default=0) <= 1, "a change was told twice"
+        assert max(Counter(changes).values(), default=0) <= 1, "the subscribe delivered a change twice"
         assert [t for t, _ in changes] == sorted(t for t, _ in changes)
         total: Counter[Row] = Counter()
         for t, row, diff in self.changes:

@@ -71,7 +71,7 @@ class Campaign:
 
 
 def fault(diagnostic: Diagnostic, sql: str) -> str | None:
-    """What is wrong with a diagnostic: no reason that a user understands, or no position in the text."""
+    """The defect of a diagnostic: it has no reason that a user understands, or no position in the text."""
     shown = f"{diagnostic.code} {diagnostic.line}:{diagnostic.column} {diagnostic.message}"
     if diagnostic.code == "INTERNAL" or not diagnostic.message:
         return f"no reason: {shown}"

@@ -92,5 +92,5 @@ def _source(context: ReconcileContext, namespace: str, name: str) -> SourceState
     if state is None:
         raise QueryRefused(f"there is no DataSource {name} in namespace {namespace}")
     if state.pinned is not None and not isinstance(state.pinned.source, FilesSource):
-        raise QueryRefused(f"DataSource {name} has no files: it is a load generator")
+        raise QueryRefused(f"DataSource {name} has no files to list: only a source of kind files has")
     return state

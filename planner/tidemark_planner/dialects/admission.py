@@ -1,4 +1,4 @@
-"""What is admitted of another dialect: constructs and functions that were compared with the engine itself.
+"""The allow-list of each dialect: constructs and functions that were compared with the engine itself.
 
 Every node of sqlglot's tree must be of a class below, with no other arguments than those below: what sqlglot learns to
 read later is refused until it is listed. tests/dialects compares each entry with a real PostgreSQL.

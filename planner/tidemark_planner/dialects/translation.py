@@ -2,7 +2,8 @@
 
 SELECT a / 2, a::text FROM t     ──►     SELECT a DIV 2, CAST(a AS STRING) FROM t
 
-What is not known to mean the same in Spark is not translated, by name (meanings.py): a guess would be a wrong answer.
+The translator refuses, by name, each construct that may mean something else in Spark (meanings.py): a guess would be a
+wrong answer.
 """
 
 from __future__ import annotations

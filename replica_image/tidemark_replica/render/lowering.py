@@ -2,9 +2,8 @@
 
     lower_dataflow(description) ──> Fragments, or NotRendered naming the node
 
-Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union, ArrangeBy,
-Changes. The operator that needs an input arranged keeps the arrangement (a join's stage, an export), so ArrangeBy
-itself adds none.
+Rendered: Constant, Get, Let, LetRec, Mfp, FlatMap, Join, Reduce, Window, Negate, Threshold, TopK, Union, Changes. The
+operator that needs an input arranged keeps the arrangement (a join's stage, an export).
 """
 
 from __future__ import annotations

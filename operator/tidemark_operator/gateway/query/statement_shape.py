@@ -45,7 +45,7 @@ class StatementShape:
 
     @staticmethod
     def of(sql: str) -> StatementShape:
-        """The shape of a statement; one without parameters where its literals cannot be told with certainty."""
+        """Return the shape of a statement. The shape has no parameters where the borders of literals are uncertain."""
         if len(sql) > MAX_CHARACTERS or _NOT_READ.search(sql):
             return StatementShape(sql)
         tokens = [token for token in _TOKEN.finditer(sql) if token.lastgroup != "space"]

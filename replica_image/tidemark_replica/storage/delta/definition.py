@@ -1,4 +1,4 @@
-"""What is pinned of a Delta table, and what is refused by name before a row of it is read.
+"""The definition of a Delta table that a source pins; the source refuses other tables by name before it reads a row.
 
 metaData ──► id               another id is another table
          ──► schema           declared columns keep their types, and their physical names (column mapping)

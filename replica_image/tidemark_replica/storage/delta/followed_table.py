@@ -63,7 +63,7 @@ class FollowedTable:
             except TableStopped:
                 if last is bound:
                     raise
-                break  # what comes before is bound first
+                break  # this tick binds the versions before the one that stops the table
         if last is bound:
             self._check_quiet(bound)
             return None

@@ -1,4 +1,4 @@
-"""What is wrong with files, as the shards of a table have it.
+"""The problems of files, read from the shards of a table.
 
 table          error rows  {"code": "SCHEMA_MISMATCH", "expression": "1.csv"}      onBadRecord: error
 dead letters   (file, the text of a malformed record)                              onBadRecord: deadLetter
@@ -29,7 +29,8 @@ the two."""
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a file: a code, and how often it is there. `in_error`: as error rows of the table."""
+    """The problem of a file: a code, and the number of rows or letters with it. `in_error`: the rows are error rows of the
+    table."""
 
     code: str
     count: int
@@ -46,7 +47,7 @@ def problems_in_table(shard: Shard) -> dict[str, Problem]:
 
 
 def problems_in_dead_letters(shard: Shard) -> dict[str, Problem]:
-    """The files that were refused as a whole, by the rows of a dead-letter table."""
+    """The files that were refused as a whole, from the rows of a dead-letter table."""
     upper = shard.refresh().upper
     if upper == 0:
         return {}
