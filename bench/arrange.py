@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from bench.harness.answers import check
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
-from bench.harness.queries import Query
 from bench.harness.ratios import Figures, ratio, rounded, statistics
-from bench.harness.tpch import Table
+from bench.harness.workload.queries import Query
+from bench.harness.workload.tpch import Table
 from bench.peers.spark_batch import recompute
 from bench.steps.setting import Options, Setting, setting
 

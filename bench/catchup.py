@@ -13,8 +13,8 @@ from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
-from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.ratios import Figures, ratio, rounded, statistics
+from bench.harness.workload.queries import JOIN_AND_SUM
 from bench.steps.setting import Options, Setting, setting
 
 WARM_UP = 1

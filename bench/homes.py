@@ -26,8 +26,8 @@ from typing import Any
 from bench.harness.clock import Cost, measured
 from bench.harness.context import bench_parser, context, load, report
 from bench.harness.measure import Run
-from bench.harness.queries import Q3
 from bench.harness.ratios import Figures, ratio, rounded, statistics
+from bench.harness.workload.queries import Q3
 from bench.steps.setting import Options, Setting, setting
 from tests.waiting import until
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity, preferred_executor

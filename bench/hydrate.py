@@ -18,9 +18,9 @@ from bench.harness.answers import check
 from bench.harness.clock import Cost
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.measure import Run
-from bench.harness.queries import HYDRATED, Query
 from bench.harness.ratios import Figures, ratio, rounded, statistics, worst
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.queries import HYDRATED, Query
+from bench.harness.workload.tpch_history import TpchHistory
 from bench.peers import differential_peer, pathway_peer
 from bench.peers.absent import PEERS as PEER_NAMES
 from bench.peers.absent import PeerAbsent, check_wanted

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from bench.harness.answers import check
 from bench.harness.context import bench_parser, context, load, progress, report
-from bench.harness.deltas import deltas
 from bench.harness.engine import AS_OF, Source
-from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.query import Planner, describe, planner
 from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, driven, rss_mib
-from bench.harness.tpch import label, tables
+from bench.harness.workload.deltas import deltas
+from bench.harness.workload.queries import JOIN_AND_SUM
+from bench.harness.workload.tpch import label, tables
 from bench.peers.duckdb_apply import DuckDb
 from tests.soak.folders import size_of
 

@@ -18,8 +18,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,25 +34,15 @@ import pyarrow as pa
 from bench.harness.answers import WrongAnswer
 from bench.harness.context import bench_parser, context, load, progress, report
 from bench.harness.gateway_client import GatewayClient, gateway_client
+from bench.harness.live_lineitem import LOOKUP, NAMESPACE, client_of, install_lineitem, started_system
 from bench.harness.ratios import Figures, rounded
 from tests.e2e.oracle import expanded, rows_of
-from tests.e2e.system import System, running, wait_for
+from tests.e2e.system import System, wait_for
 from tests.replica.process import descendants
-from tidemark_devcluster.control_plane.control_plane import ControlPlane
-from tidemark_devcluster.programs.build import ensure_binaries
-from tidemark_devcluster.programs.progress import Progress
 from tidemark_persist import open_shard
 
-NAMESPACE, LINES_OF_SF1 = "bench", 6_000_000
-COLUMNS = "l_orderkey, l_linenumber, l_partkey, l_quantity, l_extendedprice, l_shipdate"
-INDEX = f"SELECT {COLUMNS} FROM tpch.lineitem"
-LOOKUP = f"SELECT {COLUMNS} FROM lines WHERE l_orderkey = {{key}}"
 PLANNED = "SELECT count(*) AS n, sum(q) AS q FROM `by-part` WHERE l_partkey % 1000 = {key}"
 """A statement that nobody has planned before, as its number differs each time."""
-STEPPING = {
-    "by-part": "SELECT l_partkey, sum(l_quantity) AS q, count(*) AS n FROM tpch.lineitem GROUP BY l_partkey",
-    "by-day": "SELECT l_shipdate, sum(l_extendedprice) AS price FROM tpch.lineitem GROUP BY l_shipdate",
-}
 CHECKED, KEYS = 20, 1000
 CLIENTS, PAUSE_SECONDS = 2, 0.1
 """So many clients ask, each so long after its last answer."""
@@ -70,28 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.quick:
         given.lines = 6000
     circumstances = context() | {"load_before": load(), **vars(given)}
-    binaries = ensure_binaries(os.environ, Progress(sys.stderr))
-    with (
-        tempfile.TemporaryDirectory(prefix="tm-", ignore_cleanup_errors=True) as folder,
-        ControlPlane.started(Path(folder) / "plane", binaries) as plane,
-    ):
-        plane.kubectl("create", "namespace", NAMESPACE)
-        (home := Path(folder) / "system").mkdir()
-        with running(plane, NAMESPACE, home) as system:
-            _install(system, given.lines)
-            figures = _measured(system)
+    with started_system() as system:
+        _install(system, given.lines)
+        figures = _measured(system)
     report("recovery", rounded(figures), circumstances | {"load_after": load()}, given.json)
 
 
 def _install(system: System, lines: int) -> None:
     system.base(memory="2Gi")
     system.apply("ComputeReplica", "r2", {"instance": "default", "resources": {"limits": {"cpu": 2, "memory": "2Gi"}}})
-    system.tpch(scale_factor=max(lines / LINES_OF_SF1, 0.001))
-    system.dataflow("lines", INDEX, index={"key": ["l_orderkey"]})
-    system.dataflow("table", INDEX)
-    for name, sql in STEPPING.items():
-        system.dataflow(name, sql, index={})
-    system.wait_hydrated("lines", "table", *STEPPING)
+    install_lineitem(system, lines)
     _until("both replicas are hydrated", lambda: _hydrated_on(system, _uids(system), after_ms=0))
 
 
@@ -241,7 +217,7 @@ def _asking(system: System, keys: Any, sql: str, clients: int = CLIENTS) -> Iter
     with ExitStack() as stack:
         threads = []
         for number in range(clients):
-            client = stack.enter_context(gateway_client(system.home / "gateway.json", NAMESPACE))
+            client = stack.enter_context(client_of(system))
             client.ask(sql.format(key=int(keys[0])))
             threads.append(threading.Thread(target=one, args=(client, number)))
         for thread in threads:
@@ -323,7 +299,7 @@ def _view(system: System) -> pa.Table:
 
 def _check(system: System, keys: Any) -> None:
     """Rows of some keys are those of the view's table at the same time."""
-    with gateway_client(system.home / "gateway.json", NAMESPACE) as client:
+    with client_of(system) as client:
         answers = {int(key): client.ask(LOOKUP.format(key=key)) for key in keys[:: max(len(keys) // CHECKED, 1)]}
     view = open_shard(str(system.shard("table", "table")))
     for key, answer in answers.items():

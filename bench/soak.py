@@ -22,13 +22,13 @@ import pyarrow as pa
 from bench.harness.answers import check
 from bench.harness.clock import p50
 from bench.harness.context import bench_parser, context, load, progress, report
-from bench.harness.deltas import Delta, deltas
 from bench.harness.engine import AS_OF, Source
-from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.query import describe, planner
 from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, driven, rss_mib
-from bench.harness.tpch import Tables, tables
+from bench.harness.workload.deltas import Delta, deltas
+from bench.harness.workload.queries import JOIN_AND_SUM
+from bench.harness.workload.tpch import Tables, tables
 from bench.peers.duckdb_apply import DuckDb
 from tests.soak.folders import size_of
 from tidemark_persist import MaintenancePolicy

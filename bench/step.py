@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bench.harness.context import bench_parser, context, load, report
-from bench.harness.deltas import SEED
 from bench.harness.ratios import Figures, rounded
+from bench.harness.workload.deltas import SEED
 from bench.peers.absent import PEERS
 from bench.steps import exchange, peers, plans, recompute, shapes, state, together
 from bench.steps.setting import Options, Setting, setting

@@ -31,7 +31,7 @@ from bench.harness.engine import AS_OF, Source
 from bench.harness.query import Planner, described, planned, planner
 from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, driven, rss_mib
-from bench.harness.tpch import Table
+from bench.harness.workload.tpch import Table
 from tidemark_persist import DIFF, TIME
 from tidemark_protocol.plan.dataflow import DataflowDescription
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from bench.harness.clock import p50
 from bench.harness.context import progress
+from bench.harness.gateway_client import GatewayClient
 from bench.harness.ratios import Figures
 
 LOOKUP_CLIENTS, ADHOC_CLIENTS = 10, 10
@@ -50,10 +51,10 @@ ADHOC = (
         WHERE o_custkey > {n} GROUP BY c_mktsegment""",
 )
 
-Query = Callable[[str], Any]
+Connect = Callable[[], AbstractContextManager[GatewayClient]]
 
 
-def busy(connected: Callable[[], AbstractContextManager[Query]], lookup: str, keys: Any, seconds: float) -> Figures:
+def busy(connected: Connect, lookup: str, keys: Any, seconds: float) -> Figures:
     """Milliseconds of lookups and of aggregates, and how many there were of either, in a closed loop of the clients.
     `lookup`: a statement with a place for a `key`."""
 
@@ -63,9 +64,9 @@ def busy(connected: Callable[[], AbstractContextManager[Query]], lookup: str, ke
     def aggregates(rng: np.random.Generator) -> str:
         return str(rng.choice(ADHOC)).format(n=int(rng.integers(0, 100)))
 
-    with connected() as query:
+    with connected() as client:
         for statement in ADHOC:
-            query(statement.format(n=1))
+            client.ask(statement.format(n=1)).table()
     end = time.perf_counter() + seconds
     with ThreadPoolExecutor(LOOKUP_CLIENTS + ADHOC_CLIENTS) as pool:
         start = threading.Barrier(LOOKUP_CLIENTS + ADHOC_CLIENTS)
@@ -88,7 +89,7 @@ def busy(connected: Callable[[], AbstractContextManager[Query]], lookup: str, ke
 
 
 def _closed_loop(
-    connected: Callable[[], AbstractContextManager[Query]],
+    connected: Connect,
     statement: Callable[[np.random.Generator], str],
     rng: np.random.Generator,
     start: threading.Barrier,
@@ -96,10 +97,10 @@ def _closed_loop(
 ) -> Sequence[float]:
     """Milliseconds of each statement of one client, one after the other."""
     took = list[float]()
-    with connected() as query:
+    with connected() as client:
         start.wait()
         end = time.perf_counter() + seconds
         while (began := time.perf_counter()) < end:
-            query(statement(rng))
+            client.ask(statement(rng)).table()
             took.append((time.perf_counter() - began) * 1e3)
     return took

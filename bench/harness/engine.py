@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.harness.tpch import Table
+from bench.harness.workload.tpch import Table
 from tidemark_persist import DIFF, TIME, MaintenancePolicy, Part, Shard, create_or_open, open_shard, write_staged
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId

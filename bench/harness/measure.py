@@ -15,9 +15,9 @@ from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
 from bench.harness.context import progress
 from bench.harness.engine import StepTimes, View
-from bench.harness.queries import Query
 from bench.harness.query import Planner, describe
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.queries import Query
+from bench.harness.workload.tpch_history import TpchHistory
 from tidemark_replica.render.execution.executor_affinity import ExecutorAffinity
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.execution.worker_runner import MAX_ROWS

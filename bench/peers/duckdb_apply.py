@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from bench.harness.deltas import Delta
-from bench.harness.queries import Query
-from bench.harness.tpch import Table, Tables
+from bench.harness.workload.deltas import Delta
+from bench.harness.workload.queries import Query
+from bench.harness.workload.tpch import Table, Tables
 
 _APPLY = """
     BEGIN;

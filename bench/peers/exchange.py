@@ -22,10 +22,10 @@ import pyarrow.csv
 
 from bench.harness.answers import WrongAnswer
 from bench.harness.clock import Cost
-from bench.harness.deltas import Delta
-from bench.harness.queries import Q1, Q3, Q5, Q18, Query
-from bench.harness.tpch import SCHEMAS
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.deltas import Delta
+from bench.harness.workload.queries import Q1, Q3, Q5, Q18, Query
+from bench.harness.workload.tpch import SCHEMAS
+from bench.harness.workload.tpch_history import TpchHistory
 
 _DAYS = "({} - DATE '1970-01-01')::BIGINT"
 _CENTS = "({} * 100)::BIGINT"

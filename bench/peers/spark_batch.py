@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from bench.harness.clock import Cost, measured
-from bench.harness.queries import Query
-from bench.harness.tpch import Tables
+from bench.harness.workload.queries import Query
+from bench.harness.workload.tpch import Tables
 
 
 @dataclass(frozen=True)

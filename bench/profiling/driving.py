@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from bench.harness.answers import check
 from bench.harness.clock import Cost, measured
-from bench.harness.deltas import Delta
 from bench.harness.engine import AS_OF, Source, View
-from bench.harness.queries import Query as Plain
 from bench.harness.query import Planner, describe
-from bench.harness.tpch import Tables
+from bench.harness.workload.deltas import Delta
+from bench.harness.workload.queries import Query as Plain
+from bench.harness.workload.tpch import Tables
 from bench.peers.duckdb_apply import DuckDb
 from bench.profiling import spans
 from bench.profiling.parts import SPARK, WORKER, Run, Spent, StepRecord, parts, tasks

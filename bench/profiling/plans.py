@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.harness.cache import cache_folder
-from bench.harness.deltas import SEED, Delta
-from bench.harness.tpch import Table
+from bench.harness.workload.deltas import SEED, Delta
+from bench.harness.workload.tpch import Table
 from tidemark_replica.storage.tpch.initial import InitialData
 from tidemark_replica.storage.tpch.tables import TABLES
 from tidemark_replica.values.arrow_types import arrow_schema

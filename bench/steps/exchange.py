@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from bench.harness.clock import Cost, measured
 from bench.harness.measure import Run
-from bench.harness.queries import JOIN_AND_SUM, Q1, STATE, Query
 from bench.harness.ratios import Figures, ratio, statistics
+from bench.harness.workload.queries import JOIN_AND_SUM, Q1, STATE, Query
 from bench.steps.setting import Setting
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 

@@ -17,9 +17,9 @@ from functools import partial
 from bench.harness.clock import Cost, wall_p50
 from bench.harness.context import progress
 from bench.harness.measure import Measured
-from bench.harness.queries import HYDRATED, Q1, Q3, Query
 from bench.harness.ratios import Figures, ratio, statistics, worst
-from bench.harness.tpch import label
+from bench.harness.workload.queries import HYDRATED, Q1, Q3, Query
+from bench.harness.workload.tpch import label
 from bench.peers import differential_peer, pathway_peer
 from bench.peers.absent import PeerAbsent, check_wanted
 from bench.peers.exchange import Handed, PeerRun, expected, hand_over

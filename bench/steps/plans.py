@@ -14,8 +14,8 @@ from dataclasses import fields
 from bench.harness.clock import p50
 from bench.harness.engine import StepTimes
 from bench.harness.measure import DRIVER, TASK, Measured, measure
-from bench.harness.queries import PLANS
 from bench.harness.ratios import Figures, ratio, statistics, worst
+from bench.harness.workload.queries import PLANS
 from bench.steps.setting import Setting
 
 PHASES = tuple(field.name for field in fields(StepTimes))

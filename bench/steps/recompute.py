@@ -10,10 +10,10 @@ from __future__ import annotations
 from bench.harness.answers import check
 from bench.harness.context import progress
 from bench.harness.measure import Measured
-from bench.harness.queries import JOIN_AND_SUM
 from bench.harness.ratios import Figures, ratio, statistics, worst
-from bench.harness.tpch import LINES_PER_SCALE_FACTOR, label
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.queries import JOIN_AND_SUM
+from bench.harness.workload.tpch import LINES_PER_SCALE_FACTOR, label
+from bench.harness.workload.tpch_history import TpchHistory
 from bench.peers.spark_batch import recompute
 from bench.steps.plans import phases
 from bench.steps.setting import Setting

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from bench.harness.context import progress
 from bench.harness.measure import Engine, Rounds, measure
-from bench.harness.queries import Query
 from bench.harness.query import planner
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.queries import Query
+from bench.harness.workload.tpch_history import TpchHistory
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.spark.session import SparkHolder, start_spark
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from bench.harness.clock import Cost, measured
 from bench.harness.measure import Run
-from bench.harness.queries import Q3
 from bench.harness.ratios import Figures, ratio, statistics
+from bench.harness.workload.queries import Q3
 from bench.steps.setting import Setting
 
 

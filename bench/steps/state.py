@@ -5,8 +5,8 @@ state_ratio_KIND   a step on the largest state over one on the smallest; plain: 
 
 from __future__ import annotations
 
-from bench.harness.queries import STATE, Query
 from bench.harness.ratios import Figures, ratio, statistics, worst
+from bench.harness.workload.queries import STATE, Query
 from bench.steps.setting import Setting
 
 

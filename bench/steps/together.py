@@ -23,8 +23,8 @@ from typing import Any
 from bench.harness.clock import Cost, measured, wall_p50
 from bench.harness.context import progress
 from bench.harness.measure import Run
-from bench.harness.queries import Query
 from bench.harness.ratios import Figures, ratio, statistics
+from bench.harness.workload.queries import Query
 from bench.steps.setting import Setting
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.execution.runner import FragmentRun

@@ -19,9 +19,9 @@ import pytest
 from bench.harness.answers import MANY, WrongAnswer, check
 from bench.harness.cache import cache_folder, cached
 from bench.harness.clock import CPU_RESOLUTION_MS, measured, p50, p95
-from bench.harness.deltas import deltas
-from bench.harness.queries import Query
-from bench.harness.tpch import Table, tables
+from bench.harness.workload.deltas import deltas
+from bench.harness.workload.queries import Query
+from bench.harness.workload.tpch import Table, tables
 from bench.peers.duckdb_apply import DuckDb
 
 RIGHT = {"brand": ["a", "b", None], "n": [1, 2, 3], "sum": [Decimal("1.50"), Decimal("2.25"), None]}

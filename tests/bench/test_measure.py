@@ -13,9 +13,9 @@ import pytest
 from bench.harness.answers import WrongAnswer
 from bench.harness.engine import View
 from bench.harness.measure import DRIVER, TASK, Engine, measure
-from bench.harness.queries import JOIN_AND_SUM, Q1
 from bench.harness.query import Planner, planner
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.queries import JOIN_AND_SUM, Q1
+from bench.harness.workload.tpch_history import TpchHistory
 from tests.waiting import BOUND
 from tidemark_replica.render.step_worker.pool import StepWorkers
 

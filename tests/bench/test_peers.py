@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.harness.answers import WrongAnswer
-from bench.harness.queries import Q5
+from bench.harness.workload.queries import Q5
 from bench.peers import pathway_peer
 from bench.peers.absent import PeerAbsent
 from bench.peers.exchange import Handed, taken_back

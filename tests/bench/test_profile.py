@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bench.harness.tpch import Table
+from bench.harness.workload.tpch import Table
 from bench.profiling import spans, stacks
 from bench.profiling.parts import SPARK, WORKER, Call, Run, Spent, StepRecord, parts, shares, tasks
 from bench.profiling.plans import lines_changed

@@ -29,8 +29,7 @@ the two."""
 
 @dataclass(frozen=True)
 class Problem:
-    """The problem of a file: a code, and the number of rows or letters with it. `in_error`: the rows are error rows of the
-    table."""
+    """The problem of a file: a code, and the number of rows with it. `in_error`: they are error rows of the table."""
 
     code: str
     count: int

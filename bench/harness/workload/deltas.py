@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.harness.tpch import Table
+from bench.harness.workload.tpch import Table
 from tidemark_persist import DIFF, TIME
 
 SEED = 7

@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from bench.harness.clock import Cost, measured
-from bench.harness.deltas import Delta, deltas
 from bench.harness.engine import AS_OF, Source
-from bench.harness.queries import Query, tables_of
-from bench.harness.tpch import Tables, label, tables
+from bench.harness.workload.deltas import Delta, deltas
+from bench.harness.workload.queries import Query, tables_of
+from bench.harness.workload.tpch import Tables, label, tables
 from bench.peers.duckdb_apply import DuckDb
 
 

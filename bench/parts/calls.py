@@ -1,4 +1,4 @@
-"""The cost of a small step's kernels, without Spark: `python -m bench.calls [--json]`.
+"""The cost of a small step's kernels, without Spark: `python -m bench.parts.calls [--json]`.
 
 The views of `bench.step --parts plans` take deltas of 100 lines in this process, as a step worker beside the driver
 takes them: description, tree, files and report are the same. So it can be profiled, and CPU time be read to the
@@ -28,9 +28,9 @@ from bench.harness.answers import check
 from bench.harness.clock import p50
 from bench.harness.context import bench_parser, load, progress, report
 from bench.harness.engine import View
-from bench.harness.queries import PLANS, Query
 from bench.harness.query import Planner, describe, planner
-from bench.harness.tpch_history import TpchHistory
+from bench.harness.workload.queries import PLANS, Query
+from bench.harness.workload.tpch_history import TpchHistory
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.render.step_worker.wire import Member
 from tidemark_replica.render.step_worker.work_ticket import WorkTicket

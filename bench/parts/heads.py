@@ -1,6 +1,6 @@
 """Top-k and min/max of one large group: the cost of a step of 100 rows must not follow the group's size.
 
-Lines of `python -m bench.kernels`, by CPU time.
+Lines of `python -m bench.parts.kernels`, by CPU time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cost of a shard per tick, as the shard ages.
 
-    python -m bench.persist_costs [--commits 10,1000,5000] [--folder DIR]
+    python -m bench.parts.persist_costs [--commits 10,1000,5000] [--folder DIR]
 
 One writer ticks: 100 rows a commit, maintenance whenever due, the since five ticks behind. At each age it measures
 a commit (with and without its share of maintenance), refreshing and listening on a second handle, and opening.
