@@ -13,7 +13,7 @@ from tidemark_protocol.ids import WriterTerm
 
 SILENT_MS = 2_000
 """How long an ingester whose process runs may be without a connection before another replica takes over. A frozen
-process loses its connection after 3 to 6 s (replicas/replica_connection.py)."""
+process loses its connection after 4 to 6 s (replicas/replica_connection.py)."""
 
 
 @dataclass(frozen=True)

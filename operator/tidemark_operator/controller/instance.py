@@ -238,15 +238,15 @@ class Instance:
     def cancel_peek(self, uuid: str) -> None:
         """End a peek: CancelPeek goes to all replicas that have not answered, and only then the hold ends. Of a
         stashed answer, its keeper is told."""
-        recipients, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
-        if recipients is None:
+        pending, cancel = self.peeks.remove(uuid), CancelPeek(uuid)
+        if pending is None:
             if keeper := self.peeks.let_go(uuid):
                 self.send_to(keeper, cancel)
             return
         self._history.push(cancel)
-        for replica in recipients.replicas:
+        for replica in pending.replicas:
             self.send_to(replica, cancel)
-        hold(recipients.peek, Frontier.empty(), self.dataflows, self.shards)
+        hold(pending.peek, Frontier.empty(), self.dataflows, self.shards)
 
     def send_to(self, replica: ReplicaId, command: Command) -> bool:
         """Send a command to one replica; return whether it is connected."""

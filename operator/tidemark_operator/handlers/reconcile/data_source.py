@@ -138,8 +138,11 @@ class DataSourceReconciler:
 
     async def _settle_requests(self, state: SourceState) -> None:
         """Stores the outcomes that the ingester reports. Raises ApiError."""
+        outcomes = state.report.outcomes if state.report else ()
+        if settled(state.requests, outcomes) == state.requests:
+            return  # without the lock: a write about another source may be slow
         async with self._requesting:
-            await self._store_requests(state, settled(state.requests, state.report.outcomes if state.report else ()))
+            await self._store_requests(state, settled(state.requests, outcomes))
 
     async def _store_requests(self, state: SourceState, requests: Requests) -> None:
         if requests != state.requests:
