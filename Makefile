@@ -66,7 +66,7 @@ test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/t
 	$(IN_VENV) $(BIN)/python -m tests.sqllogictest --dialect spark tests/sqllogictest/files/*.slt
 
 .PHONY: test-dialects
-test-dialects: java venv ## every construct of dialect postgres against a real PostgreSQL (make postgres-packages)
+test-dialects: java venv postgres-packages ## every construct of dialect postgres against a real PostgreSQL (make postgres-packages)
 	$(PYTEST) tests/dialects -rs
 
 .PHONY: postgres-packages

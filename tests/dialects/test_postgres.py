@@ -109,7 +109,7 @@ def test_what_only_types_tell_is_refused_or_planned(catalyst: Catalyst) -> None:
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     if programs() is None:
-        pytest.skip("PostgreSQL is not installed: make postgres-packages")
+        pytest.fail("PostgreSQL is not installed: make postgres-packages")
     with running() as server:
         server.rows(TABLE)
         yield server
