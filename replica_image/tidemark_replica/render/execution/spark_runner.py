@@ -1,12 +1,14 @@
-"""Running fragments as Spark jobs, one at a time. Only their reports count; the dataflow's tag cancels them.
+"""Running fragments as Spark jobs, one at a time. Only their reports count; the tag of their step cancels them.
 
-A cancellation that arrives before Spark knows the job has no effect, so it is repeated until the job has ended.
+A cancellation that arrives before Spark knows the job has no effect, so it is repeated until the step has ended. Each
+step has a tag of its own: a cancellation that arrives late reaches no job of the next step.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark_replica.render.errors import OutOfMemory, StepCancelled, StepFailed
@@ -31,30 +33,40 @@ BUS_ERROR = "Bus error"
 _CANCEL_SECONDS = 0.05
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A step whose jobs carry `tag`."""
+
+    tag: str
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
 class SparkRunner:
     """Runs the prepared plans of one dataflow; see `runner.Runner`."""
 
     def __init__(self, session: Any, tag: str, shapes: FragmentShapes, home: DataflowAffinity) -> None:
         self._context, self._tag, self._shapes, self._home = session.sparkContext, tag, shapes, home
-        self._idle = threading.Event()
-        self._idle.set()
-        self._cancelled = threading.Event()
-        self._ended = False
+        self._step = _Step(tag)
+        self._step.ended.set()
+        self._steps = 0
+        self._closed = False
         self.jobs = 0
 
     @property
     def cancelled(self) -> bool:
         """Whether the current step, or the last one, has been cancelled."""
-        return self._cancelled.is_set()
+        return self._step.cancelled.is_set()
 
     def begin(self) -> None:
-        if self._ended:
+        self._steps += 1
+        self._step = _Step(f"{self._tag}-{self._steps}")
+        if self._closed:  # asked after the step is set: `close` cancels the step that it finds
+            self._step.ended.set()
             raise StepCancelled(f"{self._tag} has been dropped")
-        self._cancelled.clear()
-        self._idle.clear()
 
     def end(self) -> None:
-        self._idle.set()
+        self._step.ended.set()
 
     def run(self, work: FragmentRun) -> StageReport:
         """Run a fragment as one job."""
@@ -65,35 +77,38 @@ class SparkRunner:
         return complete_report(work.description.parent, pipelines_of(shape.stage), work.label, shape.tasks)
 
     def cancel(self) -> None:
-        if not self._idle.is_set():
-            self._cancelled.set()
-            threading.Thread(target=self._keep_cancelling, name=f"cancel {self._tag}", daemon=True).start()
+        step = self._step
+        if not step.ended.is_set():
+            step.cancelled.set()
+            threading.Thread(
+                target=self._cancel_until_ended, args=(step,), name=f"cancel {step.tag}", daemon=True
+            ).start()
 
     def close(self) -> None:
-        self._ended = True
+        self._closed = True
         self.cancel()
 
     def _run(self, work: FragmentRun, shape: FragmentShape) -> None:
-        label = work.label
-        if self._cancelled.is_set():
+        label, step = work.label, self._step
+        if step.cancelled.is_set():
             raise StepCancelled(f"{label} was cancelled")
         context = self._context
         context.setLocalProperty(PROPERTY, str(work.description))
         context.setLocalProperty(*_SAYS_WHERE)
-        context.addJobTag(self._tag)
+        context.addJobTag(step.tag)
         try:
             self._home.of(shape.plan.execute(), shape.tasks).count()
         except Exception as cause:
-            if self._cancelled.is_set():
+            if step.cancelled.is_set():
                 raise StepCancelled(f"{label} was cancelled") from cause
-            raise failure(label, cause, self._context.master) from cause
+            raise failure(label, cause, context.master) from cause
         finally:
-            context.removeJobTag(self._tag)
+            context.removeJobTag(step.tag)
             context.setLocalProperty(PROPERTY, None)
 
-    def _keep_cancelling(self) -> None:
-        while not self._idle.wait(_CANCEL_SECONDS) and self._cancelled.is_set():
-            self._context.cancelJobsWithTag(self._tag)
+    def _cancel_until_ended(self, step: _Step) -> None:
+        while not step.ended.wait(_CANCEL_SECONDS):
+            self._context.cancelJobsWithTag(step.tag)
 
 
 def failure(label: str, cause: Exception, master: str) -> StepFailed:
