@@ -98,7 +98,7 @@ class Ingester:
             binding = updates.filter(pc.equal(updates.column(TIME), time)).drop_columns([TIME])
             self._apply(binding, Time(time), Time(time + 1))
         for table, shard in self._tables:
-            if shard.state().upper < upper and table.table.name not in self._source.stopped():
+            if shard.state().upper < upper and not self._stands_still(table):
                 self._append(shard, None, shard.state().upper, upper)
 
     def _bindings(self, lower: Time, upper: Time) -> pa.Table:
@@ -109,13 +109,15 @@ class Ingester:
         return pa.Table.from_batches(batches).cast(wanted) if batches else wanted.empty_table()
 
     def _apply(self, binding: pa.Table, time: Time, new_upper: Time) -> None:
-        stopped = self._source.stopped()
-        wanting = {t.id: (t, s) for t, s in self._tables if s.state().upper <= time and t.table.name not in stopped}
+        wanting = {t.id: (t, s) for t, s in self._tables if s.state().upper <= time and not self._stands_still(t)}
         tables = [table for table, _ in wanting.values()]
         staged = self._source.stage(binding, time, tables) if binding.num_rows else dict.fromkeys(wanting)
         for id, data in staged.items():
             _, shard = wanting[id]
             self._append(shard, data or None, shard.state().upper, new_upper)
+
+    def _stands_still(self, table: IngestedTable) -> bool:
+        return table.table.name in self._source.stopped() or table.table.name in self._source.held()
 
     def _append(self, shard: Shard, data: pa.Table | list[StagedFile] | None, lower: int, upper: Time) -> None:
         outcome = shard.compare_and_append(data, expected_upper=lower, new_upper=upper, term=self._term)

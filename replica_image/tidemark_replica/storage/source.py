@@ -7,7 +7,7 @@ give the same rows, or error rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,7 +31,10 @@ class SourceShards:
 
 
 class Source(Protocol):
-    """One kind of DataSource. `remap_schema` has the columns of a binding."""
+    """One kind of DataSource, which derives from this class and leaves out what it does not have.
+
+    `remap_schema` has the columns of a binding.
+    """
 
     remap_schema: pa.Schema
 
@@ -53,26 +56,38 @@ class Source(Protocol):
 
     def is_static(self, table: IngestedTable) -> bool:
         """Whether the table never changes again, so that its upper may run ahead of the clock."""
+        return False
+
+    def held(self) -> Collection[str]:
+        """The names of tables whose first rows are not bound yet: their uppers stand still."""
+        return ()
 
     def ask(self, requests: tuple[FileRequest, ...]) -> None:
         """The requests about files that the next `discover` is to bind; those of before are replaced."""
+        return
 
     def outcomes(self) -> tuple[FileOutcome, ...]:
         """The outcomes of the requests that were asked for last."""
+        return ()
 
     def files(self) -> tuple[SourceFile, ...]:
         """The files that people should know of, the same tuple as before where nothing changed; none where the source
         has no files."""
+        return ()
 
     def stopped(self) -> Mapping[str, str]:
         """Why tables take no further binding until the next `resume`: `Reason: text` by the table's name."""
+        return {}
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""
+        return {}
 
     def activity(self) -> str:
         """What the source has been busy with for ACTIVITY_SECONDS or more, for people; empty if with nothing. Callable
         from any thread."""
+        return ""
 
     def warning(self) -> str:
         """A warning for people; empty if there is none."""
+        return ""

@@ -20,8 +20,6 @@ import pyarrow as pa
 from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_staged
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.messages.commands import FileRequest
-from tidemark_protocol.messages.responses import FileOutcome, SourceFile
 from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
 from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, binding_rows, bound_version
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
@@ -29,7 +27,7 @@ from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.reading import RowReader
 from tidemark_replica.storage.delta.stop import VERSION_GONE, TableStopped
 from tidemark_replica.storage.delta.withdrawal import Withdrawal
-from tidemark_replica.storage.source import SourceShards
+from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.values.arrow_types import arrow_schema
 
 PIECE_BYTES = 256 << 20
@@ -38,7 +36,7 @@ SHARE_BYTES = 32 << 20
 """Changes that may cancel are consolidated in shares of data files of about so many bytes."""
 
 
-class DeltaIngestion:
+class DeltaIngestion(Source):
     """The `Source` of a `delta:` DataSource."""
 
     remap_schema = REMAP_SCHEMA
@@ -112,26 +110,8 @@ class DeltaIngestion:
                 self._stop(name, error)
         return staged
 
-    def is_static(self, table: IngestedTable) -> bool:
-        return False
-
-    def ask(self, requests: tuple[FileRequest, ...]) -> None:
-        """There are no files of one's own."""
-
-    def outcomes(self) -> tuple[FileOutcome, ...]:
-        return ()
-
-    def files(self) -> tuple[SourceFile, ...]:
-        return ()
-
-    def activity(self) -> str:
-        return ""
-
     def counters(self) -> Mapping[str, int]:
         return {f"version/{name}": bound.version for name, bound in self._bound.items()}
-
-    def warning(self) -> str:
-        return ""
 
     def stopped(self) -> Mapping[str, str]:
         return self._stopped

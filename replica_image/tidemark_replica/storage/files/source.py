@@ -35,13 +35,13 @@ from tidemark_replica.storage.files.problems import (
     problems_in_table,
 )
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage, stage_refused
-from tidemark_replica.storage.source import ACTIVITY_SECONDS, SourceShards
+from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 
 # how often a job is repeated because a file changed meanwhile
 _READS_MAX = 3
 
 
-class FilesIngestion:
+class FilesIngestion(Source):
     """The `Source` of a `files:` DataSource."""
 
     remap_schema = REMAP_SCHEMA
@@ -137,12 +137,6 @@ class FilesIngestion:
             if dead is not None:
                 staged[dead.id] += made.dead_letters
         return staged
-
-    def is_static(self, table: IngestedTable) -> bool:
-        return False
-
-    def stopped(self) -> Mapping[str, str]:
-        return {}
 
     def counters(self) -> Mapping[str, int]:
         return {

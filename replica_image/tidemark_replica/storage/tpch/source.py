@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, TIME, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
-from tidemark_protocol.messages.commands import FileRequest
-from tidemark_protocol.messages.responses import FileOutcome, SourceFile
 from tidemark_protocol.plan.ingestion import IngestedTable, TpchSource
 from tidemark_replica.storage.errors import NotDefinite
-from tidemark_replica.storage.source import SourceShards
+from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.tpch.initial import InitialData, check_scale_factor, generator_version
 from tidemark_replica.storage.tpch.tables import CHANGING
 from tidemark_replica.storage.tpch.transactions import Changes, changes
@@ -31,7 +29,7 @@ CATCH_UP_MS = 10_000
 _COUNT = "transactions"
 
 
-class TpchIngestion:
+class TpchIngestion(Source):
     """The `Source` of a `loadGenerator: {tpch: ...}`."""
 
     remap_schema = pa.schema(
@@ -91,26 +89,8 @@ class TpchIngestion:
     def is_static(self, table: IngestedTable) -> bool:
         return table.table.name not in CHANGING
 
-    def ask(self, requests: tuple[FileRequest, ...]) -> None:
-        """There are no files."""
-
-    def outcomes(self) -> tuple[FileOutcome, ...]:
-        return ()
-
-    def files(self) -> tuple[SourceFile, ...]:
-        return ()
-
-    def stopped(self) -> Mapping[str, str]:
-        return {}
-
     def counters(self) -> Mapping[str, int]:
         return {_COUNT: self._done or 0}
-
-    def activity(self) -> str:
-        return ""
-
-    def warning(self) -> str:
-        return ""
 
     def _due(self, time: Time) -> int:
         """The number of transactions since the last tick: whole numbers that add up over all ticks."""
