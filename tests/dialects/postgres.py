@@ -6,12 +6,16 @@ import csv
 import io
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.replica.process import wait_until
+
+PREFIX = "pg-"
 Row = tuple[str | None, ...]
 NULL = "<null>"
 
@@ -25,13 +29,13 @@ class Postgres:
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._psql = programs / "psql"
-        self._folder = folder
+        self.folder = folder
 
     def rows(self, sql: str) -> list[Row]:
         """The answer, each value as its text."""
         command = [self._psql, "-X", "-q", "--csv", "-t", "-P", f"null={NULL}", "-v", "ON_ERROR_STOP=1"]
         done = subprocess.run(
-            [*command, "-h", self._folder, "-U", "test", "-d", "postgres", "-c", sql],
+            [*command, "-h", self.folder, "-U", "test", "-d", "postgres", "-c", sql],
             capture_output=True,
             text=True,
             check=False,
@@ -49,9 +53,25 @@ def programs() -> Path | None:
 
 @contextmanager
 def running() -> Iterator[Postgres]:
-    """A server with an empty database, in UTC. Its folder is short, as the name of a socket must be."""
-    with tempfile.TemporaryDirectory(prefix="pg-") as folder:
-        yield from _running(Path(folder))
+    """A server with an empty database, in UTC. Its folder is short, as the name of a socket must be.
+
+    The kernel ends the server with the calling thread, as SIGQUIT: also when the tests are killed. Their folder then
+    stays until the next call, which removes the folders whose tests are gone."""
+    remove_left_folders()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    try:
+        yield from _running(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_left_folders() -> None:
+    """Removes the folders of tests that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if not owner.isdigit() or Path(f"/proc/{owner}").exists():
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _running(folder: Path) -> Iterator[Postgres]:
@@ -60,18 +80,29 @@ def _running(folder: Path) -> Iterator[Postgres]:
     data = folder / "data"
     as_user: list[str] = []
     if os.getuid() == 0:  # the server does not run as root
-        as_user = ["runuser", "-u", "postgres", "--"]
+        as_user = ["--reuid=postgres", "--regid=postgres", "--init-groups"]
         shutil.chown(folder, "postgres")
+    command = ["setpriv", "--pdeathsig", "QUIT", *as_user, "--"]
     subprocess.run(
-        [*as_user, bin / "initdb", "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"],
+        [*command, bin / "initdb", "-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "-N"],
         check=True,
         capture_output=True,
         cwd=folder,
     )
-    options = f"-c listen_addresses='' -c unix_socket_directories='{folder}' -c timezone=UTC -c fsync=off"
-    control = [*as_user, bin / "pg_ctl", "-D", data, "-w", "-l", folder / "log"]
-    subprocess.run([*control, "-o", options, "start"], check=True, capture_output=True, cwd=folder)
+    settings = ("listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC", "fsync=off")
+    options = [argument for setting in settings for argument in ("-c", setting)]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, bin / "postgres", "-D", data, *options], cwd=folder, stdout=log, stderr=log
+        )
     try:
+        wait_until(lambda: _accepts(bin, folder, server), pause=0.2)
         yield Postgres(bin, folder)
     finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd=folder)
+        server.send_signal(signal.SIGQUIT)
+        server.wait()
+
+
+def _accepts(bin: Path, folder: Path, server: subprocess.Popen[bytes]) -> bool:
+    assert server.poll() is None, f"PostgreSQL ended: {(folder / 'log').read_text()}"
+    return subprocess.run([bin / "pg_isready", "-q", "-h", folder], check=False).returncode == 0

@@ -11,6 +11,7 @@ import pytest
 
 from tests.dialects.postgres import Failed, Postgres, programs, running
 from tests.dialects.statements import COLUMNS, ERRORS, EXPRESSIONS, QUERIES, REFUSED, REFUSED_QUERIES, TABLE, entries
+from tests.oracle.reference import SETTINGS
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.dialects.foreign_text import as_spark_text
 from tidemark_planner.errors import Refusal
@@ -118,7 +119,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def session(spark: Any, postgres: Postgres) -> Any:
     session = spark.newSession()
-    for key, value in {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}.items():
+    for key, value in SETTINGS.items():
         session.conf.set(key, value)
     casts = ", ".join(f"CAST(_{n} AS {of}) AS {name}" for n, (name, of) in enumerate(COLUMNS.items()))
     rows = [tuple("true" if v == "t" else "false" if v == "f" else v for v in row) for row in postgres.rows("TABLE t")]

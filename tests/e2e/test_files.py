@@ -13,6 +13,8 @@ from tests.e2e.system import System, wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 
 TOTALS = "SELECT k, count(*) AS n, sum(v) AS total FROM drop.readings GROUP BY k"
+POSITIVE = "SELECT k, v FROM drop.readings WHERE v > 1"
+"""Computed row by row: an error row of the source is an error row of the view, whatever the filter."""
 COLUMNS = [{"name": "k", "type": "STRING"}, {"name": "v", "type": "INT"}]
 
 
@@ -35,7 +37,9 @@ def test_crash_files_reach_the_view_once_each_despite_kills(system: System) -> N
     system.apply("DataSource", "drop", {"instance": "default", "tick": "200ms", "files": files})
     arrive(system, "1.csv", "k,v\na,1\nb,2\n")
     system.dataflow("totals", TOTALS)
+    system.dataflow("positive", POSITIVE)
     system.wait_hydrated("totals")
+    system.wait_hydrated("positive")
     wait_for("the first file", lambda: totals(system) == {"a": (1, 1), "b": (1, 2)}, system.log)
 
     arrive(system, "2.csv", "k,v\na,10\n")
@@ -57,13 +61,19 @@ def test_crash_files_reach_the_view_once_each_despite_kills(system: System) -> N
 
 
 def skipping(system: System) -> None:
-    """The rows of the table that are right, on request; never an aggregate of them."""
-    command = ("query", "SELECT k, v FROM drop.readings WHERE k = 'a'", "--skip-errors", "-n", system.namespace)
-    done = system.tidemark(*command, "-o", "json")
-    answer = json.loads(done.stdout)
-    assert sorted(row["v"] for row in answer["rows"]) == [1, 10]
-    assert answer["skipped_errors"] == 1
-    assert "warning: 1 row is an error and is left out" in done.stderr
+    """The rows of the table, and of a view, that are right, on request; never an aggregate of them."""
+    for sql, right in (
+        ("SELECT k, v FROM drop.readings WHERE k = 'a'", [1, 10]),
+        ("SELECT k, v FROM positive", [2, 10, 20]),
+    ):
+        done = system.tidemark("query", sql, "--skip-errors", "-n", system.namespace, "-o", "json")
+        answer = json.loads(done.stdout)
+        assert sorted(row["v"] for row in answer["rows"]) == right
+        assert answer["skipped_errors"] == 1
+        assert "warning: 1 row is an error and is left out" in done.stderr
+        done = system.tidemark("query", sql, "-n", system.namespace)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "SCHEMA_MISMATCH" in done.stderr
     for sql in ("SELECT k FROM totals", "SELECT count(*) AS n FROM drop.readings"):
         done = system.tidemark("query", sql, "--skip-errors", "-n", system.namespace)
         assert done.returncode == 1
@@ -81,6 +91,7 @@ def releasing(system: System, expected: dict[str, tuple[int, int]]) -> None:
     assert released.returncode == 0, released.stderr
     wait_for("the view without its error", lambda: refusal(system) is None, system.log)
     assert totals(system) == expected
+    assert sorted(row["v"] for row in system.query("SELECT v FROM positive")["rows"]) == [2, 10, 20]
     arrive(system, "4.csv", "k,v\na,100\n")
     wait_for("the mended file", lambda: totals(system)["a"] == (3, 111), system.log)
     missing = system.tidemark("files", "drop", "--release", "none.csv", "-n", system.namespace)
