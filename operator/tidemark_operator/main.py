@@ -32,7 +32,7 @@ from tidemark_operator.gateway.server.endpoint_slice import EndpointPublisher
 from tidemark_operator.gateway.server.server import Gateway
 from tidemark_operator.handlers.reconcile.reconcile_loop import ReconcileLoop
 from tidemark_operator.handlers.reconcile.replica_processes import ReplicaProcesses
-from tidemark_operator.handlers.reconcile.store_secrets import StoreSecrets
+from tidemark_operator.handlers.reconcile.secret_copies import SecretCopies
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.watch import namespace_access
 from tidemark_operator.handlers.watch.watches import KOPF_END_LOGGERS, watch
@@ -228,15 +228,16 @@ def _work(
             if options.pods is not None
             else []
         ),
-        *_store_secrets(context),
+        *_secret_copies(context),
     ]
 
 
-def _store_secrets(context: ReconcileContext) -> list[tuple[str, Coroutine[Any, Any, None]]]:
+def _secret_copies(context: ReconcileContext) -> list[tuple[str, Coroutine[Any, Any, None]]]:
     if not isinstance(context.orchestrator, ProcessOrchestrator):
         return []
-    files = context.orchestrator.stores
-    return [("store secrets", StoreSecrets(context.kube, context.cache, files, context.secret_problems).run())]
+    stores, sources = context.orchestrator.stores, context.orchestrator.source_secrets
+    copies = SecretCopies(context.kube, context.cache, stores, sources, context.secret_problems)
+    return [("secrets", copies.run())]
 
 
 def _take_signals(stop: asyncio.Event) -> None:

@@ -47,6 +47,7 @@ def test_immutable_fields_stay(
 
 EDITABLE: list[tuple[str, dict[str, Any]]] = [
     ("ComputeInstance", {"readPolicy.lag": "5m", "suspend": True}),
+    ("ComputeInstance", {"sourceSecrets": ["brokers.tls", "orders-db"]}),
     (
         "ComputeReplica",
         {"resources.limits.memory": "4Gi", "resources.limits.cpu": "3", "sparkOnly": True, "suspend": True},

@@ -61,6 +61,12 @@ INSTANCES = [
     (bent("ComputeInstance", {"readPolicy.lag": "721h"}), "spec.readPolicy.lag: .* must be at most 720h"),
     (bent("ComputeInstance", {"maxResultSize": "1Ki"}), "spec.maxResultSize: .* should match"),
     (bent("ComputeInstance", {"maxResultSize": "9Gi"}), "spec.maxResultSize: .* must be from 1Mi to 8Gi"),
+    (bent("ComputeInstance", {"sourceSecrets": ["a", "a"]}), "spec.sourceSecrets.*: Duplicate value"),
+    (bent("ComputeInstance", {"sourceSecrets": ["../a"]}), "spec.sourceSecrets.* should match"),
+    (bent("ComputeInstance", {"sourceSecrets": [""]}), "spec.sourceSecrets.*: .* at least 1 chars"),
+    (bent("ComputeInstance", {"sourceSecrets": [f"s{n}" for n in range(17)]}), "spec.sourceSecrets: Too many"),
+    (bent("ComputeInstance", {"sourceSecrets": ["tidemark-authority"]}), "must not be a Secret that the operator"),
+    (bent("ComputeInstance", {"sourceSecrets": ["tidemark-replica-r1-tls"]}), "must not be a Secret that the operator"),
     (manifest("ComputeInstance", name="a.b"), "metadata.name: .* must be a DNS label"),
 ]
 SOURCES = [

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.orchestrator.pods import SETTINGS, large, small
-from tidemark_operator.orchestrator.interface import Owner
+from tests.orchestrator.pods import LARGE, SETTINGS, large, small
+from tidemark_operator.orchestrator.interface import SOURCE_SECRETS, Owner
 from tidemark_operator.orchestrator.kubernetes import executors, templates
-from tidemark_operator.orchestrator.kubernetes.names import Member
+from tidemark_operator.orchestrator.kubernetes.names import Member, member
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
 from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 from tidemark_replica.options import parse
@@ -96,6 +96,24 @@ def test_the_replica_understands_what_its_pod_tells_it(case: str) -> None:
     assert dict(options.spark_conf) == executors.spark_conf(CASES[case], SETTINGS)
     assert named <= fields
     assert options.master == ("local[2]" if case == "small" else executors.MASTER)
+
+
+def test_drivers_alone_mount_the_secrets_of_sources() -> None:
+    """Each in a folder of its name; a pod starts without them, and the operator needs no right to read them."""
+    names = ("brokers.tls", "orders-db")
+    driver, executor = pods(member(replace(LARGE, pod=replace(LARGE.pod, source_secrets=names)), SETTINGS))
+    (container,) = driver["containers"]
+    environment = {each["name"]: each.get("value") for each in container["env"]}
+    mounts = {each["name"]: each for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in driver["volumes"]}
+
+    assert environment[SOURCE_SECRETS] == "/etc/tidemark/source-secrets"
+    for number, name in enumerate(names):
+        volume = f"source-secret-{number}"
+        path = f"/etc/tidemark/source-secrets/{name}"
+        assert volumes[volume]["secret"] == {"secretName": name, "defaultMode": 0o440, "optional": True}
+        assert mounts[volume] == {"name": volume, "mountPath": path, "readOnly": True}
+    assert not any(name in json.dumps(executor) for name in ("source-secret", SOURCE_SECRETS, *names))
 
 
 def test_without_executors_spark_is_told_nothing() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.waiting import until
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.orchestrator.interface import Exit, PodSpec, ReplicaSpec
+from tidemark_operator.orchestrator.interface import Exit, Owner, PodSpec, ReplicaSpec
 from tidemark_operator.orchestrator.local.orchestrator import (
     MAX_SOCKET_BYTES,
     ProcessOrchestrator,
@@ -23,6 +23,7 @@ from tidemark_operator.orchestrator.local.process_record import Attempts, Home
 from tidemark_operator.orchestrator.local.stop import main
 from tidemark_operator.orchestrator.local.supervised_process import Child, Shape
 from tidemark_operator.process_liveness import is_running
+from tidemark_replica.storage.source_secrets import VARIABLE
 from tidemark_replica.storage.tpch.initial import SHARED_FOLDER
 
 REPLICA = ReplicaSpec("0a1b", "default", "r1", 2, 2 << 30)
@@ -81,6 +82,21 @@ def test_a_replica_with_a_secret_is_told_the_folder_of_its_files_and_no_credenti
     assert shapes[0].environment == {**environment, **shared(tmp_path)}
     others = {"AWS_REGION": "eu-1", "TIDEMARK_STORE_SETTINGS": folder}
     assert shapes[1].environment == {**others, **shared(tmp_path)}
+    assert len({shape.digest for shape in shapes}) == 3
+
+
+def test_a_replica_finds_the_secrets_of_sources_of_its_instance_alone(tmp_path: Path) -> None:
+    """The folder is that of the instance; another list is another shape."""
+    orchestrator = ProcessOrchestrator(tmp_path, {})
+    replica = replace(REPLICA, instance=Owner("shop", "u"))
+    shapes = [
+        orchestrator._replica_shape(replace(replica, pod=PodSpec(source_secrets=names)))
+        for names in ((), ("orders-db",), ("brokers", "orders-db"))
+    ]
+    folder = {VARIABLE: str(tmp_path / "source-secrets" / "default.shop")}
+
+    assert shapes[0].environment == shared(tmp_path)
+    assert shapes[1].environment == shapes[2].environment == {**folder, **shared(tmp_path)}
     assert len({shape.digest for shape in shapes}) == 3
 
 

@@ -34,9 +34,10 @@ def test_agree_shapes_of_every_version() -> None:
         replace(SMALL, pod=replace(SMALL.pod, scratch=Scratch(30 << 30))),
         replace(SMALL, pod=replace(SMALL.pod, volumes=(Volume("c", "/data"),))),
         replace(SMALL, pod=replace(SMALL.pod, credentials="bucket")),
+        replace(SMALL, pod=replace(SMALL.pod, source_secrets=("orders-db",))),
         replace(SMALL, spark_only=True),
     ],
-    ids=["cores", "memory", "executors", "scratch", "volumes", "credentials", "spark only"],
+    ids=["cores", "memory", "executors", "scratch", "volumes", "credentials", "source secrets", "spark only"],
 )
 def test_the_shape_is_all_that_a_pod_has(other: ReplicaSpec) -> None:
     """Another one is another process."""

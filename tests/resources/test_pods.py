@@ -15,9 +15,8 @@ from tidemark_operator.resources.manifest.instance import ComputeInstance
 from tidemark_operator.resources.manifest.replica import ComputeReplica, UpdateStrategy
 from tidemark_replica.options import parse
 
-INSTANCE = ComputeInstance.parse(
-    body("ComputeInstance", {"storage": {"location": "s3://data/x", "secretName": "bucket"}})
-)
+STORAGE = {"location": "s3://data/x", "secretName": "bucket"}
+INSTANCE = ComputeInstance.parse(body("ComputeInstance", {"storage": STORAGE}))
 FULL = {
     "resources": {"limits": {"cpu": 4, "memory": "8Gi"}, "requests": {"cpu": "500m", "memory": "4Gi"}},
     "executors": {"instances": 2, "resources": {"limits": {"memory": "6Gi"}, "requests": {"cpu": "1"}}},
@@ -45,6 +44,17 @@ def test_pod_settings_reach_the_orchestrator() -> None:
     assert full.strategy is UpdateStrategy.RECREATE
     assert full.instance == Owner(INSTANCE.name, INSTANCE.meta.uid)
     assert (least.pod, least.strategy) == (PodSpec(credentials="bucket"), None)
+
+
+def test_secrets_of_sources_reach_the_orchestrator_in_one_order() -> None:
+    """Another order of the list is no other shape; without the instance there are none."""
+    lists = (["orders-db", "brokers"], ["brokers", "orders-db"])
+    specs = [ComputeInstance.parse(body("ComputeInstance", {"storage": STORAGE, "sourceSecrets": s})) for s in lists]
+
+    assert [replica_spec(replica({}), each).pod for each in specs] == [
+        PodSpec(credentials="bucket", source_secrets=("brokers", "orders-db"))
+    ] * 2
+    assert replica_spec(replica({}), None).pod.source_secrets == ()
 
 
 def test_spark_only_reaches_the_program(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
     FOLDER/tidemark-planner-tls/..data ──► ..<version>/{tls.crt, tls.key, ca.crt}      0700, 0600
                                /tls.crt ──► ..data/tls.crt
+                               /..lock      no entry of a Secret has such a name
 
 The link is replaced atomically by one to a new folder, as Kubernetes does it, so a reader sees the old three files or
 the new three. Writers hold a lock, which ends with their process; the next write removes what a dead writer left.
@@ -21,6 +22,8 @@ from pathlib import Path
 from tidemark_operator.certificates.store import Files, SecretLocation, StoredFiles, WriteConflict
 from tidemark_operator.errors import CertificateRefused
 from tidemark_protocol.tls.folder import LINK
+
+LOCK = "..lock"
 
 
 def path_of(folder: Path, place: SecretLocation) -> Path:
@@ -46,10 +49,10 @@ class FileStore:
     async def replace(self, place: SecretLocation, bag: Files, kept: StoredFiles) -> None:
         await asyncio.to_thread(self._write, place, bag, kept.version)
 
-    def retain(self, namespaced: Collection[SecretLocation]) -> None:
-        """Remove the folders of all other locations in namespaces."""
-        keep = {self.path(place) for place in namespaced}
-        for path in self._folder.glob("*.*"):
+    def retain(self, places: Collection[SecretLocation], among: str = "*.*") -> None:
+        """Remove the folders of all other locations `among` these; by default: those in namespaces."""
+        keep = {self.path(place) for place in places}
+        for path in self._folder.glob(among):
             if path.is_dir() and path not in keep:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -79,7 +82,7 @@ class FileStore:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -103,7 +106,7 @@ def _turn(path: Path, bag: Mapping[str, bytes]) -> None:
     for old in path.glob("..*"):
         if old.is_symlink() and old.name != LINK:
             old.unlink()
-        elif not old.is_symlink() and old.name != version:
+        elif not old.is_symlink() and old.name not in (version, LOCK):
             shutil.rmtree(old, ignore_errors=True)
 
 

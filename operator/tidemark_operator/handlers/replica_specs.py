@@ -34,6 +34,7 @@ def replica_spec(replica: ComputeReplica, instance: ComputeInstance | None) -> R
             scratch=Scratch(pod.scratch_bytes, pod.scratch_claim),
             volumes=tuple(Volume(each.claim, each.path, each.read_only) for each in pod.volumes),
             credentials=instance.credentials if instance else "",
+            source_secrets=instance.source_secrets if instance else (),
         ),
         strategy=replica.strategy,
         spark_only=replica.spark_only,

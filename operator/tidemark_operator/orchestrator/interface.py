@@ -20,6 +20,10 @@ STORE_SETTINGS = "TIDEMARK_STORE_SETTINGS"
 """Environment variable with the folder that holds the entries of the replica's Secret, one file for each entry, as
 Kubernetes mounts a Secret (storage/mounted_settings.py)."""
 
+SOURCE_SECRETS = "TIDEMARK_SOURCE_SECRETS"
+"""Environment variable with the folder that holds one folder for each Secret of spec.sourceSecrets, by its name, as
+Kubernetes mounts a Secret (storage/source_secrets.py)."""
+
 SOURCE_DATA = "TIDEMARK_SOURCE_DATA"
 """Environment variable with the folder in which replicas of one machine share the data that load generators make
 (storage/tpch/initial.py)."""
@@ -70,14 +74,16 @@ class Volume:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """The fields that only an orchestrator of pods supports, and `credentials`: the name of a Secret whose AWS_*
-    entries configure the object store."""
+    """The fields that only an orchestrator of pods supports, and Secrets of the namespace. `credentials`: the name of
+    the Secret whose AWS_* entries configure the object store. `source_secrets`: the sorted names of those that sources
+    use."""
 
     requests: Requests = Requests()
     executors: Executors = Executors()
     scratch: Scratch = Scratch()
     volumes: tuple[Volume, ...] = ()
     credentials: str = ""
+    source_secrets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidemark_persist.errors import StorageError, StoreProblem
+from tidemark_persist.storage.mounted_files import read_files, version_of
 
 VARIABLE = "TIDEMARK_STORE_SETTINGS"
 NEEDED = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_READS = 5
 
 
 @dataclass(frozen=True)
@@ -40,29 +40,15 @@ def read_mounted(environ: Mapping[str, str] = os.environ) -> MountedSettings:
     named = environ.get(VARIABLE)
     if not named:
         return MountedSettings()
-    for _ in range(_READS):
-        version = _version(Path(named))
-        if version == _last.version:
-            return _last
-        try:
-            found = MountedSettings(version, _read(Path(version)))
-        except FileNotFoundError:  # the files were replaced meanwhile; read the new ones
-            continue
-        _check(found, named)
-        _last = found
-        return found
-    raise _missing(f"{named} has no settings")
-
-
-def _version(folder: Path) -> str:
-    """The folder that has the files now."""
-    data = folder / "..data"
-    return os.path.realpath(data if data.exists() else folder)
-
-
-def _read(folder: Path) -> dict[str, str]:
-    names = sorted(name for name in os.listdir(folder) if name.startswith("AWS_"))
-    return {name: (folder / name).read_text().strip() for name in names}
+    if version_of(Path(named)) == _last.version:
+        return _last
+    files = read_files(Path(named), lambda name: name.startswith("AWS_"))
+    if files is None:
+        raise _missing(f"{named} has no settings")
+    found = MountedSettings(files.version, {name: value.decode().strip() for name, value in files.contents.items()})
+    _check(found, named)
+    _last = found
+    return found
 
 
 def _check(found: MountedSettings, named: str) -> None:

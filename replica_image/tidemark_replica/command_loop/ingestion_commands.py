@@ -6,6 +6,7 @@ blocks.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -22,15 +23,19 @@ from tidemark_replica.spark.session import SparkHolder
 from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
+from tidemark_replica.storage.source_secrets import SourceSecrets
+from tidemark_replica.values.failure_text import log_text, public_text
 
+LOG = logging.getLogger(__name__)
 STOP_SECONDS = 2.0
 
 
 class IngestionCommands:
     """All methods except `inspect` run on the command loop."""
 
-    def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path) -> None:
+    def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path, secrets: SourceSecrets | None = None) -> None:
         self._spark, self._jobs, self._cache = spark, jobs, cache
+        self._secrets = secrets or SourceSecrets(None)
         self._shards = ShardWriters()
         self._manager: IngestionThreads | None = None
         self._waiting: dict[GlobalId, tuple[RunIngestion, ControllerClock]] = {}
@@ -73,10 +78,14 @@ class IngestionCommands:
 
     def inspect(self, source: SourceSpec) -> tuple[SourceTable, ...]:
         """The tables that the source offers; callable from any thread. Raises SourceNotReadable."""
+        manager = self._new_manager(self._spark.get())
         try:
-            return self._new_manager(self._spark.get()).inspect(source)
+            return manager.inspect(source)
         except IngestionError as error:
-            raise SourceNotReadable(str(error)) from error
+            raise SourceNotReadable(self._secrets.scrub(str(error))) from error
+        except Exception as error:  # gRPC would answer with its text, which may have data and secrets
+            LOG.warning("a source cannot be inspected: %s", log_text(error))
+            raise SourceNotReadable(self._secrets.scrub(public_text(error))) from error
 
     def shutdown(self) -> None:
         self._waiting.clear()
@@ -100,4 +109,4 @@ class IngestionCommands:
         self._waiting.clear()
 
     def _new_manager(self, session: SparkSession) -> IngestionThreads:
-        return IngestionThreads(session, self._shards, self._cache)
+        return IngestionThreads(session, self._shards, self._cache, self._secrets)

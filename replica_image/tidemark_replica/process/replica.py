@@ -7,6 +7,7 @@ server threads ──► mailbox ──► command loop (main thread) ──► 
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import threading
@@ -47,6 +48,7 @@ from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
 from tidemark_replica.spark.priority import at_low_priority
 from tidemark_replica.spark.session import SparkHolder, start_spark
+from tidemark_replica.storage.source_secrets import SecretFilter, SourceSecrets
 from tidemark_replica.storage.tpch.initial import data_folder
 from tidemark_replica.telemetry.metrics import Metrics
 
@@ -86,7 +88,9 @@ class Replica:
         self._metrics = Metrics()
         quota = ScratchQuota(options.scratch, options.scratch_bytes)
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
-        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, data_folder(self._scratch.folder))
+        secrets = _source_secrets()
+        cache = data_folder(self._scratch.folder)
+        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, cache, secrets)
         self._merges = merge_pool()
         self._renderer = Renderer(
             self._spark,
@@ -207,6 +211,14 @@ class Replica:
 
     def _installed(self) -> InstalledSummary:
         return self._state.describe()
+
+
+def _source_secrets() -> SourceSecrets:
+    """The Secrets of sources, whose values no log of this process shows."""
+    secrets = SourceSecrets.of_environment()
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(SecretFilter(secrets))
+    return secrets
 
 
 def _step_workers(options: Options) -> StepWorkers | None:

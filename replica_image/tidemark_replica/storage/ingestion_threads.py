@@ -29,6 +29,7 @@ from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
 from tidemark_replica.storage.source import Source
+from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
@@ -44,8 +45,11 @@ _BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 class IngestionThreads:
     """Starts and stops ingestions. No method that the command loop calls blocks."""
 
-    def __init__(self, session: SparkSession, shards: ShardWriters, cache: Path) -> None:
+    def __init__(
+        self, session: SparkSession, shards: ShardWriters, cache: Path, secrets: SourceSecrets | None = None
+    ) -> None:
         self._session, self.shards, self._cache = session, shards, cache
+        self.secrets = secrets or SourceSecrets(None)
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
 
@@ -140,7 +144,7 @@ class _Ingestion(threading.Thread):
 
     def changes(self) -> list[StorageResponse]:
         with self._lock:
-            activity = self._source.activity() if self._source is not None else ""
+            activity = self._manager.secrets.scrub(self._source.activity()) if self._source is not None else ""
             now: dict[str, StorageResponse] = {"status": replace(self._status, activity=activity), **self._uppers}
             changes = [response for key, response in now.items() if self._reported.get(key) != response]
             self._reported = now
@@ -219,7 +223,7 @@ class _Ingestion(threading.Thread):
     def _set_status(self, state: str, message: str = "", source: Source | None = None) -> None:
         """Counters, files and outcomes stay as they were where there is no source."""
         with self._lock:
-            status = replace(self._status, state=state, message=message)
+            status = replace(self._status, state=state, message=self._manager.secrets.scrub(message))
             if source is not None:
                 counters, files, outcomes = dict(source.counters()), source.files(), source.outcomes()
                 status = replace(status, counters=counters, files=files, outcomes=outcomes)

@@ -17,7 +17,13 @@ from tidemark_operator.orchestrator.kubernetes.executors import (
 from tidemark_operator.orchestrator.kubernetes.names import DRIVER, GRPC_PORT, INSTANCE_UID, ROLE, Member
 from tidemark_operator.orchestrator.kubernetes.security import CONTAINER_SECURITY, pod_security
 from tidemark_operator.orchestrator.kubernetes.settings import Settings
-from tidemark_operator.orchestrator.kubernetes.volumes import LOCAL, SCRATCH, driver_volumes, store_settings
+from tidemark_operator.orchestrator.kubernetes.volumes import (
+    LOCAL,
+    SCRATCH,
+    driver_volumes,
+    source_secrets,
+    store_settings,
+)
 
 METRICS_PORT = 9090
 GRACE_SECONDS = 30
@@ -55,7 +61,7 @@ def _container(member: Member, settings: Settings, mounts: list[dict[str, Any]])
         "image": settings.image,
         "imagePullPolicy": settings.pull_policy,
         "args": ["tidemark_replica", *_arguments(member, settings)],
-        "env": [*fields, *store_settings(member)],
+        "env": [*fields, *store_settings(member), *source_secrets(member)],
         "ports": _ports(bool(spec.pod.executors.instances)),
         # the replica listens within seconds, whatever Spark does, until it ends; the operator checks that it answers
         "startupProbe": {**alive, "periodSeconds": 2, "failureThreshold": 60},

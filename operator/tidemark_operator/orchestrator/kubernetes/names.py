@@ -107,7 +107,8 @@ def shape_label(labels: Mapping[str, str]) -> tuple[str, str] | None:
 
 
 def _pod(pod: PodSpec) -> dict[str, Any]:
-    """The hashed part of a PodSpec. Do not rename its keys: that would restart every replica."""
+    """The hashed part of a PodSpec. Do not rename its keys, and leave a new one out where it is empty: otherwise every
+    replica restarts with the operator's next version."""
     return {
         "requests": _requests(pod.requests),
         "executors": {
@@ -119,6 +120,7 @@ def _pod(pod: PodSpec) -> dict[str, Any]:
         "scratch": {"bytes": pod.scratch.bytes, "claim": pod.scratch.claim},
         "volumes": [{"claim": v.claim, "path": v.path, "read_only": v.read_only} for v in pod.volumes],
         "credentials": pod.credentials,
+        **({"source_secrets": list(pod.source_secrets)} if pod.source_secrets else {}),
     }
 
 

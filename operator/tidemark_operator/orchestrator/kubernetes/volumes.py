@@ -3,7 +3,8 @@
 /tmp       temporary files     /scratch   arrangements: an emptyDir, or a claim with a folder per replica and shape
 /local     Spark's own files   <path>     the claims of spec.volumes
 
-The Secret of the object store is mounted, not in the environment: a change in it takes effect without a restart.
+The Secrets of the object store and of sources are mounted, not in the environment: a change in them takes effect
+without a restart. The driver alone has those of sources: it ingests.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark_operator.certificates.names import MOUNT_PATH, replica_secret
-from tidemark_operator.orchestrator.interface import STORE_SETTINGS
+from tidemark_operator.orchestrator.interface import SOURCE_SECRETS, STORE_SETTINGS
 from tidemark_operator.orchestrator.kubernetes.names import Member
 from tidemark_operator.orchestrator.kubernetes.security import TMP_BYTES, claim, ephemeral, mount, secret
 
 TMP, LOCAL, SCRATCH = "/tmp", "/local", "/scratch"
 AUTHENTICATION, TEMPLATES, STORE = "/etc/tidemark/spark", "/etc/tidemark/executor", "/etc/tidemark/store"
+SOURCES = "/etc/tidemark/source-secrets"
 TEMPLATE_FILE, SECRET_FILE = "pod.yaml", "secret"
 # Spark uses volumes of this name for its files, instead of an emptyDir without a size limit
 SPARK_LOCAL = "spark-local-dir-1"
@@ -48,12 +50,20 @@ def store_settings(member: Member) -> Volumes:
     return [{"name": STORE_SETTINGS, "value": STORE}] if member.spec.pod.credentials else []
 
 
+def source_secrets(member: Member) -> Volumes:
+    """The environment of the driver: where the folders of the Secrets of sources are."""
+    return [{"name": SOURCE_SECRETS, "value": SOURCES}] if member.spec.pod.source_secrets else []
+
+
 def driver_volumes(member: Member, template: str) -> tuple[Volumes, Volumes]:
     """Volumes and mounts of the driver. `template`: the ConfigMap with the pod template of its executors."""
     volumes, mounts = shared_volumes(member)
     volumes.append(secret("tls", replica_secret(member.spec.name)))
     mounts.append(mount("tls", MOUNT_PATH, read_only=True))
     pod = member.spec.pod
+    for number, name in enumerate(pod.source_secrets):
+        volumes.append(secret(f"source-secret-{number}", name, optional=True))
+        mounts.append(mount(f"source-secret-{number}", f"{SOURCES}/{name}", read_only=True))
     if not pod.scratch.claim:
         volumes.append(ephemeral("scratch", pod.scratch.bytes))
         mounts.append(mount("scratch", SCRATCH))

@@ -4,7 +4,8 @@
     STATE/planner/            home of the planner
     STATE/certificates/       with --mutual-tls (certificates/files.py)
     STATE/source-data/        what load generators have made, shared by the replicas
-    STATE/stores/             credentials for object stores (reconcile/store_secrets.py), a folder for each Secret
+    STATE/stores/             credentials for object stores (reconcile/secret_copies.py), a folder for each Secret
+    STATE/source-secrets/     Secrets of sources, a folder for each instance, in it a folder for each Secret
     SOCKETS/<16 hex>          one unix socket each, in a folder that only this user can enter
 
 The next operator finds the homes, adopts the processes whose shape is wanted, and drops those without a resource. A
@@ -27,7 +28,13 @@ from tidemark_operator.certificates.names import PLANNER as PLANNER_CERTIFICATE
 from tidemark_operator.certificates.names import replica_secret
 from tidemark_operator.certificates.store import SecretLocation
 from tidemark_operator.errors import OperatorError
-from tidemark_operator.orchestrator.interface import SOURCE_DATA, STORE_SETTINGS, Observation, ReplicaSpec
+from tidemark_operator.orchestrator.interface import (
+    SOURCE_DATA,
+    SOURCE_SECRETS,
+    STORE_SETTINGS,
+    Observation,
+    ReplicaSpec,
+)
 from tidemark_operator.orchestrator.local.process_record import Home
 from tidemark_operator.orchestrator.local.supervised_process import Child, Shape
 from tidemark_operator.resources.manifest.replica import UpdateStrategy
@@ -69,6 +76,7 @@ class ProcessOrchestrator:
         self._store = {name: environment[name] for name in STORE if name in environment}
         self._store_credentials = {name: environment[name] for name in STORE_CREDENTIALS if name in environment}
         self.stores = FileStore(self._state / "stores")
+        self.source_secrets = self._state / "source-secrets"
         for folder in (self._state, self._replicas):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._children = {home.name: Child(Home(home)) for home in sorted(self._replicas.iterdir())}
@@ -163,10 +171,18 @@ class ProcessOrchestrator:
         command = replica_command(replica, f"unix://{socket}", scratch)
         command += self._tls(SecretLocation(replica_secret(replica.name), replica.namespace))
         environment = {**self._environment, **self._store, SOURCE_DATA: str(self._state / "source-data")}
-        if not replica.pod.credentials:
-            return Shape(command, {**environment, **self._store_credentials}, socket)
-        folder = str(self.stores.path(SecretLocation(replica.pod.credentials, replica.namespace)))
-        return Shape(command, {**environment, STORE_SETTINGS: folder}, socket, digest_extras=(folder,))
+        digest_extras: tuple[str, ...] = ()
+        if replica.pod.credentials:
+            folder = str(self.stores.path(SecretLocation(replica.pod.credentials, replica.namespace)))
+            environment[STORE_SETTINGS] = folder
+            digest_extras = (folder,)
+        else:
+            environment |= self._store_credentials
+        if replica.pod.source_secrets:
+            folder = str(source_secrets_folder(self.source_secrets, replica.namespace, replica.instance.name))
+            environment[SOURCE_SECRETS] = folder
+            digest_extras = (*digest_extras, folder, *replica.pod.source_secrets)
+        return Shape(command, environment, socket, digest_extras)
 
     def _planner_shape(self) -> Shape:
         socket = self._socket(PLANNER)
@@ -176,6 +192,11 @@ class ProcessOrchestrator:
 
     def _tls(self, place: SecretLocation) -> tuple[str, ...]:
         return () if self._certificates is None else ("--tls-dir", str(path_of(self._certificates, place)))
+
+
+def source_secrets_folder(folder: Path, namespace: str, instance: str) -> Path:
+    """The folder of an instance's Secrets of sources. An instance's name has no dot."""
+    return folder / f"{namespace}.{instance}"
 
 
 def replica_command(replica: ReplicaSpec, listen: str, scratch: Path) -> tuple[str, ...]:

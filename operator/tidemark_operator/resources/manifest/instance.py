@@ -38,6 +38,8 @@ class ComputeInstance:
     """A plain absolute path, or s3://bucket/prefix. Shards are below it, by namespace, name and export."""
     credentials: str
     """The Secret by which replicas are known to the object store; empty: none."""
+    source_secrets: tuple[str, ...]
+    """The Secrets that sources may name, sorted."""
     read_policy: ReadPolicy
     hydration_concurrency: int
     """How many dataflows a replica hydrates at a time."""
@@ -55,6 +57,7 @@ class ComputeInstance:
             meta=Meta.parse(body),
             location=shard_location(storage, "location"),
             credentials=storage.text("secretName", ""),
+            source_secrets=tuple(sorted(set(spec.texts("sourceSecrets")))),
             read_policy=ReadPolicy.parse(spec.child("readPolicy")),
             hydration_concurrency=spec.integer("hydrationConcurrency", 4),
             log_level=spec.choice("logLevel", LogLevel, LogLevel.INFO),
