@@ -191,6 +191,7 @@ async def _context(
         events=Events(kube, identity),
         leadership=leadership,
         peers=peers,
+        allowed_hosts=options.allowed_hosts,
     )
 
 

@@ -18,6 +18,8 @@ from tidemark_operator.gateway.server.listener import (
 )
 from tidemark_operator.handlers.default_instance import DefaultInstance
 from tidemark_operator.orchestrator.kubernetes.settings import USER, Settings
+from tidemark_operator.resources.addresses.address import InvalidAddress
+from tidemark_operator.resources.addresses.allowed_hosts import EVERYTHING, AllowedHosts
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Options:
     mutual_tls: bool
     metrics_host: str
     default_instance: DefaultInstance | None
+    allowed_hosts: AllowedHosts
+    """The addresses that sources may connect to."""
     pods: Settings | None
     """Settings of replicas as pods; None: replicas are processes of this machine."""
 
@@ -70,6 +74,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument(
         "--planner", help="host:port of a planner that runs elsewhere (default: a process of the operator)"
     )
+    _source_arguments(parser.add_argument_group("sources"))
     parser.add_argument("--metrics-port", type=int, help="port for Prometheus, without authentication (default: none)")
     parser.add_argument("--metrics-host", default=LOOPBACK, help="address for Prometheus (default: %(default)s)")
     parser.add_argument("--default-instance", help="NAMESPACE/NAME of a ComputeInstance to create if it does not exist")
@@ -101,8 +106,28 @@ def parse(arguments: Sequence[str]) -> Options:
         given.mutual_tls,
         given.metrics_host,
         DefaultInstance.parse(given.default_instance, given.default_location, given.default_secret),
+        _allowed_hosts(given),
         _pods(given) if given.orchestrator == "kubernetes" else None,
     )
+
+
+def _source_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--source-hosts",
+        action="append",
+        metavar="PATTERN",
+        help="address that sources may connect to: HOST, HOST:PORT or HOST:PORT-PORT, with *.NAME for names below one, "
+        "10.0.0.0/8 or [fd00::/8] for networks and * for all but local ones (repeatable; default: none for pods, all "
+        "for processes)",
+    )
+
+
+def _allowed_hosts(given: argparse.Namespace) -> AllowedHosts:
+    default = EVERYTHING if given.orchestrator == "process" else ()
+    try:
+        return AllowedHosts.parse(default if given.source_hosts is None else given.source_hosts)
+    except InvalidAddress as error:
+        raise OperatorError(f"--source-hosts: {error}") from None
 
 
 def _gateway_arguments(group: argparse._ArgumentGroup) -> None:

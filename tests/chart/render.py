@@ -44,6 +44,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "priorityClassName": "system-cluster-critical",
             },
             "imagePullSecrets": [{"name": "pull"}],
+            "sources": {"allowedHosts": ["*.db.svc:5432", "[fd00::/8]:9092-9094", "10.1.0.0/16", "*"]},
             "runAsUser": None,
             "gateway": {"hostNames": ["query.example.com"]},
             "defaultInstance": {

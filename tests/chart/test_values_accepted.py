@@ -182,6 +182,9 @@ VALUES: dict[str, dict[str, Any]] = {
         },
     },
     "dashboards for another label": {"metrics": {"dashboards": {"enabled": True, "labels": {"grafana": "yes"}}}},
+    "sources of a database and of brokers": {
+        "sources": {"allowedHosts": ["db.shop.svc:5432", "*.kafka.svc:9092-9094", "10.1.0.0/16", "[fd00::/8]:5432"]}
+    },
     "a gateway for all addresses": {
         "gateway": {"service": {"type": "LoadBalancer", "port": 443}, "hostNames": ["tidemark.example.com"]}
     },
@@ -269,6 +272,11 @@ REFUSED: list[tuple[str, str]] = [
     ("gateway: {service: {port: 65535}}", "port"),
     ("gateway: {tls: {secret: a}}", "secret"),
     ("gateway: {tls: {secretName: a}, hostNames: [b]}", "hostNames"),
+    ("sources: {allowedHosts: [http://db]}", "allowedHosts"),
+    ("sources: {allowedHosts: [user@db]}", "allowedHosts"),
+    ("sources: {allowedHosts: ['db:']}", "allowedHosts"),
+    ("sources: {allowedHosts: ''}", "allowedHosts"),
+    ("sources: {hosts: []}", "hosts"),
     ("gateway: {clientCertificate: true}", "clientCertificate"),
     ("metrics: {port: 80}", "port"),
     ("metrics: {port: 7443}", "port"),

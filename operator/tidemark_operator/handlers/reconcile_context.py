@@ -15,6 +15,7 @@ from tidemark_operator.kube.leadership import Leadership
 from tidemark_operator.kube.revisions import Revisions
 from tidemark_operator.orchestrator.interface import Orchestrator, replica_id, resource_of
 from tidemark_operator.planning.client import PlannerClient
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.instance import InstanceFacts, SecretProblem
 from tidemark_operator.resources.manifest.errors import ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -34,6 +35,8 @@ class ReconcileContext:
     revisions: Revisions
     events: Events
     leadership: Leadership
+    allowed_hosts: AllowedHosts = AllowedHosts()
+    """The addresses that sources may connect to."""
     peers: Peers = field(default_factory=SocketPeers)
     secret_problems: dict[tuple[str, str], SecretProblem] = field(default_factory=dict)
     """Secrets that instances name and that cannot be used, by namespace and name."""

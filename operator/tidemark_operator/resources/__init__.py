@@ -6,6 +6,7 @@
 Read in this order:
 
 * `manifest/`     the four kinds, the fields of a nested dict, and the errors that name a field
+* `addresses/`    what sources connect to, and the operator's list of what is allowed
 * `conditions/`   the truth tables, one module for each kind
 
 The API server has validated a manifest against `crds/`. Parsing still raises on an invalid field, because a cluster may

@@ -27,6 +27,7 @@ from tidemark_operator.handlers.finalizers import set_finalizer
 from tidemark_operator.handlers.holds import adopted_history_hold
 from tidemark_operator.handlers.holds.adopted_history_hold import hold_history
 from tidemark_operator.handlers.publish.publisher import Publisher
+from tidemark_operator.handlers.reconcile.source_addresses import ADDRESS_NOT_ALLOWED, address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -72,11 +73,21 @@ class DataSourceReconciler:
 
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads its pinned tables, if they are stored, and checks whether the source may be read."""
-        running = self._context.running(state.key.namespace, state.instance)
-        if running is not None:
-            state.refused = reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
         await self._pinning.load(state, source)
+        state.refused = self._refusal(state, source)
         self._register(state)
+
+    def _refusal(self, state: SourceState, source: DataSource) -> IngestionFailure | None:
+        """Why the source may not be read: as it is written, or as it was pinned, which is what replicas receive."""
+        specs = [source.source, *([state.pinned.source] if state.pinned is not None else [])]
+        for spec in specs:
+            if (refusal := address_not_allowed(spec, self._context.allowed_hosts)) is not None:
+                return refusal
+        running = self._context.running(state.key.namespace, state.instance)
+        if running is None:
+            known = state.refused
+            return None if known is None or known.reason == ADDRESS_NOT_ALLOWED else known
+        return reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
 
     def forget(self, key: Key) -> None:
         """The object is gone."""

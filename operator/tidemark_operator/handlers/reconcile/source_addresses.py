@@ -1,0 +1,36 @@
+"""The addresses that a source connects to, checked before anything of it is sent to a replica.
+
+Files and load generators connect nowhere. Delta tables in an object store are read at the endpoint of the instance,
+which whoever writes the ComputeInstance chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidemark_operator.resources.addresses.address import Address, InvalidAddress
+from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_protocol.plan.ingestion import SourceSpec
+
+ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
+
+
+def address_not_allowed(source: SourceSpec, allowed: AllowedHosts) -> IngestionFailure | None:
+    """Why the source is refused; None where it may connect to all its addresses."""
+    try:
+        for place in addresses_of(source):
+            if (refusal := allowed.check(place)) is not None:
+                return IngestionFailure(ADDRESS_NOT_ALLOWED, refusal)
+    except InvalidAddress as error:
+        return IngestionFailure(ADDRESS_NOT_ALLOWED, f"an address of spec cannot be checked: {error}")
+    return None
+
+
+def addresses_of(source: SourceSpec) -> Iterator[Address]:
+    """All addresses that a replica connects to for the source. Raises InvalidAddress.
+
+    Each kind that connects to a server has its case here: `address(host, port)`, `address_of_text("host:port")`,
+    `address_of_url(url)`. Its replica takes no address from a Secret, and follows no redirect of http.
+    """
+    yield from ()
