@@ -106,6 +106,8 @@ SOURCES = [
     (files(options={"header": False}), r"spec.files.tables\[0\]: .* columns must be given"),
     (files(format="json", options={"quote": "'"}), r"spec.files.tables\[0\]: .* are for csv alone"),
     (files(format="parquet", options={"dateFormat": "y"}), r"spec.files.tables\[0\]: .* options are for csv and json"),
+    (files(compression="lzma"), r"spec.files.tables\[0\].compression: Unsupported value"),
+    (files(format="parquet", compression="gzip"), r"spec.files.tables\[0\]: .* compression is for csv and json"),
     (files(columns=[]), r"spec.files.tables\[0\].columns: "),
     (files(columns=[COLUMN, COLUMN]), r"spec.files.tables\[0\].columns\[1\]: Duplicate value"),
     (files(columns=[{"name": "__time", "type": "INT"}]), r"columns\[0\].name: .* must not begin with __"),

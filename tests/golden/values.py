@@ -261,5 +261,6 @@ MEMBERS: tuple[Any, ...] = (
     FilesTable("orders", "csv", "/in", append_only=True),
     LAKE_TABLE,
     LAKE,
+    FilesTable("orders", "json", "/in", compression="gzip"),
 )
 """The order is that of the lines of `members.tsv`."""

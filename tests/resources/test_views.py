@@ -124,6 +124,7 @@ def test_files_become_what_the_replica_is_told() -> None:
             options={"nullValue": "NA", "header": False},
             onBadRecord="deadLetter",
             maxFilesPerTick=1,
+            compression="zstd",
         )
     )
 
@@ -138,6 +139,7 @@ def test_files_become_what_the_replica_is_told() -> None:
                 options=(Option("escape", '"'), Option("header", "false"), Option("nullValue", "NA")),
                 on_bad_record="deadLetter",
                 max_files_per_tick=1,
+                compression="zstd",
             ),
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.storage.ingestion_samples import description, errors, oks
@@ -41,8 +42,8 @@ class Directory:
         self.ingester.recover()
         return self.ingester
 
-    def put(self, name: str, text: str) -> Path:
-        (self.folder / name).write_text(text)
+    def put(self, name: str, content: str | bytes) -> Path:
+        (self.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         return self.folder / name
 
     def ticks(self, count: int = 2) -> None:
@@ -50,6 +51,20 @@ class Directory:
         for _ in range(count):
             self.now += 100
             assert self.ingester.tick(Time(self.now))
+
+    def die_before_reading(self) -> None:
+        """New files are bound, and the process dies before it reads them."""
+        self.ticks(1)
+
+        def die(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        self.ingester._apply = die  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            self.ticks(1)
+
+    def letters(self) -> list[tuple[object, ...]]:
+        return oks(self.root, "t_dead_letter")
 
     def rows(self) -> list[tuple[object, ...]]:
         return oks(self.root, "t")

@@ -12,14 +12,8 @@ from pyspark.sql import SparkSession
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.listing import (
-    BoundFiles,
-    FileVersion,
-    Listing,
-    is_complete,
-    list_files,
-    version_of,
-)
+from tidemark_replica.storage.files.folder import Folder
+from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, Listing
 from tidemark_replica.storage.files.source import FilesIngestion
 
 
@@ -29,13 +23,13 @@ def test_hidden_and_unfinished_files_are_left_out(tmp_path: Path) -> None:
         (tmp_path / name).write_text("x\n")
     (tmp_path / "g.csv").mkdir()
 
-    assert names(list_files(str(tmp_path), "*.csv")) == ["a.csv"]
+    assert names(Folder(str(tmp_path)).list("*.csv")) == ["a.csv"]
 
 
 def test_a_missing_directory_is_said_so(tmp_path: Path) -> None:
     """With its name."""
     with pytest.raises(SourceUnusable, match="nowhere"):
-        list_files(str(tmp_path / "nowhere"), "*")
+        Folder(str(tmp_path / "nowhere")).list("*")
 
 
 def test_a_name_that_is_not_utf8_is_told_and_left_out(tmp_path: Path) -> None:
@@ -44,7 +38,7 @@ def test_a_name_that_is_not_utf8_is_told_and_left_out(tmp_path: Path) -> None:
     with open(os.fsencode(tmp_path) + b"/bad\xff.csv", "wb") as file:
         file.write(b"1\n")
 
-    listing = list_files(str(tmp_path), "*.csv")
+    listing = Folder(str(tmp_path)).list("*.csv")
     assert names(listing) == ["good.csv"]
     assert listing.undecodable_names == ["bad\\xff.csv"]
 
@@ -75,7 +69,7 @@ def test_must_never_follow_a_link_out_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "current").symlink_to(landing)
 
     for directory in (landing, tmp_path / "current"):
-        listing = list_files(str(directory), "*.csv")
+        listing = Folder(str(directory)).list("*.csv")
         assert names(listing) == ["inner.csv", "plain.csv"]
         assert sorted(listing.outside_links) == ["out.csv", "twice.csv", "up.csv"]
 
@@ -102,12 +96,12 @@ def test_must_never_read_a_link_that_took_the_place_of_a_bound_file(tmp_path: Pa
     for path in (landing / "a.csv", secret):
         path.write_text("1\n")
         os.utime(path, ns=(7, 7))
-    [bound] = list_files(str(landing), "*").files
-    assert version_of(str(landing), "a.csv") == bound
+    [bound] = Folder(str(landing)).list("*").files
+    assert Folder(str(landing)).version_of("a.csv") == bound
     (landing / "a.csv").unlink()
     (landing / "a.csv").symlink_to(secret)
 
-    assert version_of(str(landing), "a.csv") is None
+    assert Folder(str(landing)).version_of("a.csv") is None
 
 
 def test_must_never_list_a_directory_that_leads_to_the_pods_own_files(tmp_path: Path) -> None:
@@ -115,7 +109,7 @@ def test_must_never_list_a_directory_that_leads_to_the_pods_own_files(tmp_path: 
     (tmp_path / "in").symlink_to("/etc")
 
     with pytest.raises(SourceUnusable, match="it leads into /etc, whose files are the pod's own"):
-        list_files(str(tmp_path / "in"), "*")
+        Folder(str(tmp_path / "in")).list("*")
 
 
 COMPLETE = {
@@ -135,7 +129,7 @@ def test_a_file_is_complete_when_it_ends_as_its_format_ends(
     """Half-written files are waited for."""
     (tmp_path / "f").write_bytes(content)
 
-    assert is_complete(str(tmp_path / "f"), format_) is expected
+    assert Folder(str(tmp_path)).is_complete("f", format_, "none") is expected
 
 
 def test_known_files_tell_new_from_changed() -> None:
@@ -164,7 +158,7 @@ def test_names_that_are_not_utf8_are_listed(tmp_path: Path) -> None:
     with open(path, "wb") as file:
         file.write(b"1\n")
     known = BoundFiles()
-    listed = list_files(str(tmp_path), "*.csv").files
+    listed = Folder(str(tmp_path)).list("*.csv").files
     known.add(listed)
 
     assert known.split(listed) == ([], 0)

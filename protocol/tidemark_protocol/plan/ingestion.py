@@ -32,9 +32,8 @@ class FilesTable:
     """A table from the files of a directory that match `pattern`.
 
     `columns` None: not pinned yet. `on_bad_record`: `error` turns bad records into errors of the table; `deadLetter`
-    writes
-    them to the table `<name>_dead_letter` of the source. `append_only`: no row is ever taken back, which makes some
-    plans cheaper.
+    writes them to the table `<name>_dead_letter` of the source. `append_only`: no row is ever taken back, which makes
+    some plans cheaper. `compression`: of csv and json `none`, `gzip` or `zstd`; empty where each file's name says it.
     """
 
     name: str
@@ -46,6 +45,7 @@ class FilesTable:
     on_bad_record: str = "error"
     max_files_per_tick: int = 1000
     append_only: bool = False
+    compression: str = ""
 
 
 @wire_name("FilesSource")

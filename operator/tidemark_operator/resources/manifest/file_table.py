@@ -22,6 +22,7 @@ def parse_file_table(fields: Fields, directory: str) -> FilesTable:
         on_bad_record=fields.text("onBadRecord", "error"),
         max_files_per_tick=fields.integer("maxFilesPerTick", 1000),
         append_only=fields.flag("appendOnly", False),
+        compression=fields.text("compression", ""),
     )
 
 

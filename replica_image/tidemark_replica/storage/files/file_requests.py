@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +31,9 @@ from tidemark_protocol.messages.responses import FileOutcome
 from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, Row, parse, staged_row
-from tidemark_replica.storage.files.listing import FileVersion, is_complete, version_of
+from tidemark_replica.storage.files.compression import compression_of
+from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
     FILE_CODES,
@@ -200,15 +201,16 @@ class _Job:
 
     def read_new(self, name: str) -> tuple[FileVersion, StagedRows]:
         """Stages what the file holds now. Raises _Refused where it cannot be read as a whole."""
-        new = version_of(self._spec.path, name)
+        store = file_store(self._spec)
+        new = store.version_of(name)
         if new is None:
             raise _Refused(f"FILE_MISSING: there is no file {name} to read; release the one that was read")
-        path = os.path.join(self._spec.path, name)
-        if not is_complete(path, self._spec.format):
+        if not store.is_complete(name, self._spec.format, compression_of(self._spec, name)):
             raise _Refused(f"INCOMPLETE: file {name} looks half written; ask again when it is complete")
-        if code := checks.file_problem(self._spec, self._function.columns, new):
+        code = checks.file_problem(self._spec, self._function.columns, new)
+        staged = stage(self._session, self._spec, self._function, [new]) if not code else StagedRows()
+        if code := code or staged.problems.get(name):
             raise _Refused(f"{code}: file {name} still cannot be read; mend it, and ask again")
-        staged = stage(self._session, self._spec, self._function, [path]) if new.size else StagedRows()
         if checks.has_changed(self._spec, new):
             raise _Refused(f"FILE_CHANGED: file {name} changed while it was read; ask again")
         return new, staged
@@ -242,9 +244,8 @@ class _Job:
         )
         if checks.file_problem(self._spec, self._function.columns, bound):
             raise _Refused(changed)
-        path = os.path.join(self._spec.path, bound.name)
-        staged = stage(self._session, self._spec, self._function.retracting(), [path])
-        if checks.has_changed(self._spec, bound):
+        staged = stage(self._session, self._spec, self._function.retracting(), [bound])
+        if staged.problems or checks.has_changed(self._spec, bound):
             raise _Refused(changed)
         if staged.table:
             self._refuse_append_only(self._table, bound.name)

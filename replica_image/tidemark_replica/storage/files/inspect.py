@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
+from tidemark_replica.storage.files.compression import NONE, compression_of
 from tidemark_replica.storage.files.file_requests import DEAD_LETTER
-from tidemark_replica.storage.files.listing import is_complete, list_files
+from tidemark_replica.storage.files.file_store import FileStore, file_store
+from tidemark_replica.storage.files.folder import Folder
+from tidemark_replica.storage.files.listing import FileVersion
+from tidemark_replica.storage.files.problem_report import ProblemReport
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
+from tidemark_replica.storage.files.text_pieces import read_pieces
 from tidemark_replica.values.arrow_types import sql_type
 
 
@@ -31,24 +34,39 @@ def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ..
 
 def _inferred(session: SparkSession, table: FilesTable) -> tuple[Column, ...]:
     """The schema of the first file by name: Spark's inference for text, the footer for Parquet."""
-    names = sorted(f.name for f in list_files(table.path, table.pattern).files if f.size)
-    whole = next((n for n in names if is_complete(os.path.join(table.path, n), table.format)), None)
-    if whole is None:
+    store = file_store(table)
+    file = _first_complete(store, table)
+    if file is None:
         raise SourceNotReady(
             f"table {table.name}: no complete file in {table.path} matches {table.pattern!r} to infer a schema from;"
             " add one or give the schema"
         )
-    path = os.path.join(table.path, whole)
     try:
         if table.format == "parquet":
-            return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(path))
-        frame = session.read.format(table.format).option("inferSchema", "true")
-        for option in table.options:
-            frame = frame.option(option.name, option.value)
-        fields = frame.load(literal_path(path)).schema.fields
+            with store.open(file) as source:
+                return tuple(Column(f.name, sql_type(f.type)) for f in pq.read_schema(source))
+        fields = _inferred_frame(session, table, file).schema.fields
         return tuple(Column(f.name, SqlType.parse(f.dataType.simpleString())) for f in fields)
     except TypeNotSupported as error:
-        raise SourceUnusable(f"table {table.name}: file {whole}: {error}; give the schema") from None
+        raise SourceUnusable(f"table {table.name}: file {file.name}: {error}; give the schema") from None
+
+
+def _first_complete(store: FileStore, table: FilesTable) -> FileVersion | None:
+    files = sorted((f for f in store.list(table.pattern).files if f.size), key=lambda f: f.name)
+    return next((f for f in files if store.is_complete(f.name, table.format, compression_of(table, f.name))), None)
+
+
+def _inferred_frame(session: SparkSession, table: FilesTable, file: FileVersion) -> DataFrame:
+    reader = session.read.format(table.format).option("inferSchema", "true")
+    for option in table.options:
+        reader = reader.option(option.name, option.value)
+    if compression_of(table, file.name) == NONE:
+        return reader.load(literal_path(Folder(table.path).path_of(file.name)))
+    report = ProblemReport(session)
+    frame = read_pieces(session, reader, table, [file], None, report)
+    if code := report.take().get(file.name):
+        raise SourceUnusable(f"table {table.name}: {code}: no schema can be inferred from {file.name}; give the schema")
+    return frame
 
 
 def _check_names(table: FilesTable, columns: tuple[Column, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Lists a directory, and decides which files are new, settled and complete.
+"""The files of a listing, and which of them are new.
 
     listed ──► hidden or temporary?         skipped
            ──► a link out of the directory? skipped and reported: a writer of files must not choose what else is read
@@ -15,21 +15,16 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from tidemark_protocol.forbidden_source_folders import forbidden_folder
-from tidemark_replica.storage.errors import SourceUnusable
-
 Hashes = npt.NDArray[np.uint64]
 # names of unfinished files, and of files that Spark and Hadoop write beside their output
 _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".inprogress", "._COPYING_")
-_PARQUET_MAGIC = b"PAR1"
 
 
 @dataclass(frozen=True)
@@ -50,79 +45,8 @@ class Listing:
     """Names that are not UTF-8, with each byte that is none as `\\xff`."""
 
 
-def list_files(directory: str, pattern: str) -> Listing:
-    """The files of the directory that match the pattern, without hidden and unfinished ones. Raises SourceUnusable."""
-    root, listing = _root_of(directory), Listing()
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if not _is_candidate(entry.name, pattern):
-                    continue
-                if (name := shown_name(entry.name)) != entry.name:
-                    listing.undecodable_names.append(name)
-                    continue
-                if entry.is_symlink() and _points_outside(root, entry.path):
-                    listing.outside_links.append(entry.name)
-                    continue
-                try:
-                    if not entry.is_file():
-                        continue
-                    stat = entry.stat()
-                except FileNotFoundError:
-                    continue  # removed during the listing
-                listing.files.append(FileVersion(entry.name, stat.st_size, stat.st_mtime_ns))
-    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        raise SourceUnusable(f"cannot list {directory}: {error.strerror}") from None
-    return listing
-
-
-def shown_name(name: str) -> str:
-    """The name as text that every encoder takes: bytes that are not UTF-8 become `\\xff`."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def version_of(directory: str, name: str) -> FileVersion | None:
-    """The present version of the file; None where it is gone, or replaced by a link out of the directory."""
-    path = os.path.join(directory, name)
-    try:
-        stat = os.stat(path)
-    except FileNotFoundError:
-        return None
-    if os.path.islink(path) and _points_outside(_root_of(directory), path):
-        return None
-    return FileVersion(name, stat.st_size, stat.st_mtime_ns)
-
-
-def _root_of(directory: str) -> str:
-    """The real path of the directory. The directory may be a link, but not to the pod's own files. Raises
-    SourceUnusable."""
-    root = os.path.realpath(directory)
-    if folder := forbidden_folder(root):
-        raise SourceUnusable(f"cannot list {directory}: it leads into {folder}, whose files are the pod's own")
-    return root
-
-
-def _points_outside(root: str, link: str) -> bool:
-    return not os.path.realpath(link).startswith(f"{root}/")
-
-
-def is_complete(path: str, format: str) -> bool:
-    """Whether the file looks finished. An empty text file does."""
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size == 0:
-                return format != "parquet"
-            if format != "parquet":
-                file.seek(-1, os.SEEK_END)
-                return file.read(1) == b"\n"
-            file.seek(-min(size, 4), os.SEEK_END)
-            return file.read(4) == _PARQUET_MAGIC
-    except OSError:
-        return False
-
-
-def _is_candidate(name: str, pattern: str) -> bool:
+def is_candidate(name: str, pattern: str) -> bool:
+    """Whether a file of this name is one of the table."""
     return not name.startswith(_HIDDEN) and not name.endswith(_UNFINISHED) and fnmatch.fnmatchcase(name, pattern)
 
 

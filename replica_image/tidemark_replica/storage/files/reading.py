@@ -1,11 +1,13 @@
-"""Reads bound files into data files of a shard: one Spark job reads all of them, and its Python workers write.
+"""Reads bound files into data files of a shard: a Spark job reads all of them, and its Python workers write.
 
-    files ──Spark's reader, schema given, PERMISSIVE──► rows + the text of malformed records
+    files ──Spark's reader, schema given, PERMISSIVE──► rows + the text of malformed records    (text_pieces.py: its
+                                                        parser over lines, where Spark cannot open the file)
           ──mapInArrow(StageRows)──► good rows   ──► staged file of the table
                                  ├─► bad records ──► error rows of the table, or rows of its dead-letter table
                                  └─► how many of each there are, by file
 
-A record is good or bad as a whole. Spark raises for no record; problems of whole files are found before (`checks.py`).
+A record is good or bad as a whole. Spark raises for no record; problems of whole files are found before (`checks.py`),
+or are reported by the job (`problem_report.py`).
 """
 
 from __future__ import annotations
@@ -18,14 +20,20 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from tidemark_persist import DIFF, ERROR, TIME, StagedFile, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.files.checks import header_of
+from tidemark_replica.storage.files.compression import COMPRESSIONS, NONE, compression_of
+from tidemark_replica.storage.files.folder import Folder
+from tidemark_replica.storage.files.listing import FileVersion
+from tidemark_replica.storage.files.problem_report import ProblemReport
 from tidemark_replica.storage.files.problems import END_OF_LINE
+from tidemark_replica.storage.files.text_pieces import read_pieces
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import error_text
 
@@ -52,6 +60,9 @@ def check_options(table: FilesTable) -> None:
         if option.name not in allowed:
             known = ", ".join(sorted(allowed)) or "none"
             raise SourceUnusable(f"table {table.name}: {table.format} has no option {option.name!r} (known: {known})")
+    if table.compression and (table.compression not in COMPRESSIONS or table.format not in ("csv", "json")):
+        known = ", ".join(COMPRESSIONS)
+        raise SourceUnusable(f"table {table.name}: compression is of csv and json alone, and one of {known}")
 
 
 def literal_path(path: str) -> str:
@@ -59,19 +70,42 @@ def literal_path(path: str) -> str:
     return _GLOB.sub(r"\\\g<0>", path)
 
 
-def read_files(session: SparkSession, table: FilesTable, columns: Sequence[Column], paths: Sequence[str]) -> DataFrame:
-    """The files' rows as Spark reads them, with the name of each row's file."""
-    ddl = ", ".join(f"`{c.name}` {c.type}" for c in columns)
-    frame = session.read.format(table.format)
-    paths = [literal_path(path) for path in paths]
-    if table.format == "parquet":
-        rows = frame.schema(ddl).load(paths)
-        return rows.selectExpr("*", f"CAST(NULL AS STRING) AS `{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
+def text_reader(session: SparkSession, table: FilesTable) -> DataFrameReader:
+    """Spark's reader with the table's options."""
+    reader = session.read.format(table.format)
     for option in table.options:
-        frame = frame.option(option.name, option.value)
-    frame = frame.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
-    rows = frame.option("encoding", "UTF-8").schema(f"{ddl}, `{CORRUPT}` STRING").load(paths)
+        reader = reader.option(option.name, option.value)
+    return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT).option("encoding", "UTF-8")
+
+
+def _opened_by_spark(
+    session: SparkSession, table: FilesTable, columns: Sequence[Column], files: Sequence[FileVersion]
+) -> DataFrame:
+    """The files' rows as Spark reads them, with the name of each row's file."""
+    ddl, folder = _ddl(columns), Folder(table.path)
+    paths = [literal_path(folder.path_of(file.name)) for file in files]
+    if table.format == "parquet":
+        rows = session.read.schema(ddl).parquet(*paths)
+        return rows.selectExpr("*", f"CAST(NULL AS STRING) AS `{CORRUPT}`", f"_metadata.file_name AS `{FILE}`")
+    rows = text_reader(session, table).schema(f"{ddl}, `{CORRUPT}` STRING").load(paths)
     return rows.selectExpr("*", f"_metadata.file_name AS `{FILE}`")
+
+
+def _parsed_by_spark(
+    session: SparkSession,
+    table: FilesTable,
+    columns: Sequence[Column],
+    files: Sequence[FileVersion],
+    report: ProblemReport,
+) -> DataFrame:
+    """The rows of files that Spark's tasks stream, with the number of each row's file."""
+    reader = text_reader(session, table).option("header", "false").schema(f"{_ddl(columns)}, `{CORRUPT}` STRING")
+    rows = read_pieces(session, reader, table, files, header_of(table, columns), report)
+    return rows.selectExpr("*", f"spark_partition_id() AS `{FILE}`")
+
+
+def _ddl(columns: Sequence[Column]) -> str:
+    return ", ".join(f"`{c.name}` {c.type}" for c in columns)
 
 
 @dataclass(frozen=True)
@@ -79,7 +113,8 @@ class StageRows:
     """Runs in Spark's Python workers: batches of rows in, names of staged files out.
 
     `location` or `dead_letter` None: that shard has its rows already, or does not exist. Bad records become error rows
-    of the table unless `set_aside`. `retracts`: the good rows have the diff -1.
+    of the table unless `set_aside`. `retracts`: the good rows have the diff -1. `numbered`: the names of the files,
+    where the rows have the number of their file.
     """
 
     columns: tuple[Column, ...]
@@ -88,6 +123,7 @@ class StageRows:
     dead_letter: str | None
     set_aside: bool
     retracts: bool = False
+    numbered: tuple[str, ...] | None = None
 
     def retracting(self) -> StageRows:
         """Stages retractions of the good rows, and nothing of bad records."""
@@ -122,7 +158,7 @@ class StageRows:
     ) -> Iterator[pa.RecordBatch]:
         """The table's rows. Bad records are error rows among them, or are added to `bad` for the dead-letter table.
         `counts` gets the number of good and bad records of each file."""
-        for batch in map(_with_plain_names, batches):
+        for batch in map(self._with_plain_names, batches):
             is_bad = pc.is_valid(batch.column(CORRUPT))
             good = batch.filter(pc.invert(is_bad))
             _count(good, counts, 0)
@@ -137,6 +173,13 @@ class StageRows:
                 bad.append(broken)
             elif broken.num_rows:
                 yield self._malformed(broken.column(FILE))
+
+    def _with_plain_names(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the names of files as the directory has them: Spark escapes them as in a URL."""
+        names = batch.column(FILE).dictionary_encode()
+        plain = [unquote(n) if self.numbered is None else self.numbered[n] for n in names.dictionary.to_pylist()]
+        column = pa.array(plain, pa.string()).take(names.indices)
+        return batch.set_column(batch.schema.get_field_index(FILE), FILE, column)
 
     def error_rows(self, texts: pa.Array, diffs: pa.Array | None = None) -> pa.RecordBatch:
         """Error rows: user columns NULL."""
@@ -163,13 +206,6 @@ class StageRows:
         return rows.append_column(ERROR, pa.nulls(n, pa.string()) if errors is None else errors)
 
 
-def _with_plain_names(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the names of files as the directory has them: Spark escapes them as in a URL."""
-    names = batch.column(FILE).dictionary_encode()
-    plain = pa.array(map(unquote, names.dictionary.to_pylist()), pa.string()).take(names.indices)
-    return batch.set_column(batch.schema.get_field_index(FILE), FILE, plain)
-
-
 def _count(batch: pa.RecordBatch, counts: dict[str, list[int]], at: int) -> None:
     for each in pc.value_counts(batch.column(FILE)).to_pylist():
         counts.setdefault(each["values"], [0, 0])[at] += each["counts"]
@@ -177,17 +213,31 @@ def _count(batch: pa.RecordBatch, counts: dict[str, list[int]], at: int) -> None
 
 @dataclass(frozen=True)
 class StagedRows:
-    """What a job staged. `counts`: the numbers of good and bad records, by the name of the file."""
+    """What jobs staged. `counts`: the numbers of good and bad records, by the name of the file. `problems`: the codes
+    of files that turned out to be unreadable; what is staged is of no use then, and is read again without them."""
 
     table: list[StagedFile] = field(default_factory=list)
     dead_letters: list[StagedFile] = field(default_factory=list)
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
 
 
-def stage(session: SparkSession, table: FilesTable, function: StageRows, paths: Sequence[str]) -> StagedRows:
-    """Reads the files and stages their rows."""
-    rows = read_files(session, table, function.columns, paths)
+def stage(session: SparkSession, table: FilesTable, function: StageRows, files: Sequence[FileVersion]) -> StagedRows:
+    """Reads the files and stages their rows. Empty files have none."""
     done = StagedRows()
+    opened = [f for f in files if compression_of(table, f.name) == NONE and f.size]
+    if opened:
+        _run(done, function, _opened_by_spark(session, table, function.columns, opened))
+    if parsed := [f for f in files if compression_of(table, f.name) != NONE]:
+        report = ProblemReport(session)
+        rows = _parsed_by_spark(session, table, function.columns, parsed, report)
+        _run(done, replace(function, numbered=tuple(f.name for f in parsed)), rows)
+        done.problems.update(report.take())
+    return done
+
+
+def _run(done: StagedRows, function: StageRows, rows: DataFrame) -> None:
+    """Stages the rows, and adds what was staged to `done`."""
     for staged in rows.mapInArrow(function, "kind string, file string").collect():
         if staged.kind == _COUNTS:
             for name, (good, bad) in json.loads(staged.file).items():
@@ -195,7 +245,6 @@ def stage(session: SparkSession, table: FilesTable, function: StageRows, paths: 
                 done.counts[name] = (before[0] + good, before[1] + bad)
         else:
             (done.table if staged.kind == _TABLE else done.dead_letters).append(StagedFile.from_json(staged.file))
-    return done
 
 
 def stage_refused(function: StageRows, codes: Mapping[str, str]) -> StagedRows:

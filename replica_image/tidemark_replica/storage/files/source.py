@@ -8,7 +8,6 @@ read: a file that has changed by then gives an error row, or a dead letter.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from time import monotonic
@@ -24,9 +23,11 @@ from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestedTa
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, REMAP_SCHEMA, STAGED, Row, binding_of, parse
+from tidemark_replica.storage.files.compression import compression_of
 from tidemark_replica.storage.files.file_list import LISTED_FILES, PENDING, FileList
 from tidemark_replica.storage.files.file_requests import DEAD_LETTER, Change, FileRequests
-from tidemark_replica.storage.files.listing import BoundFiles, FileVersion, is_complete, list_files
+from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
     MALFORMED,
@@ -163,7 +164,8 @@ class FilesIngestion(Source):
 
     def _settled(self, table: FilesTable) -> list[FileVersion]:
         """The files to bind now, oldest first, at most `max_files_per_tick`."""
-        listing = list_files(table.path, table.pattern)
+        store = file_store(table)
+        listing = store.list(table.pattern)
         for name in listing.outside_links:
             self._wait(table, name, 0, "not read, it is a link out of its directory")
         for name in listing.undecodable_names:
@@ -179,10 +181,11 @@ class FilesIngestion(Source):
                 self._wait(table, file.name, file.size)  # new, or still growing: checked again at the next tick
             elif len(settled) == table.max_files_per_tick:
                 self._wait(table, file.name, file.size)
-            elif is_complete(os.path.join(table.path, file.name), table.format):
+            elif store.is_complete(file.name, table.format, compression_of(table, file.name)):
                 settled.append(file)
             else:
                 end = "has no parquet footer" if table.format == "parquet" else "does not end with a newline"
+                end = end if file.size else "is empty"
                 self._wait(table, file.name, file.size, f"waiting, it {end} (half written?)")
         return settled
 
@@ -199,9 +202,9 @@ class FilesIngestion(Source):
             for file in files:
                 if file.name not in bad and (code := checks.file_problem(spec, function.columns, file)):
                     bad[file.name] = code
-            paths = [os.path.join(spec.path, f.name) for f in files if f.name not in bad and f.size]
-            rows = stage(self._session, spec, function, paths) if paths else StagedRows()
+            rows = stage(self._session, spec, function, [f for f in files if f.name not in bad])
             moved = {f.name: code for f in files if f.name not in bad and (code := checks.has_changed(spec, f))}
+            moved = rows.problems | moved
             if not moved:
                 if function.location is None:  # the table has its rows, the dead letters cannot be read any more
                     bad = dict.fromkeys(bad, DEAD_LETTERS_LOST)
