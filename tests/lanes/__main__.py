@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.lanes.ledger import CHECKOUT
+from tests.lanes.processor_time import adopt_orphans
 from tests.lanes.runner import Lane, run_rounds
 
 LANES = (
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> int:
     wanted = given.lanes.split(",")
     if unknown := set(wanted) - {lane.name for lane in (*LANES, SLOW)}:
         parser.error(f"no lane is called {', '.join(sorted(unknown))}")
+    adopt_orphans()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(SIGNALLED + number))
     lanes = [replace(lane, arguments=(*lane.arguments, *others)) for lane in (*LANES, SLOW) if lane.name in wanted]
     try:

@@ -1,9 +1,11 @@
 """The ledger of a run: one JSON line for each test that ended, appended by the lanes.
 
-    {"commit": "1f2e…", "round": 1, "lane": "spark", "test": "tests/…::test_…", "outcome": "passed", "seconds": 1.25}
+    {"commit": "1f2e…", "round": 1, "lane": "spark", "test": "tests/…::test_…", "outcome": "passed", "seconds": 1.25,
+     "cpu": 0.75}
 
 `outcome` is passed, failed, or skipped; error, for a module that could not be collected. `seconds` are wall time, with
-the fixtures that the test was the first to use. The entry of a failure has the end of pytest's report as its `reason`.
+the fixtures that the test was the first to use; `cpu` is the CPU time, in seconds, of the lane's process and all below
+it. The entry of a failure has the end of pytest's report as its `reason`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,11 @@ class Entry:
     outcome: str
     seconds: float
     reason: str = ""
+    cpu: float = 0.0
+
+    @property
+    def file(self) -> str:
+        return self.test.partition("::")[0]
 
 
 def append(ledger: Path, entry: Entry) -> None:

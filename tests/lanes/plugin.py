@@ -10,13 +10,18 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from tests.lanes import processor_time
 from tests.lanes.ledger import Entry, append
 from tests.lanes.shares import share_of_files
 
+CPU = "cpu seconds"
+CPU_BEFORE = pytest.StashKey[float]()
 REASON_LINES = 25
 """The lines of a failure's report, counted from its end, that the ledger keeps."""
 
@@ -53,6 +58,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    session.config.stash[CPU_BEFORE] = processor_time.of_tree()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a test's last phase has the CPU time since the last test's end; xdist carries it to the ledger."""
+    report = yield
+    if report.when == "teardown":
+        before = item.config.stash[CPU_BEFORE]
+        now = item.config.stash[CPU_BEFORE] = processor_time.of_tree()
+        report.user_properties.append((CPU, max(0.0, now - before)))
+    return report
+
+
 def file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
@@ -77,7 +100,7 @@ class Recorder:
             self._reason[test] = end_of_report(report)
             self._show(report)
         if report.when == "teardown":
-            self._write(test)
+            self._write(test, cast(float, dict(report.user_properties).get(CPU, 0.0)))
 
     def _show(self, report: pytest.TestReport) -> None:
         """At once, in the lane's log: its other tests may take half an hour more."""
@@ -98,12 +121,13 @@ class Recorder:
             self._reason.setdefault(test, "the worker died before the test ended")
             self._write(test)
 
-    def _write(self, test: str) -> None:
-        self._append(test, self._outcome.pop(test), self._seconds.pop(test), self._reason.pop(test, ""))
+    def _write(self, test: str, cpu: float = 0.0) -> None:
+        self._append(test, self._outcome.pop(test), self._seconds.pop(test), self._reason.pop(test, ""), cpu)
 
-    def _append(self, test: str, outcome: str, seconds: float, reason: str) -> None:
+    def _append(self, test: str, outcome: str, seconds: float, reason: str, cpu: float = 0.0) -> None:
         lane = json.loads(os.environ["TIDEMARK_LANE"])
-        entry = Entry(lane["commit"], lane["round"], lane["lane"], test, outcome, round(seconds, 3), reason)
+        place = (lane["commit"], lane["round"], lane["lane"])
+        entry = Entry(*place, test, outcome, round(seconds, 3), reason, round(cpu, 2))
         append(self._ledger, entry)
 
 

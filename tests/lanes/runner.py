@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.lanes import processor_time
 from tests.lanes.class_data import jvm_options
 from tests.lanes.ledger import CHECKOUT, Entry, commit_of_checkout, entries
 
@@ -68,6 +68,7 @@ class Running:
     log: Path
     outcomes: Counter[str] = field(default_factory=Counter)
     seconds_of_files: Counter[str] = field(default_factory=Counter)
+    cpu_of_files: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
 
@@ -144,6 +145,7 @@ class Round:
         while True:
             codes = [each.process.poll() for each in running]  # each of them, so that each lane's end is noticed
             over = None not in codes
+            processor_time.reap_orphans([each.process.pid for each in running])
             position = self._hear(by_name, position)
             for each in running:
                 if each.process.returncode is not None and not each.seconds:
@@ -171,7 +173,8 @@ class Round:
             lane = running.get(entry.lane)
             if lane is not None and (entry.commit, entry.round) == (self.commit, self.number):
                 lane.outcomes[entry.outcome] += 1
-                lane.seconds_of_files[entry.test.partition("::")[0]] += entry.seconds
+                lane.seconds_of_files[entry.file] += entry.seconds
+                lane.cpu_of_files[entry.file] += entry.cpu
                 if entry.outcome in ("failed", "error"):
                     say(f"{entry.outcome.upper()} {entry.test} ({entry.lane}: {lane.log})")
                     say(textwrap.indent(entry.reason, "  | "))
@@ -202,10 +205,14 @@ def print_table(running: Sequence[Running]) -> None:
         numbers = "".join(f"{each.outcomes[what]:8}" for what in ("passed", "failed", "skipped"))
         say(f"{each.lane.name:12}{numbers}{each.seconds:9.0f}")
     for each in running:
-        slowest = each.seconds_of_files.most_common(SLOWEST_FILES)
-        say(f"{each.lane.name}, slowest files: " + ", ".join(f"{file} {spent:.0f} s" for file, spent in slowest))
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    say(f"CPU time of all lanes: {usage.ru_utime + usage.ru_stime:.0f} s")
+        say(f"{each.lane.name}, CPU time of its tests: {sum(each.cpu_of_files.values()):.0f} s; {slowest(each)}")
+    say(f"CPU time of all lanes: {processor_time.of_children():.0f} s")
+
+
+def slowest(lane: Running) -> str:
+    """Files that took the most CPU time, with their wall time beside it."""
+    files = sorted(lane.cpu_of_files.items(), key=lambda entry: -entry[1])[:SLOWEST_FILES]
+    return ", ".join(f"{file} {cpu:.0f} s in {lane.seconds_of_files[file]:.0f} s" for file, cpu in files)
 
 
 def counted(outcomes: Counter[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from itertools import chain, combinations
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.lanes.__main__ import LANES
 from tests.lanes.ledger import CHECKOUT, Entry, append, entries
 from tests.lanes.runner import Lane, Round
 from tests.lanes.shares import share_of_files
+from tests.waiting import BOUND
 
 MARKS = ("spark", "cluster", "e2e", "slow", "node")
 TESTS = """
@@ -32,6 +35,24 @@ def test_whose_fixture_fails(broken): pass
 
 def test_is_skipped(): pytest.skip("not here")
 """
+
+ORPHAN = """
+import os, subprocess, sys
+from tests.lanes.processor_time import adopt_orphans, of_children, reap_orphans
+
+adopt_orphans()
+busy = "import os, time; os.write(1, b'x'); d = [None for _ in iter(lambda: time.process_time() < 1, False)]"
+parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+process = subprocess.Popen([sys.executable, "-c", parent, busy], stdout=subprocess.PIPE)
+process.stdout.read(1)
+process.kill()
+process.wait()
+assert of_children() < 1
+process.stdout.read()
+while of_children() < 1:
+    reap_orphans([])
+"""
+"""A process that is busy for a second, and whose parent is killed meanwhile, as a replica above its JVM is."""
 
 
 @pytest.mark.parametrize("marks", list(chain.from_iterable(combinations(MARKS, n) for n in range(len(MARKS) + 1))))
@@ -85,6 +106,11 @@ def test_a_lane_that_breaks_off_is_an_error(lane: Lane, tmp_path: Path, capfd: p
     output = capfd.readouterr().out
     assert output.splitlines()[-1].endswith(", 1 errors")
     assert "nothing_of_that_name" in output
+
+
+def test_the_cpu_time_of_orphans_is_counted() -> None:
+    """In a process of its own, whose children the test's process does not reap."""
+    subprocess.run([sys.executable, "-c", ORPHAN], cwd=CHECKOUT, check=True, timeout=BOUND)
 
 
 def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
