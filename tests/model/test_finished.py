@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 
 from tests.model.simulation import REPLICAS, TABLES
-from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
+from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, parts, replicas, tables
 from tidemark_operator.controller.replicas.excluded_dataflows import tables_of
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier
 from tidemark_protocol.ids import ReplicaId, ShardId, Time
 from tidemark_protocol.messages.responses import Description
 
-PARTS = 4
+PARTS, QUICK_PARTS = 4, 2
 NEVER_MS = 3_600_000
 ends = st.sampled_from([None, 0, 1, 40, 200])
 """So far beyond what is there; None: never."""
@@ -83,7 +83,7 @@ class Ending(Model):
         return Time(self.simulation.now + NEVER_MS if after is None else upper + after)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", parts(PARTS, QUICK_PARTS))
 def test_random_programs_with_finished_tables_keep_every_promise(part: int) -> None:
     """Each part from a seed of its own, so that several run beside each other."""
     run_state_machine_as_test(

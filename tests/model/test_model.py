@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
@@ -28,7 +29,7 @@ from tidemark_protocol.messages.responses import (
 
 PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "2000"))
 SEED = int(os.environ.get("TIDEMARK_MODEL_SEED", "0"))
-PARTS = 10
+PARTS, QUICK_PARTS = 10, 4
 targets = st.sampled_from([None, None, *REPLICAS])
 replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
 few = st.sampled_from([1, 3, 1_000])
@@ -224,11 +225,16 @@ class Model(RuleBasedStateMachine):
         self.simulation.settle()
 
 
+def parts(all_parts: int, quick: int) -> list[Any]:
+    """The numbers of parts, each with a seed of its own: the first few run in `make test`, the others are slow."""
+    return [*range(quick), *(pytest.param(part, marks=pytest.mark.slow) for part in range(quick, all_parts))]
+
+
 def _indexes(simulation: Simulation) -> list[str]:
     return [owner for owner, stored in simulation.stored.items() if stored.description.index_exports]
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", parts(PARTS, QUICK_PARTS))
 def test_random_programs_keep_every_promise(part: int) -> None:
     """Each part from a seed of its own, so that several run beside each other."""
     run_state_machine_as_test(

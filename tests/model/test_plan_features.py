@@ -15,11 +15,11 @@ from hypothesis.stateful import invariant, precondition, rule, run_state_machine
 
 from tests.model.replica import SimReplica
 from tests.model.simulation import REPLICAS, TABLES
-from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, replicas, tables
+from tests.model.test_model import PROGRAMS, SEED, Model, _indexes, parts, replicas, tables
 from tidemark_protocol.ids import ReplicaId
 from tidemark_protocol.plan.plan_features import SUPPORTED_FEATURES
 
-PARTS = 4
+PARTS, QUICK_PARTS = 4, 2
 KINDS = ("refreshed view", "index and refreshed view")
 OLDER: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ class Images(Model):
         super().teardown()
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", parts(PARTS, QUICK_PARTS))
 def test_random_programs_with_older_images_keep_every_promise(part: int) -> None:
     """Each part from a seed of its own, so that several run beside each other."""
     run_state_machine_as_test(
