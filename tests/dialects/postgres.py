@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,9 +27,26 @@ class Failed(Exception):
 class Postgres:
     """A running server."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._psql = programs / "psql"
+    def __init__(self, programs: Path, folder: Path, command: Sequence[str | Path]) -> None:
+        self._programs, self._psql = programs, programs / "psql"
         self.folder = folder
+        self._command = command
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, and waits until it answers."""
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, cwd=self.folder, stdout=log, stderr=log)
+        wait_until(self._accepts, pause=0.2)
+
+    def stop(self) -> None:
+        """Ends it as a crash would: its next start recovers."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+
+    def _accepts(self) -> bool:
+        assert self._process.poll() is None, f"PostgreSQL ended: {(self.folder / 'log').read_text()}"
+        return subprocess.run([self._programs / "pg_isready", "-q", "-h", self.folder], check=False).returncode == 0
 
     def rows(self, sql: str) -> list[Row]:
         """The answer, each value as its text."""
@@ -52,15 +69,16 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def running() -> Iterator[Postgres]:
-    """A server with an empty database, in UTC. Its folder is short, as the name of a socket must be.
+def running(*settings: str) -> Iterator[Postgres]:
+    """A server with an empty database, in UTC. Its folder is short, as the name of a socket must be. `settings`: more
+    of its configuration, `name=value`.
 
     The kernel ends the server with the calling thread, as SIGQUIT: also when the tests are killed. Their folder then
     stays until the next call, which removes the folders whose tests are gone."""
     remove_left_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     try:
-        yield from _running(folder)
+        yield from _running(folder, settings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -74,7 +92,7 @@ def remove_left_folders() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _running(folder: Path) -> Iterator[Postgres]:
+def _running(folder: Path, more: Sequence[str]) -> Iterator[Postgres]:
     bin = programs()
     assert bin is not None, "PostgreSQL is not installed: make postgres-packages"
     data = folder / "data"
@@ -89,20 +107,10 @@ def _running(folder: Path) -> Iterator[Postgres]:
         capture_output=True,
         cwd=folder,
     )
-    settings = ("listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC", "fsync=off")
+    settings = ("listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC", "fsync=off", *more)
     options = [argument for setting in settings for argument in ("-c", setting)]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(
-            [*command, bin / "postgres", "-D", data, *options], cwd=folder, stdout=log, stderr=log
-        )
+    server = Postgres(bin, folder, [*command, bin / "postgres", "-D", data, *options])
     try:
-        wait_until(lambda: _accepts(bin, folder, server), pause=0.2)
-        yield Postgres(bin, folder)
+        yield server
     finally:
-        server.send_signal(signal.SIGQUIT)
-        server.wait()
-
-
-def _accepts(bin: Path, folder: Path, server: subprocess.Popen[bytes]) -> bool:
-    assert server.poll() is None, f"PostgreSQL ended: {(folder / 'log').read_text()}"
-    return subprocess.run([bin / "pg_isready", "-q", "-h", folder], check=False).returncode == 0
+        server.stop()

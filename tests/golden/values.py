@@ -51,6 +51,8 @@ from tidemark_protocol.plan.ingestion import (
     IngestedTable,
     IngestionDescription,
     Option,
+    PostgresSource,
+    PostgresTable,
     SourceTable,
     TpchSource,
 )
@@ -185,6 +187,10 @@ FILES = FilesSource((FILES_TABLE,))
 TPCH = TpchSource("0.01", 5, 42)
 LAKE_TABLE = DeltaTable("orders", "s3://lake/orders", ("größe", "n"), COLUMNS, "resnapshot")
 LAKE = DeltaSource((LAKE_TABLE,))
+POSTGRES_TABLE = PostgresTable("orders", "public", "Orders", ("größe", "n"), COLUMNS)
+POSTGRES = PostgresSource(
+    "db.shop", 5433, "shop", "orders-db", "tidemark", (POSTGRES_TABLE,), "require", "resnapshot", 1 << 20
+)
 SOURCE_TABLE = SourceTable("orders", COLUMNS, ((0,),), True)
 INGESTED = IngestedTable(GlobalId("s1/a"), SOURCE_TABLE, SHARD)
 INGESTIONS = tuple(
@@ -262,5 +268,7 @@ MEMBERS: tuple[Any, ...] = (
     LAKE_TABLE,
     LAKE,
     FilesTable("orders", "json", "/in", compression="gzip"),
+    POSTGRES_TABLE,
+    POSTGRES,
 )
 """The order is that of the lines of `members.tsv`."""

@@ -24,6 +24,7 @@ EXTRAS = {
 }
 NOT_IMPORTED = {
     "pandas": "Spark refuses mapInArrow without it",
+    "psycopg-binary": "psycopg imports it where it is installed",
     "tpchgen-cli": "a program",
 }
 

@@ -90,7 +90,42 @@ class DeltaSource:
     tables: tuple[DeltaTable, ...]
 
 
-SourceSpec = FilesSource | TpchSource | DeltaSource
+@wire_name("PostgresTable")
+@dataclass(frozen=True)
+class PostgresTable:
+    """A table of a PostgreSQL database: its schema and name there.
+
+    `names`: the columns that are taken, all if empty. `columns` None: not pinned yet.
+    """
+
+    name: str
+    schema: str
+    table: str
+    names: tuple[str, ...] = ()
+    columns: tuple[Column, ...] | None = None
+
+
+@wire_name("PostgresSource")
+@dataclass(frozen=True)
+class PostgresSource:
+    """Tables of a PostgreSQL database, followed by logical replication.
+
+    `secret`: the name of the Secret with `username`, `password` and perhaps `ca.crt`. `ssl_mode`: as libpq calls it.
+    `on_gap`: what becomes of tables whose changes cannot be read any more: `stop`, or `resnapshot`.
+    """
+
+    host: str
+    port: int
+    database: str
+    secret: str
+    publication: str
+    tables: tuple[PostgresTable, ...]
+    ssl_mode: str = "verify-full"
+    on_gap: str = "stop"
+    max_transaction_bytes: int = 1 << 30
+
+
+SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource
 
 
 @wire_name("SourceTable")

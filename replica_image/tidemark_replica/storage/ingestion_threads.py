@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -21,13 +22,22 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.commands import RunIngestion
 from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse
-from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, IngestionDescription, SourceSpec, SourceTable
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    FilesSource,
+    IngestionDescription,
+    PostgresSource,
+    SourceSpec,
+    SourceTable,
+)
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
+from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
+from tidemark_replica.storage.postgres.source import PostgresIngestion
 from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.tpch.initial import check_scale_factor
@@ -90,6 +100,8 @@ class IngestionThreads:
             return tables_of(self._session, spec)
         if isinstance(spec, DeltaSource):
             return delta_tables(spec)
+        if isinstance(spec, PostgresSource):
+            return postgres_tables(spec, partial(self.secrets.read, spec.secret))
         check_scale_factor(spec.scale_factor)
         return tuple(TABLES.values())
 
@@ -111,6 +123,8 @@ class IngestionThreads:
             return FilesIngestion(spec, self._session)
         if isinstance(spec, DeltaSource):
             return DeltaIngestion(spec)
+        if isinstance(spec, PostgresSource):
+            return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))
         return TpchIngestion(spec, self._cache)
 
 
@@ -178,7 +192,13 @@ class _Ingestion(threading.Thread):
         """Recovers, then ticks until stopped. Raises every failure."""
         description = self._command.ingestion
         source = self._source = self._manager.source_for(description)
-        ingester = Ingester(description, self._command.term, source, self._manager.shards)
+        try:
+            self._tick_until_halt(source, Ingester(description, self._command.term, source, self._manager.shards))
+        finally:
+            source.close()
+
+    def _tick_until_halt(self, source: Source, ingester: Ingester) -> None:
+        description = self._command.ingestion
         ingester.recover()
         self._observe(ingester)
         retry_at = monotonic() + RETRY_STOPPED_S

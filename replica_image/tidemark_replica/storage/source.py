@@ -88,6 +88,10 @@ class Source(Protocol):
         from any thread."""
         return ""
 
+    def close(self) -> None:
+        """Ends connections; nothing else is called afterwards."""
+        return
+
     def warning(self) -> str:
         """A warning for people; empty if there is none."""
         return ""

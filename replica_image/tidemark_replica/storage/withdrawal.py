@@ -1,4 +1,4 @@
-"""The rows that a table's shard has, negated: with a version's rows, the difference that a resnapshot ingests."""
+"""The rows that a table's shard has, negated: with new contents, the difference that a resnapshot ingests."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, Part, Shard, read_part
+from tidemark_persist import DIFF, ERROR, Part, Shard, read_part
 from tidemark_protocol.types import Column
 
 
 class Withdrawal:
-    """The contents of the shard at its last complete time. `size`: of its data files, in bytes."""
+    """The contents of the shard at its last complete time. `size`: of its data files, in bytes. `errors`: with the
+    column `__error`, for sources whose rows may be errors."""
 
-    def __init__(self, shard: Shard, columns: Sequence[Column]) -> None:
+    def __init__(self, shard: Shard, columns: Sequence[Column], errors: bool = False) -> None:
         self._shard = shard
-        self._columns = [*(column.name for column in columns), DIFF]
+        self._columns = [*(column.name for column in columns), *([ERROR] if errors else []), DIFF]
         upper = self._shard.state().upper
         self._as_of = upper - 1 if upper > 0 else None
         self.size = sum(part.size for part in self._parts())

@@ -1,0 +1,98 @@
+"""The changes of one tick, table by table, as they are staged.
+
+messages ──add──► waiting, at most FLUSH_BYTES of all tables ──flush──► decoded, one staged file for each table
+TRUNCATE ──────► the files of this tick are taken back, and the rows that the shard has are withdrawn
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from tidemark_persist import Shard, StagedFile, consolidate, write_staged
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.ingestion import IngestedTable
+from tidemark_replica.storage.postgres.difference import difference
+from tidemark_replica.storage.postgres.pgoutput import Relation
+from tidemark_replica.storage.postgres.relations import PinnedTable
+from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY, TableStopped
+from tidemark_replica.storage.postgres.tuples import KeyOnly, decode
+from tidemark_replica.storage.postgres.updates import updates
+from tidemark_replica.values.arrow_types import arrow_schema
+
+FLUSH_BYTES = 32 << 20
+
+
+class TableChanges:
+    """One table's changes of a tick.
+
+    `files`: what is staged, at first the contents of a snapshot where there was one. `begin_at`: the position of that
+    snapshot; transactions that were committed before it are in the contents.
+    """
+
+    def __init__(
+        self,
+        ingested: IngestedTable,
+        shard: Shard,
+        pinned: PinnedTable,
+        time: Time,
+        snapshot: Sequence[StagedFile] = (),
+        begin_at: int = 0,
+    ) -> None:
+        self.files, self.begin_at = list(snapshot), begin_at
+        self.waiting: list[bytes] = []
+        self._shard, self._pinned, self._time = shard, pinned, time
+        self.name, self.oid = ingested.table.name, pinned.oid
+        self._location = ingested.shard.location
+        self._columns = ingested.table.columns
+        self._schema = arrow_schema(ingested.table.columns)
+        self._withdrawn = False
+        self._columns_upstream, self._places = 0, tuple[int, ...]()
+
+    def describe(self, relation: Relation) -> None:
+        """The changes that follow have these columns. Raises TableStopped."""
+        self.flush()
+        self._places = self._pinned.places(relation)
+        self._columns_upstream = len(relation.columns)
+
+    def truncate(self) -> None:
+        """All rows disappear."""
+        self.discard()
+        self._withdrawn = True
+
+    def discard(self) -> None:
+        """Takes back what is staged."""
+        self.waiting.clear()
+        if self.files:
+            self._shard.discard(self.files)
+            self.files.clear()
+
+    def flush(self) -> None:
+        """Stages what waits. Raises TableStopped."""
+        if not self.waiting:
+            return
+        messages, self.waiting = self.waiting, []
+        try:
+            self._stage(self._decoded(messages))
+        except KeyOnly as error:
+            raise TableStopped(REPLICA_IDENTITY, str(error)) from None
+
+    def finish(self) -> list[StagedFile]:
+        """All that the tick changes. Raises TableStopped."""
+        self.flush()
+        if self._withdrawn:
+            self._stage(difference(self._shard, self._columns, (), self._time))
+        return self.files
+
+    def _decoded(self, messages: list[bytes]) -> Iterator[pa.RecordBatch]:
+        batches = [
+            updates([tuples.texts(place) for place in self._places], self._schema, diff, self._time)
+            for tuples, diff in decode(messages, self._columns_upstream)
+        ]
+        yield from consolidate(pa.Table.from_batches(batches)).to_batches()
+
+    def _stage(self, batches: Iterable[pa.RecordBatch]) -> None:
+        file = write_staged(self._location, batches, schema=self._schema)
+        if file is not None:
+            self.files.append(file)

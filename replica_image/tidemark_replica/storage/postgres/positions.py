@@ -1,0 +1,67 @@
+"""The positions of a `postgres:` source in its remap shard (`staged_bindings`).
+
+("", system)      {"id": .., "timeline": .., "database": ..}   which database this is
+("", slot)        the name of the replication slot
+("", lsn)         the transactions that were committed before it are bound
+(table, pinned)   the table's oid and columns at its snapshot
+(table, begun)    the time of the binding with its snapshot: older bindings are not the table's any more
+(table, stopped)  `Reason: text`, where it takes no further transaction
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from tidemark_protocol.ids import Time
+from tidemark_replica.storage.postgres.connection import System
+from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
+from tidemark_replica.storage.postgres.relations import PinnedTable
+from tidemark_replica.storage.staged_bindings import Entry
+
+SYSTEM, SLOT, LSN = "system", "slot", "lsn"
+PINNED, BEGUN, STOPPED = "pinned", "begun", "stopped"
+Changes = dict[Entry, str | None]
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Reads the positions. `values`: as `StagedBindings.positions`."""
+
+    values: Mapping[Entry, str]
+
+    @property
+    def system(self) -> System | None:
+        """Which database is followed; None before the first binding."""
+        text = self.values.get(("", SYSTEM))
+        return None if text is None else System(**json.loads(text))
+
+    @property
+    def slot(self) -> str:
+        return self.values[("", SLOT)]
+
+    @property
+    def lsn(self) -> int:
+        return parse_lsn(self.values[("", LSN)])
+
+    def pinned(self, table: str) -> PinnedTable | None:
+        """None before the table's snapshot is bound."""
+        text = self.values.get((table, PINNED))
+        return None if text is None else PinnedTable.from_json(text)
+
+    def begun(self, table: str) -> Time:
+        return Time(int(self.values.get((table, BEGUN), "0")))
+
+    def stopped(self, table: str) -> str | None:
+        return self.values.get((table, STOPPED))
+
+
+def upstream_changes(system: System, slot: str, lsn: int) -> Changes:
+    """What a binding says of the source as a whole."""
+    return {("", SYSTEM): json.dumps(asdict(system)), ("", SLOT): slot, ("", LSN): lsn_text(lsn)}
+
+
+def snapshot_changes(table: str, pinned: PinnedTable, time: Time) -> Changes:
+    """What a binding with the table's snapshot says."""
+    return {(table, PINNED): pinned.to_json(), (table, BEGUN): str(int(time)), (table, STOPPED): None}

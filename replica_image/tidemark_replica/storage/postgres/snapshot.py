@@ -1,0 +1,209 @@
+"""Copies the contents of tables at one exported snapshot into staged files.
+
+    holder      begin, take over the snapshot, lock the tables (no ALTER TABLE meanwhile), keep the transaction open
+    each range  COPY (... ctid in [a, b)) TO STDOUT ──pipe──► Arrow's CSV reader ──► one staged file
+
+Several ranges are copied at a time, each by a connection of its own. Memory is that of some blocks for each.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+from psycopg import sql
+
+from tidemark_persist import StagedFile, write_staged
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
+from tidemark_replica.storage.errors import SourceNotReady
+from tidemark_replica.storage.postgres.connection import Upstream
+from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
+from tidemark_replica.storage.postgres.stop import TableStopped
+from tidemark_replica.storage.postgres.updates import updates
+from tidemark_replica.values.arrow_types import arrow_schema
+
+COPIES = 4
+"""Ranges that are copied at a time."""
+RANGE_PAGES = 16_384
+RANGES_MAX = 512
+"""A range has at least so many pages (128 MiB), and a table at most so many ranges."""
+_BLOCK_BYTES = 4 << 20
+_TID_RANGES_SINCE = 140_000
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Pages [first, end) of a table; `end` None: all further ones."""
+
+    table: PostgresTable
+    ingested: IngestedTable
+    first: int
+    end: int | None
+
+
+@dataclass
+class SnapshotTables:
+    """What the snapshot found: tables that are pinned, and why others are left out."""
+
+    pinned: dict[str, PinnedTable]
+    stopped: dict[str, TableStopped]
+    pages: dict[str, int]
+    server_version: int
+
+
+class Snapshot:
+    """`progress`: is called with the name of a table and how much of it was copied, in percent."""
+
+    def __init__(
+        self, upstream: Upstream, spec: PostgresSource, exported: str, progress: Callable[[str, int], None]
+    ) -> None:
+        self._upstream, self._spec, self._exported, self._progress = upstream, spec, exported, progress
+        self._cancelled = threading.Event()
+
+    @contextmanager
+    def open(self, tables: Sequence[PostgresTable]) -> Iterator[SnapshotTables]:
+        """Holds the snapshot and locks the tables. Raises IngestionError."""
+        with self._transaction() as connection:
+            found = SnapshotTables({}, {}, {}, connection.info.server_version)
+            for table in tables:
+                try:
+                    definition = self._locked(connection, table)
+                    found.pinned[table.name] = definition.pinned(table.columns or ())
+                    found.pages[table.name] = definition.pages
+                except TableStopped as error:
+                    found.stopped[table.name] = error
+            yield found
+
+    def copy(
+        self, found: SnapshotTables, tables: Sequence[tuple[PostgresTable, IngestedTable]], time: Time
+    ) -> dict[str, list[StagedFile]]:
+        """Stages the rows of the tables at the time. Raises IngestionError."""
+        ranges = [
+            each
+            for table, ingested in tables
+            for each in _ranges(table, ingested, found.pages[table.name], found.server_version)
+        ]
+        staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
+        done = dict.fromkeys(staged, 0)
+        with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
+            for each, file in zip(ranges, pool.map(lambda r: self._copy(r, time), ranges), strict=True):
+                name = each.table.name
+                staged[name] += [] if file is None else [file]
+                done[name] += 1
+                self._progress(name, 100 * done[name] // sum(r.table.name == name for r in ranges))
+        return staged
+
+    def _copy(self, of: _Range, time: Time) -> StagedFile | None:
+        """One range; after a failure of another one, nothing is done any more."""
+        if self._cancelled.is_set():
+            raise SourceNotReady("the snapshot was given up")
+        try:
+            with self._transaction() as connection:
+                schema = arrow_schema(of.table.columns or ())
+                batches = (
+                    updates(batch.columns, schema, 1, time)
+                    for batch in self._batches(connection, of, schema.names)
+                    if batch.num_rows
+                )
+                return write_staged(of.ingested.shard.location, batches, schema=schema)
+        except BaseException:
+            self._cancelled.set()
+            raise
+
+    def _batches(self, connection: Connection, of: _Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The range's rows as texts."""
+        read, write = os.pipe()
+        failure: list[BaseException] = []
+        copy = threading.Thread(target=_write_copy, args=(connection, _query(of, names), write, failure), daemon=True)
+        copy.start()
+        try:
+            with os.fdopen(read, "rb") as source:
+                yield from _csv_batches(source, names)
+        finally:
+            copy.join()  # the pipe is closed, so it ends
+        if failure:
+            raise failure[0]
+
+    def _locked(self, connection: Connection, table: PostgresTable) -> TableDefinition:
+        find_table(connection, self._spec, table)  # a table that may not be read would end the transaction
+        name = sql.Identifier(table.schema, table.table)
+        connection.execute(sql.SQL("lock table only {} in access share mode").format(name))
+        definition = find_table(connection, self._spec, table)
+        if definition.is_rewritten:
+            raise SourceNotReady(
+                f"table {table.schema}.{table.table} was rewritten (ALTER TABLE, TRUNCATE) while its snapshot began;"
+                " it begins again"
+            )
+        return definition
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._upstream.connect() as connection:
+            connection.execute("begin isolation level repeatable read, read only")
+            connection.execute(sql.SQL("set transaction snapshot {}").format(self._exported))
+            yield connection
+
+
+def _write_copy(connection: Connection, query: sql.Composed, write: int, failure: list[BaseException]) -> None:
+    """Writes the answer of COPY into the pipe, and closes it."""
+    try:
+        with (
+            os.fdopen(write, "wb", buffering=1 << 20) as sink,
+            connection.cursor() as cursor,
+            cursor.copy(query) as copy,
+        ):
+            for block in copy:
+                sink.write(block)
+    except BrokenPipeError:
+        pass  # the reader failed, and raises
+    except BaseException as error:
+        failure.append(error)
+
+
+def _csv_batches(source: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from csv.open_csv(
+            source,
+            csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(names), use_threads=False),
+            csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty CSV" not in str(error):
+            raise
+
+
+def _query(of: _Range, names: Sequence[str]) -> sql.Composed:
+    pages = []
+    if of.first:
+        pages.append(sql.SQL("ctid >= {}").format(f"({of.first},0)"))
+    if of.end is not None:
+        pages.append(sql.SQL("ctid < {}").format(f"({of.end},0)"))
+    return sql.SQL("copy (select {} from only {}{}) to stdout (format csv)").format(
+        sql.SQL(", ").join(map(sql.Identifier, names)),
+        sql.Identifier(of.table.schema, of.table.table),
+        sql.SQL(" where ") + sql.SQL(" and ").join(pages) if pages else sql.SQL(""),
+    )
+
+
+def _ranges(table: PostgresTable, ingested: IngestedTable, pages: int, server_version: int) -> list[_Range]:
+    size = max(RANGE_PAGES, -(-pages // RANGES_MAX))
+    if server_version < _TID_RANGES_SINCE:
+        size = max(size, pages + 1)
+    firsts = list(range(0, max(pages, 1), size))
+    ends = [*firsts[1:], None]
+    return [_Range(table, ingested, first, end) for first, end in zip(firsts, ends, strict=True)]

@@ -1,0 +1,309 @@
+"""A PostgreSQL database as a source: a snapshot, and from its position on every transaction, whole and at one time.
+
+    first binding     slot made ──► contents at its position ──► staged ──► bound: slot, position, staged files
+    further ones      transactions up to the newest commit  ──► staged ──► bound: position, staged files
+    next discover     the tables have the binding's rows    ──► its position is confirmed upstream
+
+Upstream is never asked twice for the same transaction: what is bound is staged. A process that dies before it bound
+leaves the slot where it was; one that dies before the first binding leaves a slot that the next one makes anew.
+
+A table that stops (`stop`) is stopped for good, as later changes pass it by. Only new contents help it: with `onGap:
+resnapshot` their difference to the shard is bound, at a position that the other tables reach at the same time.
+"""
+
+from __future__ import annotations
+
+import re
+import time as clock
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+import psycopg
+import pyarrow as pa
+
+from tidemark_persist import Shard, StagedFile, write_staged
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.postgres.changes import TableChanges
+from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
+from tidemark_replica.storage.postgres.difference import difference
+from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
+from tidemark_replica.storage.postgres.positions import (
+    LSN,
+    STOPPED,
+    Changes,
+    Positions,
+    snapshot_changes,
+    upstream_changes,
+)
+from tidemark_replica.storage.postgres.snapshot import Snapshot, SnapshotTables
+from tidemark_replica.storage.postgres.stop import Gap, TableStopped
+from tidemark_replica.storage.postgres.tick import Tick
+from tidemark_replica.storage.postgres.watch import Findings, check_slot, check_system, look, slot_state
+from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
+from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, StagedBindings, staged_files
+from tidemark_replica.values.arrow_types import arrow_schema
+
+LOOK_SECONDS = 10.0
+IDLE_SECONDS = 20.0
+"""A stream that was not read for so long is opened anew: the server ends it, for want of answers."""
+PROGRESS_BYTES = 16 << 20
+"""A position without changes of these tables is bound when it is so far ahead, so that the slot moves on."""
+SLOT_TRIES = 20
+
+
+@dataclass(frozen=True)
+class _Table:
+    spec: PostgresTable
+    ingested: IngestedTable
+    shard: Shard
+
+
+class PostgresIngestion(Source):
+    """The `Source` of a `postgres:` DataSource. `id`: of the ingestion; the slot's name is made of it."""
+
+    remap_schema = REMAP_SCHEMA
+
+    def __init__(self, spec: PostgresSource, id: GlobalId, credentials: Credentials) -> None:
+        self._spec, self._slot = spec, slot_name(id)
+        self._upstream = Upstream(spec, credentials)
+        self._bindings = StagedBindings()
+        self._tables: dict[str, _Table] = {}
+        self._stopped: dict[str, str] = {}
+        self._again: set[str] = set()
+        """Stopped tables whose snapshot is to be tried once."""
+        self._stream: Replication | None = None
+        self._relations: dict[int, Relation] = {}
+        self._looked_at = 0.0
+        self._findings: Findings | None = None
+        self._activity, self._active_since = "", 0.0
+
+    def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
+        self._bindings.resume(bound)
+        specs = {table.name: table for table in self._spec.tables}
+        self._tables = {
+            ingested.table.name: _Table(specs[ingested.table.name], ingested, shard)
+            for ingested, shard in shards.tables
+        }
+        self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}
+        fresh = {name for name in self._tables if self._at.pinned(name) is None}
+        self._again = fresh | (set(self._stopped) if self._spec.on_gap == "resnapshot" else set())
+
+    def discover(self, time: Time) -> pa.Table:
+        if self._at.system is None:
+            return self._begin(time)
+        try:
+            with self._upstream.errors():
+                return self._continue(time)
+        except Gap as gap:
+            self.close()
+            if self._spec.on_gap == "resnapshot":
+                return self._begin(time)
+            changes: Changes = {}
+            for name in self._live():
+                changes |= self._stop(name, TableStopped(gap.reason, str(gap)))
+            return self._bindings.binding(changes)
+
+    def confirm(self, binding: pa.Table) -> None:
+        self._bindings.confirm(binding)
+
+    def stage(
+        self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
+    ) -> Mapping[GlobalId, list[StagedFile]]:
+        # bindings before a table's snapshot are not the table's any more
+        return staged_files(binding, [table for table in tables if time >= self._at.begun(table.table.name)])
+
+    def held(self) -> Collection[str]:
+        return [name for name in self._tables if self._at.pinned(name) is None]
+
+    def stopped(self) -> Mapping[str, str]:
+        return self._stopped
+
+    def counters(self) -> Mapping[str, int]:
+        slot = self._findings.slot if self._findings else None
+        lsn = {} if self._at.system is None else {"lsn": self._at.lsn}
+        return lsn | ({} if slot is None else {"walBytesBehind": slot.behind})
+
+    def warning(self) -> str:
+        slot = self._findings.slot if self._findings else None
+        return "" if slot is None else slot.warning
+
+    def activity(self) -> str:
+        return self._activity if clock.monotonic() - self._active_since > ACTIVITY_SECONDS else ""
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None
+
+    @property
+    def _at(self) -> Positions:
+        return Positions(self._bindings.positions)
+
+    def _live(self) -> list[str]:
+        return [name for name in self._tables if self._at.pinned(name) and name not in self._stopped]
+
+    def _stop(self, name: str, error: TableStopped) -> Changes:
+        """Stops the table; what is to be bound of that."""
+        self._stopped[name] = f"{error.reason}: table {name}: {error}"
+        return {} if self._at.pinned(name) is None else {(name, STOPPED): self._stopped[name]}
+
+    def _begin(self, time: Time) -> pa.Table:
+        """Makes the slot, and binds the contents of all tables at its position."""
+        with self._upstream.errors():
+            replication = self._upstream.replicate()
+            try:
+                system = replication.system()
+                self._drop_slot(replication)
+                lsn, exported = replication.create_slot(self._slot)
+                changes, staged = self._snapshot(exported, list(self._tables), time)
+                if not staged:
+                    replication.drop_slot(self._slot)
+                    return self._bindings.binding(changes)
+            finally:
+                replication.close()
+        return self._bindings.binding(changes | upstream_changes(system, self._slot, lsn), staged)
+
+    def _drop_slot(self, replication: Replication) -> None:
+        """A slot of this name is of a process that died before it bound, or cannot be used any more."""
+        for _ in range(SLOT_TRIES):
+            with self._upstream.connect() as connection:
+                state = slot_state(connection, self._slot)
+            if state is None:
+                return
+            if state.active_pid is None:
+                replication.drop_slot(self._slot)
+                return
+            clock.sleep(0.5)
+        raise IngestionError(f"replication slot {self._slot} is in use by another connection")
+
+    def _snapshot(self, exported: str, names: list[str], time: Time) -> tuple[Changes, dict[str, list[StagedFile]]]:
+        """Stages the contents of tables; where a shard has rows, the difference to them. A table whose snapshot cannot
+        be taken stops."""
+        changes: Changes = {}
+        snapshot = Snapshot(self._upstream, self._spec, exported, self._progress)
+        with snapshot.open([self._tables[name].spec for name in names]) as found:
+            self._show("snapshot: " + ", ".join(found.pinned))
+            for name, error in found.stopped.items():
+                changes |= self._stop(name, error)
+            staged = self._copied(snapshot, found, time)
+            for name, pinned in found.pinned.items():
+                changes |= snapshot_changes(name, pinned, time)
+                self._stopped.pop(name, None)
+        self._again -= found.pinned.keys()
+        self._show("")
+        return changes, staged
+
+    def _copied(self, snapshot: Snapshot, found: SnapshotTables, time: Time) -> dict[str, list[StagedFile]]:
+        tables = [self._tables[name] for name in found.pinned]
+        staged = snapshot.copy(found, [(table.spec, table.ingested) for table in tables], time)
+        for table in tables:
+            if table.shard.state().upper > 0:
+                columns, contents = table.ingested.table.columns, staged[table.spec.name]
+                updates = difference(table.shard, columns, contents, time)
+                file = write_staged(table.shard.location, updates, schema=arrow_schema(columns))
+                table.shard.discard(contents)
+                staged[table.spec.name] = [] if file is None else [file]
+        return staged
+
+    def _continue(self, time: Time) -> pa.Table:
+        """Binds the transactions that came, and the snapshots of tables that begin anew."""
+        self._look()
+        changes, snapshots, begin_at = self._late_snapshots(time)
+        stream = self._opened()
+        stream.confirm(self._at.lsn)
+        tick = Tick(self._spec, self._relations, self._at.lsn)
+        now = Positions(self._bindings.positions | {key: value for key, value in changes.items() if value is not None})
+        for name, table in self._tables.items():
+            if name not in self._stopped and (pinned := now.pinned(name)):
+                files = snapshots.get(name, [])
+                position = begin_at if name in snapshots else 0
+                tick.add(TableChanges(table.ingested, table.shard, pinned, time, files, position))
+        lsn = tick.read(stream, begin_at)
+        staged = tick.finish()
+        for name, error in self._ended(tick, max(lsn, stream.sent)).items():
+            self._tables[name].shard.discard(staged.pop(name, []))
+            changes = {key: value for key, value in changes.items() if key[0] != name} | self._stop(name, error)
+        if stream.sent - lsn > PROGRESS_BYTES:
+            lsn = stream.sent
+        return self._bindings.binding(changes | {("", LSN): lsn_text(lsn)}, staged)
+
+    def _ended(self, tick: Tick, read: int) -> dict[str, TableStopped]:
+        """The tables that stop: by the stream, or by the catalogue as of a position that was read."""
+        found = self._findings
+        if found is None or found.lsn > read:
+            return tick.stopped
+        return tick.stopped | {name: error for name, error in found.stopped.items() if name not in self._stopped}
+
+    def _look(self) -> None:
+        if clock.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        pinned = {name: self._at.pinned(name) for name in self._live()}
+        tables = [(self._tables[name].spec, each) for name, each in pinned.items() if each is not None]
+        self._findings = look(self._upstream, self._spec, self._at.slot, tables)
+        self._looked_at = clock.monotonic()
+
+    def _late_snapshots(self, time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
+        """The contents of tables that begin while the others go on, and the position that these must reach first."""
+        names, self._again = [name for name in self._tables if name in self._again], set()
+        if not names:
+            return {}, {}, 0
+        self.close()
+        replication = self._upstream.replicate()
+        try:
+            check_system(replication.system(), self._system())
+            lsn, exported = replication.create_slot(f"{self._slot}_new", temporary=True)
+            changes, staged = self._snapshot(exported, names, time)
+        finally:
+            replication.close()
+        return changes, staged, lsn
+
+    def _opened(self) -> Replication:
+        """The stream of transactions. Raises Gap where there are none from the bound position on."""
+        if self._stream is not None and clock.monotonic() - self._stream.read_at > IDLE_SECONDS:
+            self.close()
+        if self._stream is None:
+            self._relations.clear()
+            stream = self._upstream.replicate()
+            try:
+                check_system(stream.system(), self._system())
+                self._start(stream)
+            except BaseException:
+                stream.close()
+                raise
+            self._stream = stream
+        return self._stream
+
+    def _start(self, stream: Replication) -> None:
+        slot, lsn = self._at.slot, self._at.lsn
+        with self._upstream.connect() as connection:
+            check_slot(slot_state(connection, slot), slot, lsn)
+            for tries in range(SLOT_TRIES):
+                try:
+                    stream.start(slot, lsn, self._spec.publication)
+                    break
+                except psycopg.errors.ObjectInUse:
+                    if tries == SLOT_TRIES - 1:
+                        raise
+                    clock.sleep(0.5)  # the server has not noticed yet that an earlier connection ended
+            # nobody makes a slot anew while it is used, so what is seen now stays
+            check_slot(slot_state(connection, slot), slot, lsn)
+
+    def _system(self) -> System:
+        system = self._at.system
+        assert system is not None
+        return system
+
+    def _progress(self, name: str, percent: int) -> None:
+        self._show(f"snapshot: {name} {percent}%")
+
+    def _show(self, activity: str) -> None:
+        if not activity or not self._activity:
+            self._active_since = clock.monotonic()
+        self._activity = activity
+
+
+def slot_name(id: GlobalId) -> str:
+    """The name of the ingestion's replication slot: small letters, digits and underscores, at most 63."""
+    return "tidemark_" + re.sub(r"[^a-z0-9]", "_", id.lower())[:48]

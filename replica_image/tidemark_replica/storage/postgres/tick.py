@@ -1,0 +1,128 @@
+"""Reads the transactions of one tick, up to a commit, and hands their changes to the tables.
+
+A tick ends at the newest commit that came, or after the one that made it longer than TICK_BYTES. A transaction is never
+divided: once it began, its commit is waited for, as the server sends nothing of transactions that are not committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidemark_persist import StagedFile
+from tidemark_protocol.plan.ingestion import PostgresSource
+from tidemark_replica.storage.postgres.changes import FLUSH_BYTES, TableChanges
+from tidemark_replica.storage.postgres.connection import Replication
+from tidemark_replica.storage.postgres.pgoutput import (
+    BEGIN,
+    BODY,
+    CHANGES,
+    COMMIT,
+    RELATION,
+    TRUNCATE,
+    Relation,
+    commit_end,
+    commit_lsn,
+    parse_relation,
+    relation_oid,
+    truncated,
+)
+from tidemark_replica.storage.postgres.stop import TRANSACTION_TOO_LARGE, TableStopped
+
+TICK_BYTES = 64 << 20
+
+
+class Tick:
+    """`relations`: what the stream described so far, by oid; it describes a table once. `stopped`: tables that stopped
+    in this tick, and take nothing of it."""
+
+    def __init__(self, spec: PostgresSource, relations: dict[int, Relation], lsn: int) -> None:
+        self.stopped: dict[str, TableStopped] = {}
+        self._spec, self._relations, self._lsn = spec, relations, lsn
+        self._tables: dict[int, TableChanges] = {}
+        self._touched: set[int] = set()
+        self._commit = self._waiting = self._in_transaction = self._read = 0
+        self._open = False
+
+    def add(self, table: TableChanges) -> None:
+        """A table whose changes are wanted."""
+        self._tables[table.oid] = table
+        if (relation := self._relations.get(table.oid)) is not None:
+            self._attempt(table.oid, lambda: table.describe(relation))
+
+    def read(self, stream: Replication, until: int = 0) -> int:
+        """Reads what there is, at least all before the position `until`; the position after the last commit."""
+        while (data := stream.read(self._open, until)) is not None:
+            kind = data[BODY]
+            if kind in CHANGES:
+                self._change(data)
+            elif kind == BEGIN:
+                self._commit, self._open, self._in_transaction = commit_lsn(data), True, 0
+                self._touched.clear()
+            elif kind == COMMIT:
+                self._open = False
+                self._lsn = max(self._lsn, commit_end(data))
+                if self._read > TICK_BYTES and self._lsn >= until:
+                    break
+            elif kind == RELATION:
+                self._describe(parse_relation(data))
+            elif kind == TRUNCATE:
+                self._truncate(truncated(data))
+        return max(self._lsn, until)
+
+    def finish(self) -> dict[str, list[StagedFile]]:
+        """What the tick changes, by table."""
+        staged: dict[str, list[StagedFile]] = {}
+        for oid, table in list(self._tables.items()):
+            self._attempt(oid, lambda table=table: staged.update({table.name: table.finish()}))  # type: ignore[misc]
+        return staged
+
+    def _change(self, data: bytes) -> None:
+        oid, size = relation_oid(data), len(data)
+        table = self._tables.get(oid)
+        if table is None or self._commit < table.begin_at:
+            return
+        table.waiting.append(data)
+        self._read += size
+        self._waiting += size
+        self._in_transaction += size
+        self._touched.add(oid)
+        if self._in_transaction > self._spec.max_transaction_bytes:
+            self._too_large()
+        elif self._waiting > FLUSH_BYTES:
+            for each in list(self._tables):
+                self._attempt(each, self._tables[each].flush)
+            self._waiting = 0
+
+    def _describe(self, relation: Relation) -> None:
+        self._relations[relation.oid] = relation
+        if (table := self._tables.get(relation.oid)) is not None:
+            self._attempt(relation.oid, lambda: table.describe(relation))
+
+    def _truncate(self, oids: tuple[int, ...]) -> None:
+        for oid in oids:
+            table = self._tables.get(oid)
+            if table is not None and self._commit >= table.begin_at:
+                table.truncate()
+
+    def _too_large(self) -> None:
+        """Stops each table that the transaction changes: none of it may show a part."""
+        for oid in self._touched & self._tables.keys():
+            self._stop(
+                oid,
+                TableStopped(
+                    TRANSACTION_TOO_LARGE,
+                    f"a transaction has more than maxTransactionBytes ({self._spec.max_transaction_bytes})",
+                ),
+            )
+
+    def _attempt(self, oid: int, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except TableStopped as error:
+            self._stop(oid, error)
+
+    def _stop(self, oid: int, error: TableStopped) -> None:
+        table = self._tables.pop(oid)
+        self._waiting -= min(self._waiting, sum(map(len, table.waiting)))
+        table.discard()
+        self.stopped[table.name] = error

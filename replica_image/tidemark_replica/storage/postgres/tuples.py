@@ -1,0 +1,111 @@
+"""Decodes the changes of one table by column: many messages at a time, no Python for a row.
+
+messages ──joined──► one buffer ──► for column 0, 1, ...: where its value is in each row (kind, start, length)
+                                ──► texts of a column: one gather from the buffer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.postgres.pgoutput import BODY
+
+Positions = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+_TUPLE = BODY + 5
+_NULL, _UNCHANGED, _TEXT = b"nut"
+_OLD, _NEW = b"ON"
+
+
+class KeyOnly(IngestionError):
+    """A change names its row by the key alone."""
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Rows of a buffer: for each column the kind, start and length of each row's value. `ends`: where the rows end."""
+
+    buffer: Bytes
+    kinds: list[Bytes]
+    starts: list[Positions]
+    lengths: list[Positions]
+    ends: Positions
+
+    def texts(self, column: int) -> pa.Array:
+        """The column's texts."""
+        kinds, starts, lengths = self.kinds[column], self.starts[column], self.lengths[column]
+        if (kinds == _UNCHANGED).any():
+            raise KeyOnly("a value was not sent, as it did not change")
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        if offsets[-1] > np.iinfo(np.int32).max:
+            raise IngestionError("the texts of one column in one batch of changes have more than 2 GiB")
+        data = self.buffer[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
+        valid = np.packbits(kinds == _TEXT, bitorder="little")
+        buffers = [pa.py_buffer(valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.string(), len(kinds), buffers)
+
+    def completed_by(self, old: Tuples) -> Tuples:
+        """The rows, with the old row's value where a value was not sent because it did not change."""
+        kinds, starts, lengths = [], [], []
+        for column, kind in enumerate(self.kinds):
+            unchanged = kind == _UNCHANGED
+            kinds.append(np.where(unchanged, old.kinds[column], kind))
+            starts.append(np.where(unchanged, old.starts[column], self.starts[column]))
+            lengths.append(np.where(unchanged, old.lengths[column], self.lengths[column]))
+        return Tuples(self.buffer, kinds, starts, lengths, self.ends)
+
+
+def decode(messages: Sequence[bytes], columns: int) -> Iterator[tuple[Tuples, int]]:
+    """The rows that the changes add (1) and take away (-1). `columns`: how many the table has.
+
+    Raises:
+        KeyOnly: an update or a delete has no whole old row.
+    """
+    buffer = np.frombuffer(b"".join(messages), np.uint8)
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    begins = np.cumsum(lengths) - lengths
+    kinds, tags = buffer[begins + BODY], buffer[begins + _TUPLE]
+    if (tags[kinds != ord("I")] != _OLD).any():
+        raise KeyOnly("an update or a delete names its row by the key alone")
+    if (inserted := begins[kinds == ord("I")]).size:
+        yield _tuples(buffer, inserted + _TUPLE + 1, columns), 1
+    if (deleted := begins[kinds == ord("D")]).size:
+        yield _tuples(buffer, deleted + _TUPLE + 1, columns), -1
+    if (updated := begins[kinds == ord("U")]).size:
+        old = _tuples(buffer, updated + _TUPLE + 1, columns)
+        if (buffer[old.ends] != _NEW).any():
+            raise IngestionError("an update has no new row")
+        yield old, -1
+        yield _tuples(buffer, old.ends + 1, columns).completed_by(old), 1
+
+
+def _tuples(buffer: Bytes, at: Positions, columns: int) -> Tuples:
+    if (_number(buffer, at, 2) != columns).any():
+        raise IngestionError(f"a change has another number of columns than its table, which has {columns}")
+    at = at + 2
+    kinds, starts, lengths = [], [], []
+    for _ in range(columns):
+        kind = buffer[at]
+        is_text = kind == _TEXT
+        length = np.zeros(len(at), np.int64)
+        length[is_text] = _number(buffer, at[is_text] + 1, 4)
+        start = at + np.where(is_text, 5, 1)
+        kinds.append(kind)
+        starts.append(start)
+        lengths.append(length)
+        at = start + length
+    return Tuples(buffer, kinds, starts, lengths, at)
+
+
+def _number(buffer: Bytes, at: Positions, size: int) -> Positions:
+    """Big-endian numbers of so many bytes."""
+    value = np.zeros(len(at), np.int64)
+    for index in range(size):
+        value = value << 8 | buffer[at + index]
+    return value

@@ -1,0 +1,34 @@
+"""Updates of a table from the texts of its declared columns.
+
+A row with a value that its column's type does not have is an error row, which disappears with the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, ERROR, TIME
+from tidemark_protocol.ids import Time
+from tidemark_replica.storage.postgres.text_values import parse
+from tidemark_replica.values.error_text import error_text
+
+UNREADABLE = "VALUE_NOT_REPRESENTABLE"
+
+
+def updates(texts: Sequence[pa.Array], schema: pa.Schema, diff: int, time: Time) -> pa.RecordBatch:
+    """The rows at the time. `schema`: the declared columns, in the order of the texts."""
+    rows = len(texts[0])
+    arrays, errors = [], pa.nulls(rows, pa.string())
+    for array, field in zip(texts, schema, strict=True):
+        values, unreadable = parse(array, field.type)
+        arrays.append(values)
+        if unreadable is not None:
+            errors = pc.coalesce(errors, pc.if_else(unreadable, error_text(UNREADABLE, field.name), None))
+    if errors.null_count < rows:
+        is_error = pc.is_valid(errors)
+        arrays = [pc.if_else(is_error, pa.scalar(None, array.type), array) for array in arrays]
+    times, diffs = (pa.repeat(pa.scalar(int(value), pa.int64()), rows) for value in (time, diff))
+    return pa.RecordBatch.from_arrays([*arrays, times, diffs, errors], names=[*schema.names, TIME, DIFF, ERROR])

@@ -1,0 +1,254 @@
+"""PostgreSQL databases for the tests of the postgres source: random histories, and what the contents were between any
+two transactions."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.dialects.postgres import Postgres, running
+from tests.storage.ingestion_samples import contents, description
+from tidemark_persist import DIFF, ERROR, TIME, ShardWriters, open_shard, read_part
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable, SourceTable
+from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.postgres.inspect import tables_of
+from tidemark_replica.storage.postgres.source import PostgresIngestion
+
+LOGICAL = ("wal_level=logical", "max_wal_senders=20", "max_replication_slots=20", "wal_sender_timeout=20s")
+Row = tuple[Any, ...]
+State = Mapping[str, Counter[Row]]
+CREDENTIALS = {"username": "test", "password": ""}
+SCHEMA = """
+create table a (id int, part text, amount numeric(10,2), note text, at timestamptz, ok boolean);
+create table b (k bigint, v double precision, tags int[], day date, raw bytea);
+create table "Odd Name" ("The Key" smallint, words text[]);
+alter table a alter column note set storage external;
+alter table a replica identity full;
+alter table b replica identity full;
+alter table "Odd Name" replica identity full;
+create publication everything for all tables;
+"""
+TABLES = (
+    PostgresTable("a", "public", "a"),
+    PostgresTable("b", "public", "b"),
+    PostgresTable("odd", "public", "Odd Name"),
+)
+
+
+def connect(server: Postgres, database: str, autocommit: bool = False) -> psycopg.Connection[Any]:
+    return psycopg.connect(host=str(server.folder), user="test", dbname=database, autocommit=autocommit)
+
+
+def create_database(server: Postgres, name: str, schema: str = SCHEMA) -> None:
+    with connect(server, "postgres", autocommit=True) as connection:
+        connection.execute(f"create database {name}")
+    with connect(server, name, autocommit=True) as connection:
+        connection.execute(schema)
+
+
+def drop_slots(server: Postgres) -> None:
+    with connect(server, "postgres", autocommit=True) as connection:
+        connection.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active")
+
+
+def spec_of(server: Postgres, database: str, *tables: PostgresTable, **more: Any) -> PostgresSource:
+    """The tables with the columns that they have now, as the operator pins them."""
+    spec = PostgresSource(
+        str(server.folder), 5432, database, "db", "everything", tables or TABLES, ssl_mode="disable", **more
+    )
+    found = {table.name: table.columns for table in tables_of(spec, lambda: CREDENTIALS)}
+    return replace(spec, tables=tuple(replace(table, columns=found[table.name]) for table in spec.tables))
+
+
+def ingester(root: Path, spec: PostgresSource, term: int = 1) -> Ingester:
+    """A new one, as a new process would make it."""
+    tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
+    described = description(root, spec, tables)
+    return Ingester(
+        described, WriterTerm(term), PostgresIngestion(spec, described.id, lambda: CREDENTIALS), ShardWriters()
+    )
+
+
+def source_of(one: Ingester) -> PostgresIngestion:
+    assert isinstance(one._source, PostgresIngestion)
+    return one._source
+
+
+class History:
+    """Transactions at random, several of them open at a time. `states`: the contents after each commit."""
+
+    def __init__(self, server: Postgres, database: str, seed: int, truncates: bool = True) -> None:
+        self.random, self._server, self._database = random.Random(seed), server, database
+        self._open: list[psycopg.Connection[Any]] = []
+        self._truncates = truncates
+        self._reader = connect(server, database, autocommit=True)
+        self.states: list[State] = [self.now()]
+
+    def now(self) -> State:
+        with self._reader.transaction():
+            self._reader.execute("set transaction isolation level repeatable read")
+            return {
+                "a": self._rows("select * from a"),
+                "b": self._rows("select * from b"),
+                "odd": self._rows('select * from "Odd Name"'),
+            }
+
+    def step(self) -> None:
+        """Begins a transaction, or goes on with an open one, or ends one."""
+        draw = self.random
+        if len(self._open) < 3 and draw.random() < 0.4:
+            self._open.append(connect(self._server, self._database))
+            self._open[-1].execute("set lock_timeout = '20ms'")
+        if not self._open:
+            return
+        one = draw.choice(self._open)
+        if draw.random() < 0.4:
+            self._end(one, draw.random() < 0.8)
+            return
+        statement = self._statement()
+        try:
+            with one.transaction():
+                one.execute(statement)
+        except psycopg.errors.LockNotAvailable:
+            return  # another open transaction has the row
+        if "truncate" in statement:  # whoever reads waits for its end
+            self._end(one, True)
+
+    @contextmanager
+    def going_on(self, pause_s: float = 0.01) -> Iterator[None]:
+        """Steps in a thread of its own, until the block ends."""
+        end, failures = threading.Event(), list[BaseException]()
+
+        def steps() -> None:
+            try:
+                while not end.wait(pause_s):
+                    self.step()
+                self.close()
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=steps)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+        assert not failures, failures
+
+    def close(self) -> None:
+        for one in list(self._open):
+            self._end(one, True)
+        self._reader.close()
+
+    def _end(self, one: psycopg.Connection[Any], commit: bool) -> None:
+        self._open.remove(one)
+        one.commit() if commit else one.rollback()
+        one.close()
+        if commit:
+            self.states.append(self.now())
+
+    def _statement(self) -> str:
+        draw = self.random
+        n, m = draw.randrange(30), draw.randrange(30)
+        statements = [
+            f"insert into a select g, chr(97 + g % 5), (g * 1.5)::numeric(10,2), repeat('x', {n} * 300),"
+            f" timestamptz '2020-01-01' + g * interval '1.000001 s', g % 2 = 0 from generate_series({n}, {n + m}) g",
+            f"insert into a values ({n}, null, 'NaN', null, 'infinity', null)",
+            f"insert into a values ({m}, '', -0.01, 'é\"\\,\n', null, true)",
+            f"insert into b select g, g::float8 / 3, array[g, null, {m}], date '1999-12-31' + g, decode('00ff', 'hex')"
+            f" from generate_series({n}, {n + 5}) g",
+            f"insert into b values ({n}, 'NaN', '{{}}', '0044-03-15 BC', ''), ({m}, '-0', null, null, null)",
+            "insert into \"Odd Name\" values (1, array['a b', 'NULL', null, '\"', '']), (null, '{{1},{2}}')",
+            f"update a set amount = amount + 1 where id = {n}",
+            f"update a set id = id + 7, note = note || 'y' where id % 9 = {n % 9}",
+            f"update b set v = v * 2, k = k + 1 where k % 5 = {n % 5}",
+            f"update b set v = v where k = {m}",
+            'update "Odd Name" set "The Key" = "The Key" + 1',
+            f"delete from a where id % 7 = {n % 7}",
+            f"delete from b where k < {n % 15}",
+            f'delete from "Odd Name" where "The Key" > {n}',
+        ]
+        if self._truncates and draw.random() < 0.08:
+            return draw.choice(["truncate a", 'truncate b, "Odd Name"', "truncate a, b"])
+        return draw.choice(statements)
+
+    def _rows(self, query: str) -> Counter[Row]:
+        """The rows as the shards are to have them: None for a row that is an error."""
+        cursor = psycopg.ClientCursor(self._reader)
+        rows: Counter[Row] = Counter()
+        columns = query.split(" from ")[1]
+        texts = self._reader.execute(f"select {_SHOWN[columns]} from {columns}").fetchall()
+        cursor.close()
+        for row in texts:
+            rows[_key(row)] += 1
+        return rows
+
+
+_SHOWN = {
+    "a": "id, part, nullif(amount, 'NaN'), note, case when isfinite(at) then at end, ok,"
+    " case when amount = 'NaN' then 'amount' when not isfinite(at) then 'at' end",
+    "b": "k, v, tags, case when extract(year from day) > 0 then day end, raw,"
+    " case when extract(year from day) < 0 then 'day' end",
+    '"Odd Name"': '"The Key", case when array_ndims(words) = 1 then words end,'
+    " case when array_ndims(words) > 1 then 'words' end",
+}
+"""Columns as SQL gives them, and the column whose value makes the row an error."""
+
+
+def _key(row: Row) -> Row:
+    """Values that compare by their bits; all of an error row is its column."""
+    *values, error = row
+    if error is not None:
+        return ("error", error)
+    return tuple(
+        repr(v) if isinstance(v, float | list) else bytes(v) if isinstance(v, memoryview) else v for v in values
+    )
+
+
+def ingested_rows(root: Path, table: str, at: int) -> Counter[Row]:
+    """The table's rows at a time, each with its multiplicity."""
+    rows: Counter[Row] = Counter()
+    for row in contents(root, table, at).to_pylist():
+        diff, error = row.pop(DIFF), row.pop(ERROR)
+        assert diff > 0, (table, at, row, diff)
+        rows[_key((*row.values(), None if error is None else error.split('"expression":"')[1].split('"')[0]))] += diff
+    return rows
+
+
+def bound_times(root: Path) -> list[int]:
+    """The times of the bindings."""
+    remap = open_shard(f"{root}/remap")
+    parts = remap.listen(0, remap.state().upper)
+    return sorted({time for part in parts for batch in read_part(part) for time in batch.column(TIME).to_pylist()})
+
+
+def check(root: Path, states: list[State]) -> None:
+    """At every binding, the tables together are as they were between two transactions, later and later ones; at the
+    end as they are now."""
+    at = 0
+    for time in bound_times(root):
+        found = {table: ingested_rows(root, table, time) for table in states[0]}
+        while at < len(states) and states[at] != found:
+            at += 1
+        assert at < len(states), f"the contents at {time} are of no moment between transactions, or of an earlier one"
+    assert states[at] == states[-1]
+
+
+def tick(one: Ingester, time: int) -> None:
+    assert one.tick(Time(time))
+
+
+@contextmanager
+def server_with_replication() -> Iterator[Postgres]:
+    with running(*LOGICAL) as server:
+        yield server
