@@ -7,6 +7,7 @@ not on how busy the machine is. Whoever wants others each time says so (tests/or
 from hypothesis import HealthCheck, settings
 
 from tests.devcluster_fixtures import control_plane, control_plane_binaries, namespace
+from tests.kafka.broker import kafka
 from tests.kinds_fixtures import kinds_installed
 from tests.leftovers_fixtures import nothing_is_left_running
 from tests.s3_fixtures import place, places, s3
@@ -15,6 +16,7 @@ from tests.spark_fixtures import spark
 __all__ = [
     "control_plane",
     "control_plane_binaries",
+    "kafka",
     "kinds_installed",
     "namespace",
     "nothing_is_left_running",

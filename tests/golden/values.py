@@ -56,6 +56,7 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
     TpchSource,
 )
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.plan.lir import (
     Changes,
     Constant,
@@ -191,6 +192,19 @@ POSTGRES_TABLE = PostgresTable("orders", "public", "Orders", ("größe", "n"), C
 POSTGRES = PostgresSource(
     "db.shop", 5433, "shop", "orders-db", "tidemark", (POSTGRES_TABLE,), "require", "resnapshot", 1 << 20
 )
+TOPIC_TABLE = KafkaTable(
+    "orders",
+    "shop.orders",
+    "json",
+    COLUMNS,
+    (Option("at", "timestamp"),),
+    "offsets",
+    ((0, 5),),
+    7,
+    "deadLetter",
+    "skip",
+)
+TOPICS = KafkaSource(("kafka:9092",), (TOPIC_TABLE,), "kafka", "shop", 1000)
 SOURCE_TABLE = SourceTable("orders", COLUMNS, ((0,),), True)
 INGESTED = IngestedTable(GlobalId("s1/a"), SOURCE_TABLE, SHARD)
 INGESTIONS = tuple(
@@ -270,5 +284,7 @@ MEMBERS: tuple[Any, ...] = (
     FilesTable("orders", "json", "/in", compression="gzip"),
     POSTGRES_TABLE,
     POSTGRES,
+    TOPIC_TABLE,
+    TOPICS,
 )
 """The order is that of the lines of `members.tsv`."""

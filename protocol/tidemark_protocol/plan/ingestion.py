@@ -13,17 +13,10 @@ from dataclasses import dataclass
 
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_protocol.plan.reader_option import Option as Option
 from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
-
-
-@wire_name("Option")
-@dataclass(frozen=True)
-class Option:
-    """One option of a reader, as texts: `header` = `true`."""
-
-    name: str
-    value: str
 
 
 @wire_name("FilesTable")
@@ -125,7 +118,7 @@ class PostgresSource:
     max_transaction_bytes: int = 1 << 30
 
 
-SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource
+SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource | KafkaSource
 
 
 @wire_name("SourceTable")

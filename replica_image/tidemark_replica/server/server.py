@@ -35,6 +35,7 @@ from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, SourceTable, TpchSource
+from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
 from tidemark_protocol.tls.server import RequireCaller, server_credentials
@@ -227,6 +228,8 @@ def decode_source(data: bytes) -> SourceSpec:
         return codec.decode(data, FilesSource)
     with contextlib.suppress(MalformedPlan):
         return codec.decode(data, DeltaSource)
+    with contextlib.suppress(MalformedPlan):
+        return codec.decode(data, KafkaSource)
     return codec.decode(data, TpchSource)
 
 

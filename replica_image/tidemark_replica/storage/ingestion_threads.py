@@ -30,12 +30,15 @@ from tidemark_protocol.plan.ingestion import (
     SourceSpec,
     SourceTable,
 )
+from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
 from tidemark_replica.storage.delta.source import DeltaIngestion
 from tidemark_replica.storage.files.inspect import tables_of
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
+from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
+from tidemark_replica.storage.kafka.source import KafkaIngestion
 from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tables
 from tidemark_replica.storage.postgres.source import PostgresIngestion
 from tidemark_replica.storage.source import Source
@@ -102,6 +105,8 @@ class IngestionThreads:
             return delta_tables(spec)
         if isinstance(spec, PostgresSource):
             return postgres_tables(spec, partial(self.secrets.read, spec.secret))
+        if isinstance(spec, KafkaSource):
+            return kafka_tables(spec)
         check_scale_factor(spec.scale_factor)
         return tuple(TABLES.values())
 
@@ -125,6 +130,8 @@ class IngestionThreads:
             return DeltaIngestion(spec)
         if isinstance(spec, PostgresSource):
             return PostgresIngestion(spec, description.id, partial(self.secrets.read, spec.secret))
+        if isinstance(spec, KafkaSource):
+            return KafkaIngestion(spec, self.secrets.read)
         return TpchIngestion(spec, self._cache)
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from tidemark_persist import DIFF, ERROR, TIME, StagedFile, write_staged
+from tidemark_persist import StagedFile, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import STRING, Column
@@ -34,6 +34,7 @@ from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problem_report import ProblemReport
 from tidemark_replica.storage.files.problems import END_OF_LINE
 from tidemark_replica.storage.files.text_pieces import read_pieces
+from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import error_text
 
@@ -183,9 +184,7 @@ class StageRows:
 
     def error_rows(self, texts: pa.Array, diffs: pa.Array | None = None) -> pa.RecordBatch:
         """Error rows: user columns NULL."""
-        schema = arrow_schema(self.columns)
-        rows = pa.RecordBatch.from_arrays([pa.nulls(len(texts), field.type) for field in schema], schema=schema)
-        return self.stamped(rows, texts, diffs)
+        return error_rows(arrow_schema(self.columns), self.time, texts, diffs)
 
     def _malformed(self, files: pa.Array) -> pa.RecordBatch:
         """One error row per file, with the number of its bad records as diff."""
@@ -200,10 +199,7 @@ class StageRows:
         self, rows: pa.RecordBatch, errors: pa.Array | None = None, diffs: pa.Array | None = None
     ) -> pa.RecordBatch:
         """The rows with the time, with diffs (by default 1) and with errors (by default none)."""
-        n = rows.num_rows
-        rows = rows.append_column(TIME, pa.repeat(pa.scalar(int(self.time), pa.int64()), n))
-        rows = rows.append_column(DIFF, pa.repeat(pa.scalar(1, pa.int64()), n) if diffs is None else diffs)
-        return rows.append_column(ERROR, pa.nulls(n, pa.string()) if errors is None else errors)
+        return stamped(rows, self.time, errors, diffs)
 
 
 def _count(batch: pa.RecordBatch, counts: dict[str, list[int]], at: int) -> None:

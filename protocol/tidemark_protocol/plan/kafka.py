@@ -1,0 +1,47 @@
+"""Kafka topics as a source: what a replica needs to know of each table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark_protocol.plan.reader_option import Option
+from tidemark_protocol.types import Column
+from tidemark_protocol.vocabulary import wire_name
+
+
+@wire_name("KafkaTable")
+@dataclass(frozen=True)
+class KafkaTable:
+    """A table from the records of a topic.
+
+    `columns`: of the value, as `format` (`json`, `text`, `bytes`) gives them. `metadata`: further columns, each with
+    what it holds: `key`, `keyText`, `partition`, `offset`, `timestamp` or `headers`. `start`: `earliest`, `latest`,
+    `offsets` (then `start_offsets` has pairs of partition and offset) or `timestamp` (then `start_ms`, since 1970).
+    `on_bad_record`: `error`, or `deadLetter` (the table `<name>_dead_letter`). `on_gap`: what becomes of the table
+    where records that are needed are gone: `stop`, or `skip`.
+    """
+
+    name: str
+    topic: str
+    format: str
+    columns: tuple[Column, ...]
+    metadata: tuple[Option, ...] = ()
+    start: str = "earliest"
+    start_offsets: tuple[tuple[int, ...], ...] = ()
+    start_ms: int = 0
+    on_bad_record: str = "error"
+    on_gap: str = "stop"
+
+
+@wire_name("KafkaSource")
+@dataclass(frozen=True)
+class KafkaSource:
+    """Topics of one cluster. `brokers`: `host:port` each. `secret`: names a Secret with settings of the connection;
+    empty: none is needed. `group`: the consumer group whose offsets show how far the tables are; empty: none.
+    `max_bytes_per_tick`: of keys and values, for each table."""
+
+    brokers: tuple[str, ...]
+    tables: tuple[KafkaTable, ...]
+    secret: str = ""
+    group: str = ""
+    max_bytes_per_tick: int = 64 << 20

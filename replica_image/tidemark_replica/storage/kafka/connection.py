@@ -1,0 +1,110 @@
+"""Settings of the Kafka client: what the spec says, and what a Secret adds.
+
+The keys of the Secret are names of librdkafka's settings. Only settings of security are taken: others could load code
+into the process (`plugin.library.paths`), run commands (`sasl.kerberos.kinit.cmd`) or read files of the pod.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.kafka.stop import BrokersAway
+
+LOG = logging.getLogger(__name__)
+SECRET_KEYS = frozenset(
+    {
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password",
+        "ssl.ca.pem",
+        "ssl.certificate.pem",
+        "ssl.key.pem",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+    }
+)
+_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+QUEUE_KILOBYTES = 16 << 10
+"""What the client fetches ahead for one topic."""
+FETCH_BYTES = 4 << 20
+REQUEST_SECONDS = 5.0
+"""How long a question to the brokers may take."""
+ReadSecret = Callable[[str], Mapping[str, str]]
+"""The data of the Secret of this name. Raises IngestionError."""
+
+
+class Connection:
+    """Makes clients of one cluster. The Secret is read anew for each of them."""
+
+    def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:
+        self._spec, self._read_secret = spec, read_secret
+
+    def settings(self) -> dict[str, str]:
+        """What all clients have. Raises IngestionError, SourceUnusable."""
+        secret = dict(self._read_secret(self._spec.secret)) if self._spec.secret else {}
+        where = f"Secret {self._spec.secret}"
+        if unknown := sorted(secret.keys() - SECRET_KEYS):
+            known = ", ".join(sorted(SECRET_KEYS))
+            raise SourceUnusable(f"{where}: keys {', '.join(unknown)} are not taken (known: {known}); remove them")
+        if (mechanism := secret.get("sasl.mechanism", "PLAIN")) not in _MECHANISMS:
+            known = ", ".join(sorted(_MECHANISMS))
+            raise SourceUnusable(f"{where}: sasl.mechanism is {mechanism[:32]!r}; known are {known}")
+        return {"bootstrap.servers": ",".join(self._spec.brokers), **secret}
+
+    def consumer(self, settings: Mapping[str, str]) -> Consumer:
+        """A client that reads. It joins no group."""
+        return _made(
+            Consumer,
+            {
+                **settings,
+                "group.id": self._spec.group or "tidemark",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": QUEUE_KILOBYTES,
+                "fetch.message.max.bytes": FETCH_BYTES,
+                "fetch.max.bytes": 4 * FETCH_BYTES,
+                "check.crcs": True,
+            },
+        )
+
+    def admin(self, settings: Mapping[str, str]) -> AdminClient:
+        """A client that asks about topics."""
+        return _made(AdminClient, settings)
+
+
+def _made(kind: Any, settings: Mapping[str, Any]) -> Any:
+    common = {
+        "client.id": "tidemark",
+        "socket.timeout.ms": 10_000,
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.max.ms": 5_000,
+        "allow.auto.create.topics": False,
+        "log.connection.close": False,
+        "log_level": 2,  # a broker that is away is logged at 3, again and again
+    }
+    try:
+        return kind(common | dict(settings), logger=LOG)
+    except KafkaException as error:
+        # the client's words name settings; a value of a setting may be a secret
+        raise SourceUnusable(f"the Kafka client refuses its settings: {error_name(error.args[0])}") from None
+
+
+def error_name(error: KafkaError) -> str:
+    """The name of the error, without the client's text, which may name hosts and settings."""
+    return str(error.name())
+
+
+def away(error: KafkaException, what: str) -> BrokersAway:
+    """The failure of a question to the brokers."""
+    return BrokersAway(f"{what}: {error_name(error.args[0])}: {error.args[0].str()[:200]}")

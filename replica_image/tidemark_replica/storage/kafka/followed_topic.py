@@ -1,0 +1,151 @@
+"""One table and its topic: reads what is new, at most so much, into staged files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from confluent_kafka import Consumer
+
+from tidemark_persist import Shard, StagedFile, write_staged
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.ingestion import IngestedTable
+from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_replica.storage.kafka.positions import Position
+from tidemark_replica.storage.kafka.reader import TopicReader
+from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
+from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOPIC_REPLACED, TopicStopped
+from tidemark_replica.storage.kafka.topics import Topic, Topics
+from tidemark_replica.values.arrow_types import arrow_schema
+
+LOG = logging.getLogger(__name__)
+DEAD_LETTER = "_dead_letter"
+WAIT_SECONDS = 0.5
+"""How long a table waits for records that it knows of, or for the end of a partition."""
+Destination = tuple[IngestedTable, Shard]
+
+
+@dataclass
+class Progress:
+    """What a tick binds for a table: its position, and staged files of the table and of its dead letters."""
+
+    position: Position
+    rows: StagedFile | None = None
+    letters: StagedFile | None = None
+
+
+class FollowedTopic:
+    """A table's topic. `open_consumer` makes a client; `discarded` counts gaps that were passed over."""
+
+    def __init__(self, table: KafkaTable, open_consumer: Callable[[], Consumer]) -> None:
+        self.table, self._open_consumer = table, open_consumer
+        self._reader: TopicReader | None = None
+        self._destination: Destination | None = None
+        self._letters: Destination | None = None
+        self.malformed, self.gaps = 0, 0
+
+    @property
+    def problem(self) -> str:
+        """Why no records come; empty while they do."""
+        return self._reader.problem if self._reader is not None else ""
+
+    def set_destinations(self, table: Destination, letters: Destination | None) -> None:
+        """Where the rows go."""
+        self._destination, self._letters = table, letters
+
+    def begin(self, topics: Topics) -> Position:
+        """Where the table starts. Raises TopicStopped, BrokersAway."""
+        topic = self.described(topics)
+        return Position(topic.id, topics.start(self.table, topic))
+
+    def described(self, topics: Topics) -> Topic:
+        """The topic as it is. Raises TopicStopped, BrokersAway."""
+        found = topics.describe([self.table.topic])[self.table.topic]
+        if isinstance(found, TopicStopped):
+            raise found
+        return found
+
+    def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> Progress:
+        """What is new since `bound`. The caller checks that the topic is still the one that was bound. Raises
+        TopicStopped, BrokersAway, StorageError; then nothing was read."""
+        if self._reader is None:
+            self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
+        assert self._destination is not None
+        maker = RowMaker(self.table, time)
+        wait = 0.0 if self._reader.problem else min(WAIT_SECONDS, seconds)
+        batches = self._reader.read(bytes_max, wait, seconds)
+        rows = letters = None
+        try:
+            columns = arrow_schema(columns_of(self.table))
+            rows = write_staged(self._destination[0].shard.location, maker.updates(batches), schema=columns)
+            if self._letters is not None:
+                location, columns = self._letters[0].shard.location, arrow_schema(DEAD_LETTER_COLUMNS)
+                letters = write_staged(location, maker.letters, schema=columns)
+        except BaseException:
+            self.discard(Progress(bound, rows))
+            raise
+        self.malformed += maker.malformed
+        return Progress(replace(bound, offsets=dict(self._reader.offsets)), rows, letters)
+
+    def discard(self, progress: Progress) -> None:
+        """Forgets what was read: it is read again from the bound position."""
+        self.close()
+        for destination, file in ((self._destination, progress.rows), (self._letters, progress.letters)):
+            if destination is not None and file is not None:
+                destination[1].discard([file])
+
+    def check(self, bound: Position, topic: Topic | TopicStopped, topics: Topics) -> None:
+        """Checks that the topic is the bound one, and takes up its new partitions. Raises TopicStopped,
+        BrokersAway."""
+        if isinstance(topic, TopicStopped):
+            raise topic
+        if topic.id != bound.topic_id:
+            text = f"topic {topic.name} was created anew: its id is {topic.id}, and was {bound.topic_id}"
+            raise TopicStopped(TOPIC_REPLACED, text)
+        if self._reader is not None and (new := sorted(set(topic.partitions) - self._reader.offsets.keys())):
+            self._reader.add(topics.first(topic, new))
+
+    def recheck(self, bound: Position, topics: Topics) -> Position:
+        """Whether a stopped table can go on, and from where. Raises TopicStopped, BrokersAway."""
+        topic = self.described(topics)
+        if topic.id != bound.topic_id:
+            self.check(bound, topic, topics)
+        first, ends = topics.first(topic), topics.ends(topic)
+        for partition, offset in bound.offsets.items():
+            if partition in first and not first[partition] <= offset <= ends[partition]:
+                text = (
+                    f"partition {partition} of topic {topic.name} has offsets {first[partition]} to "
+                    f"{ends[partition]}; the next one of the table is {offset}"
+                )
+                raise TopicStopped(OFFSET_GONE, text)
+        return bound
+
+    def skipped(self, bound: Position, topics: Topics) -> Position:
+        """Where the table goes on behind a gap (`onGap: skip`). Raises TopicStopped, BrokersAway."""
+        topic = self.described(topics)
+        first, ends = topics.first(topic), topics.ends(topic)
+        before = bound.offsets if topic.id == bound.topic_id else {}
+        offsets = {p: min(max(before.get(p, first[p]), first[p]), ends[p]) for p in topic.partitions}
+        self.close()
+        self.gaps += 1
+        LOG.warning("table %s: goes on behind a gap, at offsets %s", self.table.name, offsets)
+        return Position(topic.id, offsets)
+
+    def skips(self, stopped: TopicStopped) -> bool:
+        return self.table.on_gap == "skip" and stopped.reason in GAPS
+
+    def lag(self) -> int:
+        """Offsets that the table is behind."""
+        return self._reader.lag() if self._reader is not None else 0
+
+    def show(self, bound: Position) -> None:
+        """Commits the position to the consumer group, for people."""
+        if self._reader is not None:
+            self._reader.commit(bound.offsets)
+
+    def close(self) -> None:
+        """The next `read` opens another client, at the bound position."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

@@ -1,0 +1,40 @@
+"""The tables of a `kafka:` source, as its spec declares them; no broker is asked."""
+
+from __future__ import annotations
+
+from tidemark_protocol.plan.ingestion import SourceTable
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.types import STRING
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER
+from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
+
+FORMATS = ("json", "text", "bytes")
+
+
+def tables_of(spec: KafkaSource) -> tuple[SourceTable, ...]:
+    """The source's tables, dead-letter tables included. Raises SourceUnusable."""
+    tables = []
+    for table in spec.tables:
+        _check(table)
+        tables.append(SourceTable(table.name, columns_of(table), monotonic=True))
+        if table.on_bad_record == "deadLetter":
+            tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS, monotonic=True))
+    return tuple(tables)
+
+
+def _check(table: KafkaTable) -> None:
+    where = f"table {table.name}"
+    if table.format not in FORMATS:
+        raise SourceUnusable(f"{where}: format {table.format!r} is none of {', '.join(FORMATS)}")
+    if unknown := [option.value for option in table.metadata if option.value not in METADATA]:
+        raise SourceUnusable(f"{where}: metadata {unknown[0]!r} is none of {', '.join(METADATA)}")
+    if table.format != "json":
+        wanted = STRING if table.format == "text" else BINARY
+        if [column.type for column in table.columns] != [wanted]:
+            raise SourceUnusable(f"{where}: format {table.format} needs one column of type {wanted}")
+    names = [column.name for column in columns_of(table)]
+    if not names or len({name.lower() for name in names}) != len(names):
+        raise SourceUnusable(f"{where}: column names must be there and differ: {', '.join(names)}")
+    if reserved := next((name for name in names if name.startswith("__")), None):
+        raise SourceUnusable(f"{where}: column name {reserved!r} is reserved (it begins with __)")

@@ -1,0 +1,112 @@
+"""Records of one topic, in batches of bounded size, from given offsets on.
+
+    librdkafka's thread ──QUEUE_KILOBYTES ahead at most──► queue ──read──► batches of records, ends of partitions
+
+Only committed records are read; the client drops those of transactions that aborted. Within a partition records come
+in the order of their offsets. Where offsets are missing (compaction, markers of transactions) nothing is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tidemark_replica.storage.kafka.connection import error_name
+from tidemark_replica.storage.kafka.stop import OFFSET_GONE, BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.topics import refusal
+
+BATCH_BYTES = 4 << 20
+BATCH_RECORDS = 10_000
+POLL_SECONDS = 0.05
+
+
+class TopicReader:
+    """Reads one topic. `offsets`: the next record of each partition, moved by `read`."""
+
+    def __init__(self, consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> None:
+        self._consumer, self._topic = consumer, topic
+        self.offsets = dict(offsets)
+        self.problem = ""
+        """Why no records come; empty while they do."""
+        self._ended: set[int] = set()
+        self._average = BATCH_BYTES // 64  # of a record's bytes, high before the first is known
+        self._assign()
+
+    def add(self, offsets: Mapping[int, int]) -> None:
+        """Reads these partitions, too."""
+        self.offsets |= offsets
+        self._consumer.incremental_assign([TopicPartition(self._topic, p, o) for p, o in offsets.items()])
+
+    def read(self, bytes_max: int, wait_s: float, seconds: float) -> Iterator[list[Any]]:
+        """Batches of records until all partitions are at their ends, about `bytes_max` bytes are read, `seconds` have
+        passed, or nothing came for `wait_s` seconds. Raises TopicStopped, BrokersAway."""
+        taken, deadline, end = 0, monotonic() + wait_s, monotonic() + seconds
+        while taken < bytes_max and monotonic() < end:
+            records = self._poll(bytes_max - taken, 0.0)
+            if not records:
+                if self._ended >= self.offsets.keys() or monotonic() >= deadline:
+                    return
+                records = self._poll(bytes_max - taken, POLL_SECONDS)
+            if records:
+                size = sum(len(r) + len(r.key() or b"") for r in records)
+                self._average = max(1, size // len(records))
+                taken += size
+                deadline = monotonic() + wait_s
+                yield records
+
+    def lag(self) -> int:
+        """How many offsets the ends are ahead, by what the client knows without asking."""
+        total = 0
+        for partition, offset in self.offsets.items():
+            with contextlib.suppress(KafkaException):
+                _, high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+                total += max(0, high - offset)
+        return total
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Shows the offsets as those of the group; a failure is of no consequence."""
+        with contextlib.suppress(KafkaException):
+            at = [TopicPartition(self._topic, p, o) for p, o in offsets.items()]
+            self._consumer.commit(offsets=at, asynchronous=True)
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError, KafkaException):
+            self._consumer.close()
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(self._topic, p, o) for p, o in self.offsets.items()])
+
+    def _poll(self, bytes_max: int, timeout: float) -> list[Any]:
+        """The records that are there, at most a batch of them, of about `bytes_max` bytes."""
+        count = max(1, min(BATCH_RECORDS, min(BATCH_BYTES, bytes_max) // self._average))
+        records = []
+        for message in self._consumer.consume(count, timeout):
+            error = message.error()
+            if error is None:
+                records.append(message)
+                self.offsets[message.partition()] = message.offset() + 1
+                self._ended.discard(message.partition())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.offsets[message.partition()] = message.offset()
+                self._ended.add(message.partition())
+            else:
+                self._failed(error, message.partition())
+        if records or self._ended >= self.offsets.keys():
+            self.problem = ""
+        return records
+
+    def _failed(self, error: KafkaError, partition: int | None) -> None:
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            where = f"partition {partition} of topic {self._topic}"
+            raise TopicStopped(OFFSET_GONE, f"{where} has no offset {self.offsets.get(partition or 0)} (any more)")
+        if (refused := refusal(self._topic, error)) is not None:
+            raise refused
+        self.problem = f"topic {self._topic}: {error_name(error)}"
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL):
+            raise BrokersAway(f"{self.problem}: the brokers refuse the credentials or the certificate")
+        if error.fatal():
+            raise BrokersAway(self.problem)

@@ -1,0 +1,133 @@
+"""From records to updates of a table, and of its dead letters.
+
+records ──decoder──► good: columns of the value, metadata ──► rows of the table
+                └──► bad: error rows of the table         (onBadRecord: error)
+                          rows of `<table>_dead_letter`   (deadLetter)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_protocol.types import STRING, Column, SqlType
+from tidemark_replica.storage.kafka.decoding import Decoded, decoder_of, plain_array
+from tidemark_replica.storage.update_rows import error_rows, stamped
+from tidemark_replica.values.arrow_types import arrow_schema
+from tidemark_replica.values.error_text import error_text
+
+BINARY, INT, BIGINT, TIMESTAMP = (SqlType(name) for name in ("binary", "int", "bigint", "timestamp"))
+HEADERS = SqlType.array(SqlType.struct([("key", STRING), ("value", BINARY)]))
+METADATA = {
+    "key": BINARY,
+    "keyText": STRING,
+    "partition": INT,
+    "offset": BIGINT,
+    "timestamp": TIMESTAMP,
+    "headers": HEADERS,
+}
+"""The types of metadata columns."""
+DEAD_LETTER_COLUMNS = (
+    Column("partition", INT, nullable=False),
+    Column("offset", BIGINT, nullable=False),
+    Column("timestamp", TIMESTAMP),
+    Column("key", BINARY),
+    Column("value", BINARY),
+    Column("reason", STRING),
+)
+MALFORMED = "MALFORMED_RECORD"
+_LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
+
+
+def columns_of(table: KafkaTable) -> tuple[Column, ...]:
+    """The columns of the table: those of the value, then metadata."""
+    return (*table.columns, *(Column(option.name, METADATA[option.value]) for option in table.metadata))
+
+
+class RowMaker:
+    """Makes the updates of a table at one time. `letters` collects its dead letters, `malformed` counts."""
+
+    def __init__(self, table: KafkaTable, time: Time) -> None:
+        self._table, self._time = table, time
+        self._schema = arrow_schema(columns_of(table))
+        self._decoder = decoder_of(table)
+        self._texts = [option for option in table.metadata if option.value == "keyText"]
+        self.letters: list[pa.RecordBatch] = []
+        self.malformed = 0
+
+    def updates(self, batches: Iterable[Sequence[Any]]) -> Iterator[pa.RecordBatch]:
+        """The rows of the table."""
+        for records in batches:
+            good, decoded = self._decoded(records)
+            metadata = [_METADATA_ARRAYS[option.value](good) for option in self._table.metadata]
+            rows = pa.RecordBatch.from_arrays([*decoded.columns, *metadata], schema=self._schema)
+            yield stamped(rows, self._time)
+            if decoded.bad:
+                self.malformed += len(decoded.bad)
+                bad = [records[i] for i in decoded.bad]
+                if self._table.on_bad_record == "deadLetter":
+                    self.letters.append(self._letters(bad, list(decoded.bad.values())))
+                else:
+                    texts = [error_text(MALFORMED, f"{r.topic()}/{r.partition()}@{r.offset()}") for r in bad]
+                    yield error_rows(self._schema, self._time, pa.array(texts, pa.string()))
+
+    def _decoded(self, records: Sequence[Any]) -> tuple[Sequence[Any], Decoded]:
+        """The good records and their columns."""
+        decoded = self._decoder([record.value() for record in records])
+        if self._texts:
+            keys = {i: why for i, record in enumerate(records) if (why := _not_text(record.key())) is not None}
+            if new := keys.keys() - decoded.bad.keys():
+                bad = dict(sorted((decoded.bad | {i: keys[i] for i in new}).items()))
+                good = [record for i, record in enumerate(records) if i not in bad]
+                return good, Decoded(self._decoder([record.value() for record in good]).columns, bad)
+        if not decoded.bad:
+            return records, decoded
+        return [record for i, record in enumerate(records) if i not in decoded.bad], decoded
+
+    def _letters(self, bad: Sequence[Any], reasons: Sequence[str]) -> pa.RecordBatch:
+        arrays = [
+            *(_METADATA_ARRAYS[name](bad) for name in ("partition", "offset", "timestamp", "key")),
+            pa.array([record.value() for record in bad], pa.binary()),
+            pa.array(reasons, pa.string()),
+        ]
+        return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), self._time)
+
+
+def _not_text(key: bytes | None) -> str | None:
+    try:
+        if key is not None:
+            key.decode()
+    except UnicodeDecodeError:
+        return "the key is not UTF-8"
+    return None
+
+
+def _timestamps(records: Sequence[Any]) -> pa.Array:
+    """The records' timestamps; NULL where a record has none."""
+    given = [record.timestamp() for record in records]
+    values = [None if kind == 0 else ms for kind, ms in given]
+    return pa.array(values, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+
+
+def _headers(records: Sequence[Any]) -> pa.Array:
+    values = [
+        [{"key": name, "value": value} for name, value in headers]
+        if (headers := record.headers()) is not None
+        else None
+        for record in records
+    ]
+    return pa.array(values, arrow_schema([Column("h", HEADERS)]).field(0).type)
+
+
+_METADATA_ARRAYS: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
+    "key": lambda records: pa.array([record.key() for record in records], pa.binary()),
+    "keyText": lambda records: plain_array([record.key() for record in records], pa.string()),
+    "partition": lambda records: pa.array([record.partition() for record in records], pa.int32()),
+    "offset": lambda records: pa.array([record.offset() for record in records], pa.int64()),
+    "timestamp": _timestamps,
+    "headers": _headers,
+}

@@ -1,0 +1,227 @@
+"""Kafka topics as a source: a binding says how far each topic was read, and names the files with what was read.
+
+    tick:  read what is new, bounded ─► staged files ─► is it still the same topic? ─► binding: offsets and files
+
+Brokers forget, so records are read once, before their binding. A table whose next record is gone, or whose topic is
+another one, stops; the binding records it, so it stands still for other processes, too. With `onGap: skip` it goes on
+behind the gap. While brokers do not answer, nothing is bound and a warning says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from tidemark_persist import StagedFile
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.plan.ingestion import IngestedTable
+from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
+from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER, FollowedTopic, Progress
+from tidemark_replica.storage.kafka.positions import Position, positions
+from tidemark_replica.storage.kafka.stop import BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.topics import Topics, answer
+from tidemark_replica.storage.source import Source, SourceShards
+from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
+
+LOOK_SECONDS = 10.0
+"""How often the brokers are asked for topics and partitions, and the Secret is read."""
+SHOW_SECONDS = 5.0
+READ_SECONDS = 2.0
+"""How long the tables read in a tick, all together."""
+_STOPPED = "stopped"
+"""The entry of a table that has stopped: `Reason: text`."""
+
+
+class KafkaIngestion(Source):
+    """The `Source` of a `kafka:` DataSource."""
+
+    remap_schema = REMAP_SCHEMA
+
+    def __init__(self, spec: KafkaSource, read_secret: ReadSecret) -> None:
+        self._spec, self._connection = spec, Connection(spec, read_secret)
+        self._tables = {table.name: FollowedTopic(table, self._consumer) for table in spec.tables}
+        self._bindings = StagedBindings()
+        self._bound: dict[str, Position] = {}
+        self._stopped: dict[str, str] = {}
+        self._recheck: set[str] = set()
+        """Stopped tables that are to be asked, once, whether they can go on."""
+        self._problems: dict[str, str] = {}
+        self._settings: dict[str, str] = {}
+        self._admin: AdminClient | None = None
+        self._looking: dict[str, Future[Any]] = {}
+        self._look_at = self._show_at = 0.0
+
+    def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
+        self._bindings.resume(bound)
+        self._take_positions()
+        self._recheck = set(self._stopped)
+        by_name = {ingested.table.name: (ingested, shard) for ingested, shard in shards.tables}
+        for name, topic in self._tables.items():
+            topic.set_destinations(by_name[name], by_name.get(name + DEAD_LETTER))
+
+    def discover(self, time: Time) -> pa.Table:
+        changes: dict[Entry, str | None] = {}
+        reads: dict[str, Progress] = {}
+        self._problems = {}
+        try:
+            topics = self._look()
+            for name in self._tables:
+                self._advance(name, time, topics, reads, changes)
+            self._verify(topics, reads, changes)
+        except IngestionError as error:  # of the connection as a whole
+            self._problems[""] = str(error)
+            self._disconnect(reads)
+            reads = {}
+        staged: dict[str, list[StagedFile]] = {}
+        for name, progress in reads.items():
+            changes |= progress.position.entries(name, self._bound.get(name))
+            staged[name] = [progress.rows] if progress.rows is not None else []
+            staged[name + DEAD_LETTER] = [progress.letters] if progress.letters is not None else []
+        return self._bindings.binding(changes, staged)
+
+    def confirm(self, binding: pa.Table) -> None:
+        self._bindings.confirm(binding)
+        self._take_positions()
+
+    def stage(
+        self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
+    ) -> Mapping[GlobalId, list[StagedFile]]:
+        return staged_files(binding, tables)
+
+    def held(self) -> Collection[str]:
+        return [name for name in self._tables if name not in self._bound]
+
+    def stopped(self) -> Mapping[str, str]:
+        return self._stopped
+
+    def counters(self) -> Mapping[str, int]:
+        found = {}
+        for name, topic in self._tables.items():
+            found[f"offset_lag/{name}"] = topic.lag()
+            found[f"malformed/{name}"] = topic.malformed
+            found[f"gaps/{name}"] = topic.gaps
+        return found
+
+    def warning(self) -> str:
+        problems = [text for name in self._tables if (text := self._tables[name].problem)]
+        texts = list(dict.fromkeys([*self._problems.values(), *problems]))
+        return "; ".join(["BrokersAway: " + "; ".join(texts[:3])] if texts else [])
+
+    def close(self) -> None:
+        self._disconnect({})
+
+    def _take_positions(self) -> None:
+        entries = self._bindings.positions
+        self._bound = positions(entries)
+        self._stopped = {name: text for (name, entry), text in entries.items() if entry == _STOPPED}
+
+    def _consumer(self) -> Consumer:
+        return self._connection.consumer(self._settings)
+
+    def _look(self) -> Topics:
+        """Connects, and from time to time asks for the topics and reads the Secret, without waiting for an answer.
+        Raises IngestionError."""
+        if self._admin is None or monotonic() >= self._look_at:
+            settings = self._connection.settings()
+            if settings != self._settings:
+                self._disconnect({})
+                self._settings = settings
+        if self._admin is None:
+            self._admin = self._connection.admin(self._settings)
+        topics = Topics(self._admin)
+        if monotonic() >= self._look_at:
+            self._look_at = monotonic() + LOOK_SECONDS
+            asked = topics.ask({topic.table.topic for topic in self._tables.values()})
+            self._looking = {name: asked[topic.table.topic] for name, topic in self._tables.items()}
+        if self._spec.group and monotonic() >= self._show_at:
+            self._show_at = monotonic() + SHOW_SECONDS
+            for name in self._bound.keys() - self._stopped.keys():
+                self._tables[name].show(self._bound[name])
+        return topics
+
+    def _advance(
+        self, name: str, time: Time, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]
+    ) -> None:
+        """One table: it begins, reads on, or asks whether it can go on."""
+        topic, bound = self._tables[name], self._bound.get(name)
+        stopped = name in self._stopped
+        if stopped and name not in self._recheck:
+            return
+        try:
+            if bound is None or stopped:
+                reads[name] = Progress(topic.begin(topics) if bound is None else topic.recheck(bound, topics))
+                changes[(name, _STOPPED)] = None
+            else:
+                self._take_look(name, bound, topics)
+                seconds = READ_SECONDS / len(self._tables)
+                reads[name] = topic.read(bound, time, self._spec.max_bytes_per_tick, seconds)
+        except TopicStopped as error:
+            self._stop(name, error, topics, reads, changes)
+        except BrokersAway as error:
+            self._problems[name] = str(error)
+            topic.close()
+
+    def _take_look(self, name: str, bound: Position, topics: Topics) -> None:
+        """Takes the answer of the last look at the topic, if it came."""
+        future = self._looking.get(name)
+        if future is not None and future.done():
+            del self._looking[name]
+            self._tables[name].check(bound, answer(self._tables[name].table.topic, future), topics)
+
+    def _verify(self, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]) -> None:
+        """Checks that what was read comes from the topics that are bound: an id that is still the same now was the
+        same before. Raises BrokersAway."""
+        moved = {n: p for n, p in reads.items() if n in self._bound and p.position != self._bound[n]}
+        if not moved:
+            return
+        found = topics.describe({self._tables[name].table.topic for name in moved})
+        for name, progress in moved.items():
+            topic = self._tables[name]
+            try:
+                topic.check(progress.position, found[topic.table.topic], topics)
+            except TopicStopped as error:
+                topic.discard(reads.pop(name))
+                self._stop(name, error, topics, reads, changes)
+
+    def _stop(
+        self,
+        name: str,
+        error: TopicStopped,
+        topics: Topics,
+        reads: dict[str, Progress],
+        changes: dict[Entry, str | None],
+    ) -> None:
+        """The table stops, or goes on behind the gap."""
+        topic, bound = self._tables[name], self._bound.get(name)
+        topic.close()
+        self._looking.pop(name, None)
+        self._recheck.discard(name)
+        try:
+            if bound is not None and topic.skips(error):
+                reads[name] = Progress(topic.skipped(bound, topics))
+                changes[(name, _STOPPED)] = None
+                return
+        except TopicStopped as other:
+            error = other
+        except BrokersAway as away:
+            self._problems[name] = str(away)
+            return
+        if not self._stopped.get(name, "").startswith(f"{error.reason}:"):
+            self._stopped[name] = f"{error.reason}: table {name}: {error}"
+        changes[(name, _STOPPED)] = self._stopped[name]
+
+    def _disconnect(self, reads: Mapping[str, Progress]) -> None:
+        """Closes all clients, and forgets what was read and is not bound."""
+        for name, topic in self._tables.items():
+            if name in reads:
+                topic.discard(reads[name])
+            topic.close()
+        self._admin, self._looking, self._look_at = None, {}, 0.0

@@ -1,0 +1,31 @@
+"""Why a table takes no further record.
+
+TopicMissing     there is no such topic (any more)
+TopicReplaced    a topic of the same name was created anew
+OffsetGone       the next record was removed (retention, DeleteRecords), or the topic ends before it
+NotAuthorized    the credentials do not allow to read the topic
+RecordTooLarge   a record does not fit into memory that is set aside for it
+"""
+
+from __future__ import annotations
+
+from tidemark_replica.storage.errors import IngestionError
+
+TOPIC_MISSING = "TopicMissing"
+TOPIC_REPLACED = "TopicReplaced"
+OFFSET_GONE = "OffsetGone"
+NOT_AUTHORIZED = "NotAuthorized"
+GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
+"""Reasons that `onGap: skip` passes over."""
+
+
+class TopicStopped(IngestionError):
+    """One table of the source stops; the others go on. `reason` is CamelCase."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class BrokersAway(IngestionError):
+    """The brokers do not answer, or refuse the connection; the tables wait. The message says why."""

@@ -1,0 +1,157 @@
+"""A real Kafka broker for tests: one node of KRaft, from Maven, in a JVM of 256 MB.
+
+make kafka-broker          installs the pinned version into the cache, once; checksums are in jars.sha256
+with broker(folder) as it  a server on a port of its own; it ends with the block, also when this process is killed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from bench.harness.cache import cache_folder, cached
+from tests.ports import free_port
+from tidemark_devcluster.control_plane import processes
+
+VERSION = "4.1.1"
+SUMS = Path(__file__).parent / "jars.sha256"
+START_SECONDS = 120.0
+STARTS_MOST = 5
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version>
+<dependencies><dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
+<version>{VERSION}</version></dependency>
+<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+</dependencies></project>"""
+_PROPERTIES = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/data
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+log.cleaner.dedupe.buffer.size=2097152
+log.retention.check.interval.ms=500
+log.cleaner.backoff.ms=500
+log.segment.delete.delay.ms=500
+"""
+
+
+def install() -> Path:
+    """The folder with the broker's jars (43 MB); Maven fetches them if they are not there."""
+    return cached(cache_folder().parent / "kafka" / VERSION, _make)
+
+
+def _make(folder: Path) -> None:
+    (folder / "pom.xml").write_text(_POM)
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    subprocess.run(["mvn", "-q", "-B", "-f", folder / "pom.xml", *goal], check=True)
+    wanted = {name: digest for digest, name in (line.split() for line in SUMS.read_text().splitlines())}
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    if found != wanted:
+        wrong = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+        raise AssertionError(f"Maven gave other files than {SUMS.name} names: {', '.join(wrong)}")
+
+
+@dataclass
+class Broker:
+    """A broker that can be stopped and started again on its port, with its data."""
+
+    folder: Path
+    port: int
+    identity: processes.Identity | None = None
+    _admin: AdminClient | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def admin(self) -> AdminClient:
+        """A client that stays: what it was asked ends with it."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        return self._admin
+
+    def start(self) -> None:
+        """Starts it and waits until it answers."""
+        home = install()
+        command = [*_java(home), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka"]
+        command.append(str(self.folder / "server.properties"))
+        log, pid_file = self.folder / "broker.log", self.folder / "broker.pid"
+        self.identity = processes.start(command, os.environ, self.folder, log, pid_file, die_with_starter=True)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if not self.identity.is_running() or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"the broker does not start: {log.read_text()[-2000:]}")
+
+    def stop(self, grace: float = 20.0) -> None:
+        """Ends it; with `grace` 0 it is killed."""
+        if self.identity is not None:
+            processes.stop(self.identity, grace)
+            self.identity = None
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.admin().list_topics(timeout=1.0).brokers)
+        except KafkaException:
+            return False
+
+
+def _java(home: Path) -> list[str]:
+    options = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ["java", *options, "-cp", f"{home}/*"]
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[Broker]:
+    """A broker with empty data in a new folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for attempt in range(STARTS_MOST):
+        one = Broker(folder, free_port())
+        text = _PROPERTIES.format(port=one.port, controller=free_port(), folder=folder)
+        (folder / "server.properties").write_text(text)
+        if attempt == 0:
+            tool = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c"]
+            format = [*_java(install()), *tool, str(folder / "server.properties")]
+            done = subprocess.run(format, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+        try:
+            one.start()
+        except AssertionError:
+            if attempt == STARTS_MOST - 1:
+                raise
+            continue
+        try:
+            yield one
+        finally:
+            one.stop()
+        return
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for the session; tests make topics of their own."""
+    with broker(tmp_path_factory.mktemp("kafka")) as one:
+        yield one
+
+
+if __name__ == "__main__":
+    print(f"Kafka {VERSION} is in {install()}")

@@ -1,0 +1,157 @@
+"""Gaps: a record that is gone, a topic that is another one, brokers that are away. Each has its name."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kafka.broker import Broker, broker
+from tests.kafka.topics import COLUMNS, Run, consumed, delete_records, delete_topic, new_topic, produce, spec_of, upper
+from tests.ports import free_port
+from tests.storage.ingestion_samples import oks
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.kafka.connection import Connection
+
+pytestmark = pytest.mark.kafka
+
+
+def ids(root: Path, table: str = "t") -> list[Any]:
+    return [row[0] for row in oks(root, table)]
+
+
+def table(topic: str, on_gap: str = "stop", name: str = "t") -> KafkaTable:
+    return KafkaTable(name, topic, "json", COLUMNS[:1], on_gap=on_gap)
+
+
+def test_an_offset_that_is_gone_stops_the_table_and_no_other(kafka: Broker, tmp_path: Path) -> None:
+    topic, other = new_topic(kafka), new_topic(kafka)
+    produce(kafka, topic, {"id": 1})
+    spec = spec_of(kafka, table(topic), table(other, name="o"))
+    with Run(tmp_path, spec) as run:
+        run.catch_up()
+    produce(kafka, topic, *({"id": i} for i in range(2, 6)))
+    delete_records(kafka, topic, 0, 4)
+    with Run(tmp_path, spec) as run:
+        run.until(run.source.stopped)
+        text = run.source.stopped()["t"]
+        assert text.startswith("OffsetGone: table t: partition 0 of topic")
+        stands = upper(tmp_path, "t")
+        produce(kafka, other, {"id": 7})
+        run.until(lambda: ids(tmp_path, "o") == [7])
+    with Run(tmp_path, spec, term=2) as run:  # another process knows before it asks
+        assert run.source.stopped()["t"] == text
+        run.tick(2)
+        assert run.source.stopped()["t"].startswith("OffsetGone: ")
+    assert upper(tmp_path, "t") == stands
+    assert ids(tmp_path) == [1]
+
+
+def test_a_gap_is_passed_over_where_the_spec_allows_it(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1})
+    with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:
+        run.catch_up()
+    produce(kafka, topic, *({"id": i} for i in range(2, 6)))
+    delete_records(kafka, topic, 0, 4)
+    with Run(tmp_path, spec_of(kafka, table(topic, "skip"))) as run:
+        run.catch_up()
+        assert run.source.counters()["gaps/t"] == 1
+        assert not run.source.stopped()
+    assert ids(tmp_path) == [1, 5]
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "skip"])
+def test_a_topic_that_was_created_anew_is_another_one(kafka: Broker, tmp_path: Path, on_gap: str) -> None:
+    """Also where it has as many records as the table has read, so that the offsets fit."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1}, {"id": 2})
+    spec = spec_of(kafka, table(topic, on_gap))
+    with Run(tmp_path, spec) as run:
+        run.catch_up()
+    delete_topic(kafka, topic)
+    new_topic(kafka, name=topic)
+    produce(kafka, topic, {"id": 3}, {"id": 4}, {"id": 5})
+    with Run(tmp_path, spec) as run:
+        if on_gap == "stop":
+            run.until(run.source.stopped)
+            assert run.source.stopped()["t"].startswith("TopicReplaced: table t: topic")
+        else:
+            run.until(lambda: run.source.counters()["gaps/t"] > 0)
+            run.catch_up()
+            run.tick(3)
+            assert run.source.counters()["gaps/t"] == 1
+    assert ids(tmp_path) == ([1, 2] if on_gap == "stop" else [1, 2, 3, 4, 5])
+
+
+def test_a_topic_that_is_missing_is_waited_for(kafka: Broker, tmp_path: Path) -> None:
+    topic = f"{new_topic(kafka)}-later"
+    spec = spec_of(kafka, table(topic))
+    with Run(tmp_path, spec) as run:
+        run.until(run.source.stopped)
+        assert run.source.stopped()["t"] == f"TopicMissing: table t: there is no topic {topic}"
+    new_topic(kafka, name=topic)
+    produce(kafka, topic, {"id": 1})
+    with Run(tmp_path, spec) as run:
+        run.until(lambda: not run.source.stopped())
+        run.catch_up()
+    assert ids(tmp_path) == [1]
+
+
+def test_offsets_that_compaction_left_out_are_no_gap(kafka: Broker, tmp_path: Path) -> None:
+    topic = new_topic(
+        kafka, cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.001", delete_retention_ms="0"
+    )
+    for i in range(20):
+        produce(kafka, topic, {"id": i}, key=b"k")
+    deadline = time.monotonic() + 60
+    while len(left := consumed(kafka, topic, 1)) > 10 and time.monotonic() < deadline:
+        produce(kafka, topic, {"id": 99}, key=b"k")  # a segment that is written to is not compacted
+        time.sleep(0.2)
+    assert left[-1].offset() + 1 > len(left)
+    with Run(tmp_path, spec_of(kafka, table(topic))) as run:
+        run.catch_up()
+        assert not run.source.stopped()
+    assert json.loads(left[-1].value())["id"] in ids(tmp_path)
+
+
+def test_brokers_that_do_not_answer_are_a_warning(tmp_path: Path) -> None:
+    spec = KafkaSource((f"127.0.0.1:{free_port()}",), (table("t"),))
+    with Run(tmp_path, spec) as run:
+        begun = time.monotonic()
+        run.tick(2)
+        assert time.monotonic() - begun < 60
+        assert run.source.warning().startswith("BrokersAway: ")
+        assert list(run.source.held()) == ["t"]
+
+
+@pytest.mark.slow
+def test_crash_brokers_that_are_away_hold_up_nothing(tmp_path: Path) -> None:
+    """A broker that is killed and started again: a warning meanwhile, each row once in the end."""
+    with broker(tmp_path / "kafka") as own:
+        topic = new_topic(own)
+        produce(own, topic, {"id": 1})
+        with Run(tmp_path, spec_of(own, table(topic))) as run:
+            run.catch_up()
+            own.stop(grace=0)
+            run.until(run.source.warning)
+            assert run.source.warning().startswith("BrokersAway: ")
+            before = upper(tmp_path, "t")
+            run.tick(3)
+            assert upper(tmp_path, "t") > before
+            assert not run.source.stopped()
+            own.start()
+            produce(own, topic, {"id": 2})
+            run.until(lambda: ids(tmp_path) == [1, 2])
+            run.until(lambda: not run.source.warning())
+
+
+def test_settings_that_could_run_code_are_refused(kafka: Broker) -> None:
+    for key in ("plugin.library.paths", "sasl.kerberos.kinit.cmd", "ssl.key.location"):
+        spec = spec_of(kafka, table("t"), secret="s")
+        with pytest.raises(IngestionError, match=f"Secret s: keys {key} are not taken"):
+            Connection(spec, lambda name, key=key: {key: "x"}).settings()  # type: ignore[misc]
