@@ -19,4 +19,9 @@ class GatewayUnknown(CliError):
 
 
 class GatewayFailed(CliError):
-    """The gateway cannot be reached, or refuses the call. The text says why and what to do."""
+    """The gateway cannot be reached, or refuses the call. The text says why and what to do; `code` is gRPC's, if there
+    is one."""
+
+    def __init__(self, text: str, code: object = None) -> None:
+        super().__init__(text)
+        self.code = code

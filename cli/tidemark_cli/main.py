@@ -26,6 +26,7 @@ COMMANDS = {
     "query": "Print the answer to a SELECT",
     "subscribe": "Print what a query or an export holds, then every change to it",
     "copy": "Write what a query or an export holds to files",
+    "insert": "Insert, upsert or delete rows of a DataSource of kind table",
     "frontiers": "List how far tables and exports are complete",
     "files": "List the files of a DataSource; let one go, or have it read again",
     "why": "Explain what holds a frontier back",

@@ -102,8 +102,11 @@ _GATEWAY_OPTIONS = (
 )
 
 
-def calls_gateway(token_lifetime: str = discovery.TOKEN_LIFETIME) -> Callable[[CommandFunction], CommandFunction]:
-    """Adds the options that select the gateway. The command gets what they select as `gateway` and `namespace`."""
+def calls_gateway(
+    token_lifetime: str = discovery.TOKEN_LIFETIME, *, again: bool = False
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Adds the options that select the gateway. The command gets what they select as `gateway` and `namespace`.
+    `again`: it gets as `gateway` a function that finds the gateway anew, for calls that outlive an operator."""
 
     def decorate(function: CommandFunction) -> CommandFunction:
         @wraps(function)
@@ -133,8 +136,8 @@ def calls_gateway(token_lifetime: str = discovery.TOKEN_LIFETIME) -> Callable[[C
             credentials = discovery.Credentials(
                 service_account, namespace, token_file, client_certificate, token_lifetime
             )
-            gateway: Gateway = discovery.find(location, os.environ, credentials)
-            function(gateway=gateway, namespace=namespace, **others)
+            find: Callable[[], Gateway] = partial(discovery.find, location, os.environ, credentials)
+            function(gateway=find if again else find(), namespace=namespace, **others)
 
         for option in reversed(_GATEWAY_OPTIONS):
             option(command)

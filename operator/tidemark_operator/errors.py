@@ -14,8 +14,10 @@ OperatorError
 ├── AnswerLost           an answer was lost with the replica that held it
 ├── AnswerNotRead        a client did not read its answer while other queries waited
 ├── AnswerTimedOut       an answer exceeded the limit on computing time
+├── WriteUnknown         rows were sent to a replica, which was lost before it answered
 └── QueryRefused         a query cannot be answered as written
     ├── TimeNotReadable  at the requested time; other times are readable
+    ├── WriteRefused     the rows cannot be written as they are
     ├── TooMany          the limit on running or waiting queries is reached
     ├── NotYet           the query may succeed soon; the gateway retries it for a while
     │   ├── NoCompleteTime   no time exists yet at which the query is answerable
@@ -111,6 +113,14 @@ class SubscribeRevoked(SubscribeEnded):
 
 class AnswerLost(OperatorError):
     """The replica that held a large answer is gone. The part that the client has read is unusable."""
+
+
+class WriteUnknown(OperatorError):
+    """The rows are written once or not at all; the same call with the same key tells."""
+
+
+class WriteRefused(QueryRefused):
+    """The replica refuses rows: `CODE: text`. Nothing is written."""
 
 
 class AnswerTimedOut(OperatorError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from cryptography import x509
@@ -31,11 +31,15 @@ from tidemark_replica.server.server import ComputeService, start_server
 INCARNATION = "here"
 
 
+def _not_written(*_: object) -> NoReturn:
+    raise AssertionError("nothing is written here")
+
+
 @contextmanager
 def replica(address: str, tls: CertificateFolder | None) -> Iterator[None]:
     """The replica's server, which describes a replica that has nothing."""
     described = Description(INCARNATION, None, 0, (), (), ())
-    service = ComputeService(EpochGate(), Mailbox(), lambda _: described, lambda _: (), lambda _, __: b"")
+    service = ComputeService(EpochGate(), Mailbox(), lambda _: described, lambda _: (), lambda _, __: b"", _not_written)
     server = start_server(service, address, tls)
     try:
         yield

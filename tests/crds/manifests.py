@@ -62,6 +62,12 @@ def delta(**table: Any) -> dict[str, Any]:
     return manifest("DataSource", {"instance": "default", "delta": {"tables": [entry]}})
 
 
+def written(**table: Any) -> dict[str, Any]:
+    """A DataSource of one table that clients write."""
+    entry = {"name": "t", "columns": [{"name": "id", "type": "BIGINT"}], **table}
+    return manifest("DataSource", {"instance": "default", "table": {"tables": [entry]}})
+
+
 def long_form(views: list[str], exports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """A Dataflow with views of these names."""
     named = [{"name": v, "sql": "SELECT 1 AS a"} for v in views]

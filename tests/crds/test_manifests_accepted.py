@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, SPECS, bent, delta, files, files_in, long_form, manifest, refreshed
+from tests.crds.manifests import ABSENT, SPECS, bent, delta, files, files_in, long_form, manifest, refreshed, written
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -48,6 +48,17 @@ def test_defaults_of_a_file_table_agree(kubectl: Kubectl) -> None:
 def test_defaults_of_a_delta_table_agree(kubectl: Kubectl) -> None:
     """In an object store, too."""
     least = delta(path="s3://bucket/lake/t", columns=["a", "B c"])
+    completed = kubectl.create(least)
+
+    assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
+
+
+def test_defaults_of_a_written_table_agree(kubectl: Kubectl) -> None:
+    """With a primary key, and a pointer into JSON objects."""
+    least = written(
+        columns=[{"name": "id", "type": "BIGINT", "jsonPointer": "/a/b c/0"}, {"name": "n", "type": "DECIMAL(9,2)"}],
+        primaryKey=["id"],
+    )
     completed = kubectl.create(least)
 
     assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, delta, files, files_in, long_form, manifest, refreshed
+from tests.crds.manifests import ABSENT, bent, delta, files, files_in, long_form, manifest, refreshed, written
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -79,6 +79,13 @@ SOURCES = [
     (delta(columns=[]), "columns: .* at least 1"),
     (delta(columns=["a", "a"]), "columns.*: Duplicate value"),
     (delta(onGap="skip"), "onGap: Unsupported value"),
+    (bent("DataSource", {"table": written()["spec"]["table"]}), "spec: .* exactly one kind of source"),
+    (written(columns=[]), "columns: .* at least 1"),
+    (written(columns=[{"name": "__a", "type": "INT"}]), "name: .* must not begin with __"),
+    (written(columns=[{"name": "a", "type": "BLOB"}]), "type: .* must be one of BOOLEAN"),
+    (written(columns=[{"name": "a", "type": "INT", "jsonPointer": "a"}]), "jsonPointer: .* should match"),
+    (written(primaryKey=[]), "primaryKey: .* at least 1"),
+    (written(unknownFields="keep"), "unknownFields: Unsupported value"),
     (bent("DataSource", {"kafka": {}}), 'unknown field "spec.kafka"'),
     (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator.tpch: Required value"),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 0}), "spec.loadGenerator.tpch.scaleFactor: .* from 0.001"),

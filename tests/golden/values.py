@@ -55,6 +55,8 @@ from tidemark_protocol.plan.ingestion import (
     PostgresTable,
     SourceTable,
     TpchSource,
+    WrittenSource,
+    WrittenTable,
 )
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.plan.lir import (
@@ -205,6 +207,8 @@ TOPIC_TABLE = KafkaTable(
     "skip",
 )
 TOPICS = KafkaSource(("kafka:9092",), (TOPIC_TABLE,), "kafka", "shop", 1000)
+WRITTEN_TABLE = WrittenTable("orders", COLUMNS, ("größe",), True, (Option("n", "/a/b"),), "ignore")
+WRITTEN = WrittenSource((WRITTEN_TABLE,), 1 << 20)
 SOURCE_TABLE = SourceTable("orders", COLUMNS, ((0,),), True)
 INGESTED = IngestedTable(GlobalId("s1/a"), SOURCE_TABLE, SHARD)
 INGESTIONS = tuple(
@@ -286,5 +290,7 @@ MEMBERS: tuple[Any, ...] = (
     POSTGRES,
     TOPIC_TABLE,
     TOPICS,
+    WRITTEN_TABLE,
+    WRITTEN,
 )
 """The order is that of the lines of `members.tsv`."""

@@ -18,7 +18,16 @@ from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.planning import ExportRequest, TaskRequest, ViewRequest
 from tidemark_protocol.messages.replica_settings import LogLevel
-from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, FilesSource, FilesTable, Option, TpchSource
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    DeltaTable,
+    FilesSource,
+    FilesTable,
+    Option,
+    TpchSource,
+    WrittenSource,
+    WrittenTable,
+)
 from tidemark_protocol.plan.refresh import RefreshSchedule
 from tidemark_protocol.types import Column, SqlType
 
@@ -181,6 +190,19 @@ def test_a_delta_table_is_on_a_disk_or_in_a_bucket(given: str, path: str) -> Non
     assert named == DeltaSource((DeltaTable("t", "/lake/t", ("b", "A"), None, "resnapshot"),))
 
 
+def written_table(**table: Any) -> dict[str, Any]:
+    columns = [{"name": "id", "type": "BIGINT"}, {"name": "x", "type": "DOUBLE", "jsonPointer": "/a"}]
+    return data_source({"table": {"tables": [{"name": "t", "columns": columns} | table]}})
+
+
+def test_a_written_table_has_columns_and_perhaps_a_key() -> None:
+    columns = (Column("id", SqlType("bigint")), Column("x", SqlType("double")))
+    pointers = (Option("x", "/a"),)
+    assert DataSource.parse(written_table()).source == WrittenSource((WrittenTable("t", columns, (), False, pointers),))
+    parsed = DataSource.parse(written_table(primaryKey=["id"], appendOnly=True, unknownFields="ignore")).source
+    assert parsed == WrittenSource((WrittenTable("t", columns, ("id",), True, pointers, "ignore"),))
+
+
 def read_from(path: str, below: str) -> dict[str, Any]:
     return data_source({"files": {"path": path, "tables": [{"name": "t", "format": "csv", "path": below}]}})
 
@@ -246,6 +268,8 @@ BAD: list[tuple[type, dict[str, Any], str]] = [
     (Dataflow, dataflow({"sql": "S", "index": {}, "asOf": True}), "spec.asOf: must be an integer"),
     (Dataflow, dataflow({"sql": "S", "index": {"key": [1]}}), "spec.index.key[0]: must be a string"),
     (DataSource, data_source({"tick": "1.5s", "loadGenerator": {"tpch": {}}}), "spec.tick: must be a duration"),
+    (DataSource, written_table(primaryKey=["y"]), "spec.table.tables[0].primaryKey: 'y' is not among the columns"),
+    (DataSource, written_table(primaryKey=["x"]), "spec.table.tables[0].primaryKey: 'x' is double"),
     (DataSource, delta_table(path="/etc/x"), "spec.delta.tables[0].path: '/etc/x' is in /etc"),
     (DataSource, delta_table(path="gs://b/x"), "tables[0].path: must be an absolute path, a file:/// URL or"),
     (DataSource, delta_table(columns=["a", "A"]), "spec.delta.tables[0].columns: 'a' is there twice"),

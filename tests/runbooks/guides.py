@@ -37,6 +37,7 @@ PAGES = (
     "object-stores",
     "sources",
     "delta",
+    "written-tables",
     "refreshes-and-ends",
     "../operator",
     "../reference/conditions",

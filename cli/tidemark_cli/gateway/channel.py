@@ -38,7 +38,9 @@ def connected(gateway: Gateway) -> Iterator[GatewayStub]:
         try:
             yield GatewayStub(channel)  # type: ignore[no-untyped-call]
         except grpc.RpcError as error:
-            raise _failure(gateway, error) from None
+            failure = _failure(gateway, error)
+            failure.code = error.code()
+            raise failure from None
 
 
 def _channel(gateway: Gateway) -> grpc.Channel:

@@ -490,3 +490,39 @@ class InspectSourceResponse(_message.Message):
     tables: _containers.RepeatedScalarFieldContainer[bytes]
     error: str
     def __init__(self, tables: _Optional[_Iterable[bytes]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class WriteRowsHeader(_message.Message):
+    __slots__ = ("ingestion", "table", "operation", "format", "key")
+    INGESTION_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ingestion: str
+    table: str
+    operation: str
+    format: str
+    key: str
+    def __init__(self, ingestion: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class WriteRowsRequest(_message.Message):
+    __slots__ = ("header", "data", "end")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    header: WriteRowsHeader
+    data: bytes
+    end: int
+    def __init__(self, header: _Optional[_Union[WriteRowsHeader, _Mapping]] = ..., data: _Optional[bytes] = ..., end: _Optional[int] = ...) -> None: ...
+
+class WriteRowsResponse(_message.Message):
+    __slots__ = ("time", "rows", "repeated", "refusal")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    time: int
+    rows: int
+    repeated: bool
+    refusal: str
+    def __init__(self, time: _Optional[int] = ..., rows: _Optional[int] = ..., repeated: _Optional[bool] = ..., refusal: _Optional[str] = ...) -> None: ...

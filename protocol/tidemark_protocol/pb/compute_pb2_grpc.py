@@ -54,6 +54,11 @@ class ComputeStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashResponse.FromString,
                 _registered_method=True)
+        self.WriteRows = channel.stream_unary(
+                '/tidemark.compute.v1.Compute/WriteRows',
+                request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.WriteRowsRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.WriteRowsResponse.FromString,
+                _registered_method=True)
 
 
 class ComputeServicer:
@@ -87,6 +92,14 @@ class ComputeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteRows(self, request_iterator, context):
+        """One transaction of a source whose rows clients write: the header, pieces of the body, the end. Answers once it is
+        durable and appended. A stream without its end writes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ComputeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +122,11 @@ def add_ComputeServicer_to_server(servicer, server):
                     servicer.FetchStash,
                     request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashResponse.SerializeToString,
+            ),
+            'WriteRows': grpc.stream_unary_rpc_method_handler(
+                    servicer.WriteRows,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.WriteRowsRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.WriteRowsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +237,33 @@ class Compute:
             '/tidemark.compute.v1.Compute/FetchStash',
             tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteRows(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/tidemark.compute.v1.Compute/WriteRows',
+            tidemark__protocol_dot_pb_dot_compute__pb2.WriteRowsRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_compute__pb2.WriteRowsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -313,3 +313,41 @@ class FileChange(_message.Message):
     outcome: str
     message: str
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class InsertHeader(_message.Message):
+    __slots__ = ("namespace", "source", "table", "operation", "format", "key")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    source: str
+    table: str
+    operation: str
+    format: str
+    key: str
+    def __init__(self, namespace: _Optional[str] = ..., source: _Optional[str] = ..., table: _Optional[str] = ..., operation: _Optional[str] = ..., format: _Optional[str] = ..., key: _Optional[str] = ...) -> None: ...
+
+class InsertRequest(_message.Message):
+    __slots__ = ("header", "data", "end")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    header: InsertHeader
+    data: bytes
+    end: int
+    def __init__(self, header: _Optional[_Union[InsertHeader, _Mapping]] = ..., data: _Optional[bytes] = ..., end: _Optional[int] = ...) -> None: ...
+
+class InsertReply(_message.Message):
+    __slots__ = ("time", "rows", "repeated", "table")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    time: int
+    rows: int
+    repeated: bool
+    table: str
+    def __init__(self, time: _Optional[int] = ..., rows: _Optional[int] = ..., repeated: _Optional[bool] = ..., table: _Optional[str] = ...) -> None: ...

@@ -74,6 +74,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.FromString,
                 _registered_method=True)
+        self.Insert = channel.stream_unary(
+                '/tidemark.gateway.v1.Gateway/Insert',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
+                _registered_method=True)
 
 
 class GatewayServicer:
@@ -133,6 +138,13 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Insert(self, request_iterator, context):
+        """One transaction of a DataSource of kind `table`: the header, pieces of the body, the end. Answers once it is durable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GatewayServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -175,6 +187,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.ChangeFile,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.SerializeToString,
+            ),
+            'Insert': grpc.stream_unary_rpc_method_handler(
+                    servicer.Insert,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -393,6 +410,33 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/ChangeFile',
             tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Insert(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/tidemark.gateway.v1.Gateway/Insert',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -118,7 +118,34 @@ class PostgresSource:
     max_transaction_bytes: int = 1 << 30
 
 
-SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource | KafkaSource
+@wire_name("WrittenTable")
+@dataclass(frozen=True)
+class WrittenTable:
+    """A table whose rows clients write.
+
+    `primary_key`: names of the columns that no two rows have in common; none if empty. `pointers`: where a JSON object
+    has the value of a column, as a JSON pointer by the column's name; by default the member of that name.
+    `unknown_fields`: what becomes of members and fields that no column has: `refuse`, or `ignore`.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    append_only: bool = False
+    pointers: tuple[Option, ...] = ()
+    unknown_fields: str = "refuse"
+
+
+@wire_name("WrittenSource")
+@dataclass(frozen=True)
+class WrittenSource:
+    """Tables whose rows clients write through the gateway; one call has at most `max_transaction_bytes`."""
+
+    tables: tuple[WrittenTable, ...]
+    max_transaction_bytes: int = 1 << 30
+
+
+SourceSpec = FilesSource | TpchSource | DeltaSource | PostgresSource | KafkaSource | WrittenSource
 
 
 @wire_name("SourceTable")

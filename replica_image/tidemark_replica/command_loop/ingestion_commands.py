@@ -7,6 +7,7 @@ blocks.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -24,6 +25,10 @@ from tidemark_replica.storage.clock import ControllerClock
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.ingestion_threads import IngestionThreads
 from tidemark_replica.storage.source_secrets import SourceSecrets
+from tidemark_replica.storage.written.inbox import PendingWrite
+from tidemark_replica.storage.written.receive import WriteHeader
+from tidemark_replica.storage.written.refusal import WriteNotPossible
+from tidemark_replica.storage.written.spool import Spool
 from tidemark_replica.values.failure_text import log_text, public_text
 
 LOG = logging.getLogger(__name__)
@@ -31,10 +36,17 @@ STOP_SECONDS = 2.0
 
 
 class IngestionCommands:
-    """All methods except `inspect` run on the command loop."""
+    """All methods except `inspect` and `write` run on the command loop."""
 
-    def __init__(self, spark: SparkHolder, jobs: Jobs, cache: Path, secrets: SourceSecrets | None = None) -> None:
-        self._spark, self._jobs, self._cache = spark, jobs, cache
+    def __init__(
+        self,
+        spark: SparkHolder,
+        jobs: Jobs,
+        cache: Path,
+        secrets: SourceSecrets | None = None,
+        spool: Spool | None = None,
+    ) -> None:
+        self._spark, self._jobs, self._cache, self._spool = spark, jobs, cache, spool
         self._secrets = secrets or SourceSecrets(None)
         self._shards = ShardWriters()
         self._manager: IngestionThreads | None = None
@@ -87,6 +99,13 @@ class IngestionCommands:
             LOG.warning("a source cannot be inspected: %s", log_text(error))
             raise SourceNotReadable(self._secrets.scrub(public_text(error))) from error
 
+    def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> PendingWrite:
+        """Receives a call that writes rows; callable from any thread. Raises as `IngestionThreads.write`."""
+        manager = self._manager
+        if manager is None:
+            raise WriteNotPossible("this replica is starting; repeat the call")
+        return manager.write(id, header, pieces)
+
     def shutdown(self) -> None:
         self._waiting.clear()
         if self._manager is not None:
@@ -109,4 +128,4 @@ class IngestionCommands:
         self._waiting.clear()
 
     def _new_manager(self, session: SparkSession) -> IngestionThreads:
-        return IngestionThreads(session, self._shards, self._cache, self._secrets)
+        return IngestionThreads(session, self._shards, self._cache, self._secrets, self._spool)

@@ -50,6 +50,7 @@ from tidemark_replica.spark.priority import at_low_priority
 from tidemark_replica.spark.session import SparkHolder, start_spark
 from tidemark_replica.storage.source_secrets import SecretFilter, SourceSecrets
 from tidemark_replica.storage.tpch.initial import data_folder
+from tidemark_replica.storage.written.spool import Spool
 from tidemark_replica.telemetry.metrics import Metrics
 
 SPARK_THREADS = 4
@@ -90,7 +91,8 @@ class Replica:
         self._stash = ResultStash(self._scratch.folder / "stash", quota.stash_bytes)
         secrets = _source_secrets()
         cache = data_folder(self._scratch.folder)
-        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, cache, secrets)
+        self._spool = Spool(self._scratch.folder / "writes", quota.spool_bytes)
+        self._ingestions = IngestionCommands(self._spark, self._spark_jobs, cache, secrets, self._spool)
         self._merges = merge_pool()
         self._renderer = Renderer(
             self._spark,
@@ -114,12 +116,12 @@ class Replica:
             threading.Thread(target=self._start_spark_early, name="start spark", daemon=True).start()
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
-        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece)
+        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, self._ingestions.write)
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)
         self._watchdog.start()
-        self._quota.watch(self._renderer.set_scratch_space, lambda: self._stash.bytes_on_disk)
+        self._quota.watch(self._renderer.set_scratch_space, lambda: self._stash.bytes_on_disk + self._spool.used_bytes)
         return self._loop.run()
 
     @property

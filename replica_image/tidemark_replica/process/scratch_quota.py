@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidemark_replica.peek.result_stash import STASH_BYTES
+from tidemark_replica.storage.written.spool import SPOOL_BYTES
 
 LOG = logging.getLogger(__name__)
 MEASURE_SECONDS_MIN = 1.0
@@ -51,6 +52,11 @@ class ScratchQuota:
     def stash_bytes(self) -> int:
         """Bytes that stashed answers may use."""
         return STASH_BYTES if self._size is None else min(STASH_BYTES, self._size // 4)
+
+    @property
+    def spool_bytes(self) -> int:
+        """Bytes that calls which write rows may use until their tick."""
+        return SPOOL_BYTES if self._size is None else min(SPOOL_BYTES, self._size // 4)
 
     def watch(self, report: Callable[[bool, bool], None], unnamed: Callable[[], int]) -> None:
         """Measures from now on until `close`, on a thread. `report` receives (scarce, full) after each measurement;

@@ -34,7 +34,15 @@ from tidemark_protocol.messages.legacy_protocol import LegacyTranslator
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2 as pb
 from tidemark_protocol.plan import codec
-from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, SourceTable, TpchSource
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    FilesSource,
+    PostgresSource,
+    SourceSpec,
+    SourceTable,
+    TpchSource,
+    WrittenSource,
+)
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_protocol.tls.folder import CertificateFolder
 from tidemark_protocol.tls.identities import OPERATOR
@@ -60,10 +68,12 @@ from tidemark_replica.events.mailbox import ClientDisconnected, CommandsArrived,
 from tidemark_replica.events.outbox import Outbox
 from tidemark_replica.server.epoch_gate import EpochGate, Replaced
 from tidemark_replica.server.refusal_log import RefusalLog, printable
+from tidemark_replica.server.write_calls import WRITES_MAX, Write, WriteCalls
 
 LOG = logging.getLogger(__name__)
 SERVICE = "tidemark.compute.v1.Compute"
-THREADS = 16
+THREADS = 16 + WRITES_MAX
+"""Each call has a thread; writes wait for their tick in theirs."""
 SIZES = (
     ("grpc.max_send_message_length", GRPC_MAX_BYTES),
     ("grpc.max_receive_message_length", REPLICA_MAX_RECEIVED_BYTES),
@@ -148,12 +158,19 @@ def read_frames(requests: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class ComputeService:
-    """The four calls of the service."""
+    """The calls of the service."""
 
     def __init__(
-        self, gate: EpochGate, mailbox: Mailbox, describe: Describe, inspect: Inspect, read_stash: ReadStash
+        self,
+        gate: EpochGate,
+        mailbox: Mailbox,
+        describe: Describe,
+        inspect: Inspect,
+        read_stash: ReadStash,
+        write: Write,
     ) -> None:
-        """`read_stash` returns the bytes of a stashed answer from an offset on."""
+        """`read_stash` returns the bytes of a stashed answer from an offset on; `write` receives rows."""
+        self._writes = WriteCalls(write)
         self._gate, self._mailbox, self._refusals = gate, mailbox, RefusalLog()
         self._describe, self._inspect, self._read_stash = describe, inspect, read_stash
 
@@ -201,6 +218,9 @@ class ComputeService:
             context.abort(grpc.StatusCode.INTERNAL, f"the stashed answer cannot be read: {error.strerror}")
             raise
 
+    def write_rows(self, requests: Iterator[pb.WriteRowsRequest], context: Any) -> pb.WriteRowsResponse:
+        return self._writes.serve(requests, context)
+
     def handler(self) -> Any:
         """The service's handlers. The stream delivers bytes, so that this module refuses frames that do not parse."""
         return grpc.method_handlers_generic_handler(
@@ -218,18 +238,20 @@ class ComputeService:
                 "FetchStash": grpc.unary_unary_rpc_method_handler(
                     self.fetch_stash, pb.FetchStashRequest.FromString, pb.FetchStashResponse.SerializeToString
                 ),
+                "WriteRows": grpc.stream_unary_rpc_method_handler(
+                    self.write_rows, pb.WriteRowsRequest.FromString, pb.WriteRowsResponse.SerializeToString
+                ),
             },
         )
 
 
 def decode_source(data: bytes) -> SourceSpec:
     """Raises MalformedPlan where the bytes are no kind of source."""
-    with contextlib.suppress(MalformedPlan):
-        return codec.decode(data, FilesSource)
-    with contextlib.suppress(MalformedPlan):
-        return codec.decode(data, DeltaSource)
-    with contextlib.suppress(MalformedPlan):
-        return codec.decode(data, KafkaSource)
+    kinds: tuple[type[Any], ...] = (FilesSource, DeltaSource, PostgresSource, KafkaSource, WrittenSource)
+    for kind in kinds:
+        with contextlib.suppress(MalformedPlan):
+            found: SourceSpec = codec.decode(data, kind)
+            return found
     return codec.decode(data, TpchSource)
 
 

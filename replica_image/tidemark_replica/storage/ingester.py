@@ -65,6 +65,7 @@ class Ingester:
         self._append(self._remap, timed if timed.num_rows else None, lower, Time(time + 1))
         self._source.confirm(binding)
         self._apply(binding, time, Time(time + 1))
+        self._source.appended()
         return True
 
     def run_ahead(self, bound: Time) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from tidemark_protocol.plan.ingestion import (
     PostgresSource,
     SourceSpec,
     SourceTable,
+    WrittenSource,
 )
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
@@ -46,6 +48,12 @@ from tidemark_replica.storage.source_secrets import SourceSecrets
 from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
+from tidemark_replica.storage.written.inbox import PendingWrite, WriteInbox
+from tidemark_replica.storage.written.inspect import tables_of as written_tables
+from tidemark_replica.storage.written.receive import Receiver, WriteHeader
+from tidemark_replica.storage.written.refusal import WriteNotPossible
+from tidemark_replica.storage.written.source import WrittenIngestion
+from tidemark_replica.storage.written.spool import Spool
 from tidemark_replica.values.failure_text import log_text, public_text_with_type
 
 LOG = logging.getLogger(__name__)
@@ -59,10 +67,16 @@ class IngestionThreads:
     """Starts and stops ingestions. No method that the command loop calls blocks."""
 
     def __init__(
-        self, session: SparkSession, shards: ShardWriters, cache: Path, secrets: SourceSecrets | None = None
+        self,
+        session: SparkSession,
+        shards: ShardWriters,
+        cache: Path,
+        secrets: SourceSecrets | None = None,
+        spool: Spool | None = None,
     ) -> None:
         self._session, self.shards, self._cache = session, shards, cache
         self.secrets = secrets or SourceSecrets(None)
+        self._spool = spool or Spool(cache / "writes")
         self._running: dict[GlobalId, _Ingestion] = {}
         self._ending: list[_Ingestion] = []
 
@@ -88,6 +102,16 @@ class IngestionThreads:
         """Whether a dropped ingestion may still write at the location."""
         return any(ending.writes(location) and ending.is_alive() for ending in self._ending)
 
+    def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> PendingWrite:
+        """Receives a call of a source whose rows clients write; it is answered at a tick. Callable from any thread.
+        Raises WriteRefused, WriteNotPossible, and what `pieces` raises."""
+        running = self._running.get(id)
+        if running is None or running.inbox is None:
+            raise WriteNotPossible("this replica does not ingest the DataSource; repeat the call")
+        spec = running.description.source
+        assert isinstance(spec, WrittenSource)
+        return running.inbox.put(Receiver(spec, self._spool).receive(header, pieces))
+
     def poll(self) -> list[StorageResponse]:
         """The statuses and frontiers that have changed since the last call."""
         return [response for ingestion in self._running.values() for response in ingestion.changes()]
@@ -107,6 +131,8 @@ class IngestionThreads:
             return postgres_tables(spec, partial(self.secrets.read, spec.secret))
         if isinstance(spec, KafkaSource):
             return kafka_tables(spec)
+        if isinstance(spec, WrittenSource):
+            return written_tables(spec)
         check_scale_factor(spec.scale_factor)
         return tuple(TABLES.values())
 
@@ -119,9 +145,11 @@ class IngestionThreads:
             ingestion.join(max(0.0, deadline - monotonic()))
         self._running.clear()
 
-    def source_for(self, description: IngestionDescription) -> Source:
-        """The source, for the thread that calls it alone."""
+    def source_for(self, description: IngestionDescription, inbox: WriteInbox | None = None) -> Source:
+        """The source, for the thread that calls it alone. `inbox`: where a `table:` source finds its calls."""
         spec = description.source
+        if isinstance(spec, WrittenSource):
+            return WrittenIngestion(spec, inbox or WriteInbox(description.name))
         if isinstance(spec, FilesSource):
             # a property of this thread: jobs of one pool wait for each other
             self._session.sparkContext.setLocalProperty("spark.scheduler.pool", f"source {description.id}")
@@ -144,6 +172,8 @@ class _Ingestion(threading.Thread):
         super().__init__(name=f"ingest-{command.ingestion.name}", daemon=True)
         self.clock, self.requests = clock, command.requests
         self._manager, self._command, self._after = manager, command, after
+        source = command.ingestion.source
+        self.inbox = WriteInbox(command.ingestion.name) if isinstance(source, WrittenSource) else None
         self._halt = threading.Event()
         self._lock = threading.Lock()
         self._ticked = False
@@ -151,6 +181,10 @@ class _Ingestion(threading.Thread):
         self._status = IngestionStatus(command.ingestion.id, "waiting", "starting")
         self._uppers: dict[str, ShardFrontiers] = {}
         self._reported: dict[str, StorageResponse] = {}
+
+    @property
+    def description(self) -> IngestionDescription:
+        return self._command.ingestion
 
     def is_same(self, command: RunIngestion) -> bool:
         mine = self._command
@@ -179,6 +213,14 @@ class _Ingestion(threading.Thread):
         if self._after is not None:
             self._after.join()  # two ingesters of one term would race
             self._after = None
+        try:
+            self._ingest_again_and_again()
+        finally:
+            if self.inbox is not None:
+                self.inbox.close()
+
+    def _ingest_again_and_again(self) -> None:
+        """Until it is stopped or fenced."""
         failures = 0
         while not self._halt.is_set():
             self._ticked = False
@@ -198,7 +240,7 @@ class _Ingestion(threading.Thread):
     def _ingest(self) -> None:
         """Recovers, then ticks until stopped. Raises every failure."""
         description = self._command.ingestion
-        source = self._source = self._manager.source_for(description)
+        source = self._source = self._manager.source_for(description, self.inbox)
         try:
             self._tick_until_halt(source, Ingester(description, self._command.term, source, self._manager.shards))
         finally:

@@ -48,6 +48,10 @@ class Source(Protocol):
     def confirm(self, binding: pa.Table) -> None:
         """The binding that `discover` gave was minted."""
 
+    def appended(self) -> None:
+        """The tables have the data of all bindings that were minted, unless they are stopped."""
+        return
+
     def stage(
         self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
     ) -> Mapping[GlobalId, list[StagedFile]]:

@@ -36,6 +36,8 @@ MAX_PAUSE_SECONDS = 1.0
 DESCRIBE_SECONDS = 30.0
 PROBE_SECONDS = 10.0
 INSPECT_SECONDS = 120.0
+WRITE_SECONDS = 2 * 3600.0
+"""A call that writes rows is answered at a tick, and ticks are at most an hour apart."""
 CLOSED = "the replica closed the connection"
 KEEPALIVE = (
     # a frozen replica is noticed within 6 s, so that another one ingests within 10; a thread of gRPC's answers, so work
@@ -125,6 +127,11 @@ class ReplicaConnection:
         connection."""
         request = compute_pb2.FetchStashRequest(uuid=uuid, offset=offset)
         return bytes((await self._connected().FetchStash(request, timeout=DESCRIBE_SECONDS)).data)
+
+    def write_rows(self) -> grpc.aio.StreamUnaryCall:
+        """A call that writes rows: its messages are to be written, then it is awaited. Raises: OperatorError without a
+        connection."""
+        return self._connected().WriteRows(timeout=WRITE_SECONDS)
 
     async def _attempt(self) -> None:
         """One connection, from dialing to its end."""

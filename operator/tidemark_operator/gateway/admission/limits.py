@@ -8,6 +8,9 @@
     one_shots    bytes of answers of operators     16 MiB    half         calls wait
     subscribes   subscribes that run               16        half         refused
     copies       copies that run                   4         half         refused
+    writes       calls that write rows             64        half         64 wait, half per caller
+
+How often a caller writes is bounded besides (write_rate.py).
 
 A query with operators may take long, so its answer's memory is apart from that of peeks: it never delays a lookup. A
 statement that waits for a restarting replica holds a call and one of `waits` and nothing else: statements on other
@@ -18,8 +21,9 @@ from __future__ import annotations
 
 from tidemark_operator.gateway.admission.fair_queue import FairQueue
 from tidemark_operator.gateway.admission.planner_admission import PlannerAdmission
+from tidemark_operator.gateway.admission.write_rate import WriteRate
 
-CALLS, WAITS, SUBSCRIBES, COPIES = 256, 64, 16, 4
+CALLS, WAITS, SUBSCRIBES, COPIES, WRITES = 256, 64, 16, 4, 64
 PLANNING, PLANNER_WAITING = 2, 64
 PEEKS_BYTES = 128 * 1024 * 1024
 ONE_SHOTS_BYTES = 16 * 1024 * 1024
@@ -48,3 +52,5 @@ class Limits:
         self.one_shots = FairQueue("queries with operators", ONE_SHOTS_BYTES, _READ_ANSWERS, waiting=CALLS)
         self.subscribes = FairQueue("subscribes", SUBSCRIBES, "end one first")
         self.copies = FairQueue("copies", COPIES, "try again when one has ended")
+        self.writes = FairQueue("calls that write rows", WRITES, "repeat the call later", waiting=WRITES)
+        self.write_rate = WriteRate()

@@ -5,7 +5,9 @@
         a token for our audience            TokenReview ──► a user of the cluster
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
                                                                     for copies, create dataflows/copies besides;
-                                                                    to let files go, update datasources/files
+                                                                    to let files go, update datasources/files;
+                                                                    to insert, upsert or delete rows, create, update
+                                                                    or delete datasources/rows
     no authorization, but a client certificate of the cluster
                                             its subject is the user, whose rights are reviewed as above
 
@@ -25,7 +27,7 @@ from collections.abc import Callable, Hashable, Iterable
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from tidemark_operator.errors import OperatorError
+from tidemark_operator.errors import OperatorError, QueryRefused
 from tidemark_operator.gateway.auth import client_certificates
 from tidemark_operator.kube.client import DATA_SOURCES, DATAFLOWS, ApiError, Resource
 from tidemark_operator.kube.reviews import Action, Reviews, User
@@ -33,6 +35,7 @@ from tidemark_operator.planning.revision import Parent
 
 TTL_SECONDS, MAX_ANSWERS, MAX_REVIEWS = 10.0, 4096, 8
 MAX_TOKEN_CHARACTERS = 16 * 1024
+WRITE_VERBS = {"insert": "create", "upsert": "update", "delete": "delete"}
 _RESOURCES = {r.kind: r for r in (DATA_SOURCES, DATAFLOWS)}
 V = TypeVar("V")
 
@@ -79,6 +82,12 @@ class Access(ABC):
         """Check the right to have files of a DataSource let go or read again: that changes its rows. Raises as
         `check`."""
         await self.check(Action("update", DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "files"))
+
+    async def check_write(self, namespace: str, source: str, operation: str) -> None:
+        """Check the right to insert, upsert or delete rows of a DataSource. Raises as `check`, and QueryRefused."""
+        if (verb := WRITE_VERBS.get(operation)) is None:
+            raise QueryRefused(f"operation {operation!r:.40} is not of {', '.join(WRITE_VERBS)}")
+        await self.check(Action(verb, DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "rows"))
 
 
 def _rows(resource: Resource, namespace: str, name: str) -> Action:

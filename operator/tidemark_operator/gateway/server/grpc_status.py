@@ -21,6 +21,7 @@ from tidemark_operator.errors import (
     SubscribeRevoked,
     TimeNotReadable,
     TooMany,
+    WriteUnknown,
 )
 from tidemark_operator.gateway.auth.access import Forbidden, ReviewUnavailable, Unauthenticated
 
@@ -33,6 +34,7 @@ _STATUS: tuple[tuple[type[OperatorError], grpc.StatusCode, str], ...] = (
     (SubscribeRevoked, grpc.StatusCode.PERMISSION_DENIED, ""),
     (SubscribeEnded, grpc.StatusCode.FAILED_PRECONDITION, ""),
     (AnswerLost, grpc.StatusCode.ABORTED, ""),
+    (WriteUnknown, grpc.StatusCode.ABORTED, ""),
     (AnswerTimedOut, grpc.StatusCode.DEADLINE_EXCEEDED, ""),
     (AnswerNotRead, grpc.StatusCode.RESOURCE_EXHAUSTED, ""),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED, ""),

@@ -22,6 +22,7 @@ from typing import Any
 
 import grpc
 
+from tidemark_operator.errors import QueryRefused
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.result_stash_reader import pieces
 from tidemark_operator.fleet.running_instance import STASH_ABOVE_BYTES
@@ -39,6 +40,7 @@ from tidemark_operator.gateway.server.grpc_status import grpc_errors
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
+from tidemark_operator.gateway.streams.insert import Inserts, WriteTarget
 from tidemark_operator.gateway.streams.subscribe import Subscribes
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -80,6 +82,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._statements = StatementCache(context.registry, context.planner, self._limits.planner)
         self._subscribes = Subscribes(context, self._limits)
         self._copies = Copies(context, self._limits)
+        self._inserts = Inserts(context, self._limits)
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -183,6 +186,20 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             asked = (request.namespace, request.source, request.action, request.file)
             return gateway_pb2.ChangeFileReply(id=await change_file(self._context, self._sources, *asked))
 
+    async def Insert(self, requests: Any, rpc: Any) -> Any:
+        """Pass a call that writes rows on to the ingester."""
+        async with self._admitted(rpc) as access:
+            first = await anext(requests, None)
+            if first is None or first.WhichOneof("part") != "header":
+                raise QueryRefused("the first message of a call is its header")
+            asked = first.header
+            place = (asked.namespace, asked.source, asked.table)
+            target = WriteTarget(*place, asked.operation, asked.format, asked.key)
+            written = await self._inserts.write(access, target, _body(requests))
+            return gateway_pb2.InsertReply(
+                time=written.time, rows=written.rows, repeated=written.repeated, table=written.table
+            )
+
     @asynccontextmanager
     async def _admitted(self, rpc: Any) -> AsyncIterator[Access]:
         """Authenticate the caller and hold one of its calls; an error in the block ends the call with its status."""
@@ -196,6 +213,20 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         if shown is None and (certificate := rpc.auth_context().get("x509_pem_cert")):
             return self._door.authenticate_certificate(certificate[0])
         return await self._door.authenticate(shown or "")
+
+
+async def _body(requests: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    """The pieces of a body. Raises QueryRefused where it is not complete."""
+    size = 0
+    async for request in requests:
+        part = request.WhichOneof("part")
+        if part == "end" and request.end == size:
+            return
+        if part != "data":
+            raise QueryRefused(f"{size} bytes of the body came, and then no data: nothing is written")
+        size += len(request.data)
+        yield request.data
+    raise QueryRefused(f"the body broke off after {size} bytes: nothing is written")
 
 
 def _cause(cause: Cause) -> Any:

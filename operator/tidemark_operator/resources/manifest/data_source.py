@@ -5,6 +5,7 @@
     spec.loadGenerator.tpch  ->  TpchSource       eight tables, generated
     spec.files               ->  FilesSource      one table for each entry, read from a directory (`file_table`)
     spec.delta               ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
+    spec.table               ->  WrittenSource    one table for each entry, whose rows clients write (`written_table`)
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.file_table import parse_file_table
 from tidemark_operator.resources.manifest.locations import local_path
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
-from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, TpchSource
+from tidemark_operator.resources.manifest.quantities import size_bytes
+from tidemark_operator.resources.manifest.written_table import parse_written_table
+from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, TpchSource, WrittenSource
 
 KIND = "DataSource"
 PLURAL = "datasources"
@@ -64,12 +67,19 @@ def _source(spec: Fields) -> SourceSpec:
         return _files(spec.child("files"))
     if spec.has("delta"):
         return DeltaSource(tuple(parse_delta_table(table) for table in spec.child("delta").children("tables")))
+    if spec.has("table"):
+        return _written(spec.child("table"))
     return _tpch(spec.child("loadGenerator").child("tpch"))
 
 
 def _files(fields: Fields) -> FilesSource:
     directory = local_path(fields, "path")
     return FilesSource(tuple(parse_file_table(table, directory) for table in fields.children("tables")))
+
+
+def _written(fields: Fields) -> WrittenSource:
+    tables = tuple(parse_written_table(table) for table in fields.children("tables"))
+    return WrittenSource(tables, size_bytes(fields, "maxTransactionBytes", "1Gi"))
 
 
 def _tpch(fields: Fields) -> TpchSource:

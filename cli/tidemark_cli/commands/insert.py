@@ -1,0 +1,169 @@
+"""`kubectl tidemark insert SOURCE --from FILE`: one transaction of a DataSource whose rows clients write.
+
+FILE ──► pieces ──► gateway ──► ingester          lost before the answer: the same call with the same key, again
+                      ◄── time ──                 so the rows are written once, whoever dies
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+import grpc
+
+from tidemark_cli import options
+from tidemark_cli.errors import CliError, GatewayFailed, GatewayUnknown
+from tidemark_cli.gateway.channel import connected
+from tidemark_cli.gateway.discovery import Gateway
+from tidemark_cli.options import Command, calls_gateway
+from tidemark_cli.output import times
+from tidemark_cli.output.terminal import waiting
+from tidemark_cli.output.text import printable
+from tidemark_protocol.pb.gateway_pb2 import InsertHeader, InsertReply, InsertRequest
+
+_EXAMPLES = """
+# Insert the rows of a file into the only table of a DataSource
+kubectl tidemark insert shop --from orders.csv -n team-a
+
+# Replace or insert rows of one of its tables by the primary key, from standard input
+kubectl tidemark insert shop.orders --from - --format jsonl --upsert
+
+# Delete rows
+kubectl tidemark insert shop.orders --from cancelled.parquet --delete
+"""
+PIECE_BYTES = 1 << 20
+SECONDS, FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 120.0, 0.2, 5.0
+_FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
+_AGAIN = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+"""Statuses after which the call is repeated: nothing was written, or it is not known."""
+_AFTER_LOSS = (*_AGAIN, grpc.StatusCode.UNAUTHENTICATED, None)
+"""The same after a first try: another operator has another token, and may not be found yet."""
+
+
+@click.command(cls=Command, epilog=_EXAMPLES)
+@click.argument("name", metavar="SOURCE[.TABLE]")
+@click.option("--from", "file", required=True, metavar="FILE|-", help="File with the rows; - is standard input.")
+@click.option(
+    "--format",
+    type=click.Choice(sorted({*_FORMATS.values()})),
+    help="Format of the rows. The default goes by the file's name: .csv, .jsonl, .ndjson, .json (one document), "
+    ".parquet.",
+)
+@click.option("--upsert", is_flag=True, help="Replace rows with the same primary key; insert the others.")
+@click.option("--delete", is_flag=True, help="Delete the rows: by the primary key where there is one, else as a whole.")
+@click.option("--key", default="", metavar="KEY", help="Key of this call: with it, the call is done once. [random]")
+@options.timeout
+@options.output
+@calls_gateway(again=True)
+def insert(
+    gateway: Callable[[], Gateway],
+    namespace: str,
+    name: str,
+    file: str,
+    format: str | None,
+    upsert: bool,
+    delete: bool,
+    key: str,
+    timeout: float | None,
+    output: str,
+) -> None:
+    """Insert, upsert or delete rows of a DataSource of kind table.
+
+    All rows are one transaction: they are there at one time, or none of them is. The command ends when they are durable
+    and prints that time, for --as-of. It repeats a call whose answer was lost, with the same key, for --timeout (2m).
+    """
+    if upsert and delete:
+        raise click.UsageError("--upsert and --delete exclude each other")
+    source, _, table = name.partition(".")
+    header = InsertHeader(
+        namespace=namespace,
+        source=source,
+        table=table,
+        operation="upsert" if upsert else "delete" if delete else "insert",
+        format=format or _format_of(file),
+        key=key or uuid.uuid4().hex,
+    )
+    with _opened(file) as body, waiting(f"writing to {name}"):
+        reply = _repeated(gateway, header, body, SECONDS if timeout is None else timeout)
+    if output == "json":
+        found = {"table": reply.table, "time": reply.time, "rows": reply.rows, "repeated": reply.repeated}
+        print(json.dumps(found | {"key": header.key}))
+    else:
+        rows = f"{reply.rows} {'row' if reply.rows == 1 else 'rows'}"
+        print(f"{rows} of {source}.{printable(reply.table)} {_DONE[header.operation]} at {times.show(reply.time)}")
+
+
+_DONE = {"insert": "inserted", "upsert": "upserted", "delete": "deleted"}
+
+
+def _repeated(find: Callable[[], Gateway], header: InsertHeader, body: IO[bytes], seconds: float) -> InsertReply:
+    """The reply, once there is one. Raises CliError where the call is refused, or at the end of the time."""
+    until, pause, tried = time.monotonic() + seconds, FIRST_PAUSE_SECONDS, False
+    while True:
+        failure: CliError
+        try:
+            gateway = find()
+            with connected(gateway) as stub:
+                left = max(1.0, until - time.monotonic())
+                reply: InsertReply = stub.Insert(_messages(header, body), metadata=gateway.metadata, timeout=left)
+                return reply
+        except GatewayUnknown as error:
+            if not tried:
+                raise
+            failure = error
+        except GatewayFailed as error:
+            if error.code not in (_AFTER_LOSS if tried else _AGAIN):
+                raise
+            failure = error
+        tried = True
+        if time.monotonic() + pause > until:
+            raise CliError(f"{failure}. Whether it was done, the same command with --key {header.key} tells")
+        time.sleep(pause)
+        pause = min(2 * pause, PAUSE_SECONDS_MAX)
+
+
+def _messages(header: InsertHeader, body: IO[bytes]) -> Iterator[InsertRequest]:
+    yield InsertRequest(header=header)
+    body.seek(0)
+    size = 0
+    while piece := body.read(PIECE_BYTES):
+        size += len(piece)
+        yield InsertRequest(data=piece)
+    yield InsertRequest(end=size)
+
+
+def _format_of(file: str) -> str:
+    found = _FORMATS.get(Path(file).suffix.lower())
+    if found is None:
+        raise click.UsageError(f"the format of {file} is not clear from its name: give --format")
+    return found
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    """The file, to be read several times: standard input is kept on disk."""
+    if file == "-":
+        with tempfile.TemporaryFile() as kept:
+            shutil.copyfileobj(sys.stdin.buffer, kept, PIECE_BYTES)
+            yield kept
+        return
+    try:
+        opened = open(file, "rb")  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise CliError(f"file {file} cannot be read: {error.strerror}") from None
+    with opened:
+        yield opened

@@ -1,0 +1,190 @@
+"""Calls that write rows of a DataSource of kind `table`: passed on to its ingester, one piece at a time.
+
+    right ──► rate ──► which replica ingests it ──► pieces, as the client sends them ──► the ingester's answer
+
+Nothing is kept here. Where the ingester, its connection or this process is lost before the answer, the client gets
+WriteUnknown, or loses the call: the same call with the same key finds out what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.errors import NotYet, OperatorError, QueryRefused, TooMany, WriteRefused, WriteUnknown
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_protocol.ids import ReplicaId, ShardId
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.plan.ingestion import IngestionDescription, WrittenSource
+
+IDLE_SECONDS = 60.0
+"""A client that sends nothing for so long has gone."""
+VISIBLE_SECONDS, LOOK_SECONDS = 5.0, 0.02
+"""The answer waits until the gateway knows that the table has the rows, so that a query at the time finds them."""
+
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """What a client writes to. `table` empty: the only one; `key` empty: the call cannot be repeated."""
+
+    namespace: str
+    source: str
+    table: str
+    operation: str
+    format: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """The answer: the rows are visible at `time`."""
+
+    table: str
+    time: int
+    rows: int
+    repeated: bool
+
+
+class Inserts:
+    """The calls of one gateway that write rows."""
+
+    def __init__(self, context: ReconcileContext, limits: Limits) -> None:
+        self._context, self._limits = context, limits
+
+    async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+        """Write the body; return once it is durable and visible. `pieces` ends where the body is complete, and raises
+        where it is not.
+
+        Raises:
+            Forbidden, ReviewUnavailable: as `Access.check`.
+            QueryRefused: there is no such table; WriteRefused: the rows cannot be written.
+            NotYet, TooMany: nothing was written, and the call may be repeated.
+            WriteUnknown: the replica was lost.
+        """
+        await access.check_write(target.namespace, target.source, target.operation)
+        self._limits.write_rate.take(access.caller)
+        state, pinned, table = self._resolve(target)
+        async with self._limits.writes.hold(access.caller):
+            running = self._ingesting(state)
+            header = compute_pb2.WriteRowsHeader(
+                ingestion=pinned.id,
+                table=table,
+                operation=target.operation,
+                format=target.format,
+                key=target.key or uuid.uuid4().hex,
+            )
+            answer = await self._call(running, state, header, pieces)
+        if answer.refusal:
+            raise WriteRefused(answer.refusal)
+        shard = next(t.shard.shard_id for t in pinned.tables if t.table.name == table)
+        await _until_visible(running, shard, answer.time)
+        return Written(table, answer.time, answer.rows, answer.repeated)
+
+    def _resolve(self, target: WriteTarget) -> tuple[SourceState, IngestionDescription, str]:
+        """The DataSource, its stored description, and the table's name."""
+        where = f"DataSource {target.source} in namespace {target.namespace}"
+        state = self._context.registry.source(Key(DATA_SOURCES, target.namespace, target.source))
+        if state is None:
+            raise QueryRefused(f"there is no {where}")
+        if state.pinned is None:
+            raise NotYet(f"{where} is starting: repeat the call")
+        if not isinstance(state.pinned.source, WrittenSource):
+            raise QueryRefused(f"{where} is not of kind table: its rows come from elsewhere")
+        names = [table.name for table in state.pinned.source.tables]
+        if target.table and target.table not in names:
+            raise QueryRefused(f"{where} has no table {target.table:.80}: {', '.join(names)}")
+        if not target.table and len(names) > 1:
+            raise QueryRefused(f"{where} has several tables; name one of them: {', '.join(names)}")
+        return state, state.pinned, target.table or names[0]
+
+    def _ingesting(self, state: SourceState) -> RunningInstance:
+        running = self._context.running(state.key.namespace, state.instance)
+        pinned, ingester = state.pinned, state.ingester
+        if running is None or pinned is None or not running.is_ingesting(pinned.id):
+            raise NotYet(f"DataSource {state.key.name} is not ingested now (suspended, or without a replica)")
+        if ingester is None or ReplicaId(ingester.replica) not in running.online:
+            raise NotYet(f"the replica that ingests DataSource {state.key.name} is not connected: repeat the call")
+        return running
+
+    async def _call(
+        self, running: RunningInstance, state: SourceState, header: Any, pieces: AsyncIterator[bytes]
+    ) -> compute_pb2.WriteRowsResponse:
+        assert state.ingester is not None
+        replica = ReplicaId(state.ingester.replica)
+        try:
+            call = running.replicas[replica].connection.write_rows()
+        except OperatorError as error:
+            raise NotYet(f"{error}: repeat the call") from None
+        try:
+            await _send(call, header, pieces)
+            answer: compute_pb2.WriteRowsResponse = await call
+            return answer
+        except grpc.RpcError as error:
+            raise _failure(replica, error) from None
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            raise _unknown(replica, "its connection was closed") from None  # the channel was closed under the call
+        finally:
+            call.cancel()
+
+
+async def _send(call: Any, header: Any, pieces: AsyncIterator[bytes]) -> None:
+    """Send the whole call, or as much of it as the replica takes before it answers."""
+    size = 0
+    try:
+        await call.write(compute_pb2.WriteRowsRequest(header=header))
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                break
+            except TimeoutError:
+                raise QueryRefused(f"the body did not go on for {IDLE_SECONDS:g} s: nothing is written") from None
+            size += len(piece)
+            await call.write(compute_pb2.WriteRowsRequest(data=piece))
+        await call.write(compute_pb2.WriteRowsRequest(end=size))
+        await call.done_writing()
+    except (asyncio.InvalidStateError, grpc.RpcError):
+        return  # the replica has answered: the answer says why
+
+
+async def _until_visible(running: RunningInstance, shard: ShardId, time: int) -> None:
+    """Wait until the controller knows that the table is complete at the time."""
+    for _ in range(int(VISIBLE_SECONDS / LOOK_SECONDS)):
+        known = running.shards.frontiers(shard)
+        if known is not None and not known.upper.less_equal(time):
+            return
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _failure(replica: ReplicaId, error: Any) -> OperatorError:
+    code, details = error.code(), error.details()
+    if code is grpc.StatusCode.FAILED_PRECONDITION:
+        return NotYet(f"replica {replica}: {details}")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return TooMany(f"replica {replica}: {details}")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return QueryRefused(f"replica {replica} is of a version that takes no rows: give it a newer image")
+    if code is grpc.StatusCode.ABORTED:
+        return WriteUnknown(f"replica {replica}: {details}")
+    return _unknown(replica, f"{code.name}")
+
+
+def _unknown(replica: ReplicaId, why: str) -> WriteUnknown:
+    return WriteUnknown(
+        f"replica {replica} was lost before it answered ({why}): the rows are written once or not at all; repeat the "
+        "call with the same key"
+    )

@@ -1,0 +1,11 @@
+"""Tables whose rows clients write: one call is one transaction at one time.
+
+    WriteRows ──► receive: body in scratch ──► decode: checked Arrow rows ──► inbox ──► (waits for its tick)
+                                                                               │
+    ingestion's thread:  discover ◄── take ────────────────────────────────────┘
+                         transaction: rows and contents ─► updates, or a refusal ─► staged files
+                         binding: staged files and keys ─► minted ─► appended ─► inbox answers the calls
+
+Nothing is durable before the binding is minted, and nothing but the binding and its staged files is needed after it.
+Read `source.py` first, then `transaction.py`, `contents.py`, `inbox.py`, `receive.py`, and `decode.py` (the formats).
+"""

@@ -1,0 +1,39 @@
+"""Why a write is not done.
+
+IngestionError
+├── WriteRefused        the call is wrong as it is; nothing was written
+├── WriteNotPossible    not here, or not now: no ingestion of this table, or no room
+└── WriteUnknown        it may have been written: the ingestion ended. The same call with the same key tells
+"""
+
+from __future__ import annotations
+
+from tidemark_replica.storage.errors import IngestionError
+
+TEXT_LENGTH_MAX = 500
+NO_SUCH_TABLE, BAD_REQUEST = "NO_SUCH_TABLE", "BAD_REQUEST"
+MALFORMED, UNKNOWN_FIELD, TOO_LARGE = "MALFORMED", "UNKNOWN_FIELD", "TOO_LARGE"
+DUPLICATE_KEY, KEY_TWICE, KEY_NULL = "DUPLICATE_KEY", "KEY_TWICE", "KEY_NULL"
+NO_PRIMARY_KEY, APPEND_ONLY = "NO_PRIMARY_KEY", "APPEND_ONLY"
+ROW_NOT_THERE = "ROW_NOT_THERE"
+KEY_REUSED = "KEY_REUSED"
+
+
+class WriteRefused(IngestionError):
+    """The call is refused as a whole. `code`: in capitals, for programs."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code}: {text[:TEXT_LENGTH_MAX]}")
+        self.code = code
+
+
+class WriteNotPossible(IngestionError):
+    """Nothing was written. `full`: for lack of room, so that the client should slow down."""
+
+    def __init__(self, text: str, *, full: bool = False) -> None:
+        super().__init__(text)
+        self.full = full
+
+
+class WriteUnknown(IngestionError):
+    """The rows are written once or not at all."""

@@ -1,0 +1,194 @@
+"""Tables whose rows clients write, as a source: a tick has the calls that waited for it, in order of their arrival.
+
+    inbox.take ──► known key? ──► answered with its time
+                   other calls of a table ──► updates ──► one staged file ──► binding: files and keys
+
+Small calls of a tick are worked on together, in memory; a large one alone, divided on disk by a hash of the columns by
+which its rows are found, together with the rows of the shard that it meets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from time import monotonic
+
+import numpy as np
+import pyarrow as pa
+
+from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_staged
+from tidemark_persist.files.spill import divide
+from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.plan.ingestion import IngestedTable, WrittenSource, WrittenTable
+from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
+from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
+from tidemark_replica.storage.written import keys
+from tidemark_replica.storage.written.contents import Sought, matching
+from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
+from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
+from tidemark_replica.storage.written.receive import ReceivedWrite
+from tidemark_replica.storage.written.refusal import KEY_REUSED, WriteRefused
+from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of
+
+SHARE_BYTES = 32 << 20
+"""A call with more rows is divided into shares of about so many bytes."""
+CALLS_PER_TICK = 64
+_Place = tuple[IngestedTable, Shard]
+
+
+class WrittenIngestion(Source):
+    """The `Source` of a `table:` DataSource."""
+
+    remap_schema = REMAP_SCHEMA
+
+    def __init__(self, spec: WrittenSource, inbox: WriteInbox) -> None:
+        self._specs = {table.name: table for table in spec.tables}
+        self._inbox, self._bindings = inbox, StagedBindings()
+        self._keys = WrittenKeys({})
+        self._places: dict[str, _Place] = {}
+        self._accepted: list[tuple[PendingWrite, WrittenKey, bool]] = []
+        self._new: dict[str, WrittenKey] = {}
+        self._outdated: list[str] = []
+        self._counts = {"writes": 0, "refused_writes": 0, "written_rows": 0}
+        self._busy: tuple[float, str] | None = None
+
+    def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
+        self._places = {table.table.name: (table, shard) for table, shard in shards.tables}
+        self._bindings.resume(bound)
+        self._keys = WrittenKeys(self._bindings.positions)
+        self._inbox.restart()
+
+    def discover(self, time: Time) -> pa.Table:
+        self._accepted, self._new, self._outdated = [], {}, self._keys.outdated(time)
+        groups: dict[str, list[PendingWrite]] = {}
+        for pending in self._inbox.take(SHARE_BYTES, CALLS_PER_TICK):
+            groups.setdefault(pending.write.table, []).append(pending)
+        staged = {}
+        for name, group in groups.items():
+            self._busy = monotonic(), f"writing {sum(p.write.rows for p in group)} rows to table {name}"
+            large = group[0].write.size > SHARE_BYTES
+            if file := self._stage_large(name, group[0], time) if large else self._stage_small(name, group, time):
+                staged[name] = [file]
+        self._busy = None
+        changes: dict[Entry, str | None] = {keys.entry(key): None for key in self._outdated}
+        changes |= {keys.entry(key): written.to_json() for key, written in self._new.items()}
+        return self._bindings.binding(changes, staged)
+
+    def confirm(self, binding: pa.Table) -> None:
+        self._bindings.confirm(binding)
+        for key in self._outdated:
+            self._keys.forget(key)
+        for key, written in self._new.items():
+            self._keys.add(key, written)
+        for pending, written, repeated in self._accepted:
+            if not repeated:
+                self._counts["writes"] += 1
+                self._counts["written_rows"] += written.rows
+            self._inbox.bind(pending, WriteAnswer(Time(written.time), written.rows, repeated))
+
+    def appended(self) -> None:
+        self._inbox.appended()
+
+    def stage(
+        self, binding: pa.Table, time: Time, tables: Iterable[IngestedTable]
+    ) -> Mapping[GlobalId, list[StagedFile]]:
+        return staged_files(binding, tables)
+
+    def counters(self) -> Mapping[str, int]:
+        return self._counts | {"write_keys": len(self._keys)}
+
+    def activity(self) -> str:
+        busy = self._busy
+        return busy[1] if busy is not None and monotonic() - busy[0] > ACTIVITY_SECONDS else ""
+
+    def _stage_small(self, name: str, group: list[PendingWrite], time: Time) -> StagedFile | None:
+        """Stages calls in the order of their arrival; each meets the rows of those before it."""
+        spec, shard = self._specs[name], self._places[name][1]
+        tables = [(p, pa.Table.from_batches(p.write.batches(), shard.schema)) for p in group]
+        reading = [rows for p, rows in tables if reads_contents(spec, p.write.operation)]
+        before = _with_diff_schema(shard).empty_table()
+        if reading:
+            sought = Sought((batch for rows in reading for batch in rows.to_batches()), found_by(spec))
+            before = consolidate(pa.concat_tables([before, *matching(shard, sought)]))
+        pieces = []
+        for pending, rows in tables:
+            if self._is_known(pending):
+                continue
+            try:
+                updates = updates_of(spec, pending.write.operation, rows, before)
+            except WriteRefused as refusal:
+                self._refuse(pending, refusal)
+                continue
+            self._accept(pending, time)
+            pieces.append(_timed(updates, time))
+            if reading:
+                before = consolidate(pa.concat_tables([before, updates]))
+        return write_staged(shard.location, _batches(pieces), schema=shard.schema)
+
+    def _stage_large(self, name: str, pending: PendingWrite, time: Time) -> StagedFile | None:
+        if self._is_known(pending):
+            return None
+        spec, shard = self._specs[name], self._places[name][1]
+        timed = (_timed(updates, time) for updates in _updates_in_shares(spec, shard, pending.write))
+        try:
+            file = write_staged(shard.location, _batches(timed), schema=shard.schema)
+        except WriteRefused as refusal:
+            self._refuse(pending, refusal)
+            return None
+        self._accept(pending, time)
+        return file
+
+    def _accept(self, pending: PendingWrite, time: Time) -> None:
+        written = WrittenKey(pending.write.digest, pending.write.rows, time)
+        self._new[pending.write.key] = written
+        self._accepted.append((pending, written, False))
+
+    def _is_known(self, pending: PendingWrite) -> bool:
+        """Whether the call's key was used; it is answered then."""
+        write = pending.write
+        known = self._new.get(write.key) or self._keys.get(write.key)
+        if known is None:
+            return False
+        if known.digest != write.digest:
+            self._refuse(pending, WriteRefused(KEY_REUSED, "the key was used for another call; choose a new one"))
+        else:
+            self._accepted.append((pending, known, True))
+        return True
+
+    def _refuse(self, pending: PendingWrite, refusal: WriteRefused) -> None:
+        self._counts["refused_writes"] += 1
+        self._inbox.refuse(pending, refusal)
+
+
+def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite) -> Iterator[pa.Table]:
+    """The updates of a large call, some at a time. Raises WriteRefused."""
+    empty = _with_diff_schema(shard).empty_table()
+    if not reads_contents(spec, write.operation):
+        for batch in write.batches():
+            yield updates_of(spec, write.operation, pa.Table.from_batches([batch]), empty)
+        return
+    shares, sought = write.size // SHARE_BYTES + 1, Sought(write.batches(), found_by(spec))
+
+    def share_of(table: pa.Table) -> np.ndarray:
+        return sought.hashes(table) % np.uint64(shares)
+
+    rows = (pa.Table.from_batches([batch]) for batch in write.batches())
+    with (
+        closing(divide(rows, shard.schema, shares, share_of)) as own,
+        closing(divide(matching(shard, sought), empty.schema, shares, share_of)) as there,
+    ):
+        for some, met in zip(own, there, strict=True):
+            before = consolidate(pa.concat_tables([empty, *met]))
+            yield updates_of(spec, write.operation, pa.concat_tables([shard.schema.empty_table(), *some]), before)
+
+
+def _with_diff_schema(shard: Shard) -> pa.Schema:
+    return shard.schema.append(pa.field(DIFF, pa.int64()))
+
+
+def _timed(updates: pa.Table, time: Time) -> pa.Table:
+    return updates.append_column(TIME, pa.repeat(pa.scalar(int(time), pa.int64()), updates.num_rows))
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    return (batch for table in tables for batch in table.to_batches())

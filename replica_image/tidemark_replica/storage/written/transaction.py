@@ -1,0 +1,86 @@
+"""The updates that a call makes of what a table has. Pure.
+
+    operation  by            there already              not there            twice in the call
+    insert     primary key   DUPLICATE_KEY              +row                 KEY_TWICE
+    insert     (none)        +row                       +row                 two rows
+    upsert     primary key   -the row before, +row      +row                 KEY_TWICE
+    delete     primary key   -the row                   ROW_NOT_THERE        KEY_TWICE
+    delete     (whole row)   -row                       ROW_NOT_THERE        two of them must be there
+
+A refusal is of the call as a whole, so no multiplicity becomes negative, and no two rows have one primary key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, consolidate
+from tidemark_protocol.plan.ingestion import WrittenTable
+from tidemark_replica.storage.written.receive import INSERT, UPSERT
+from tidemark_replica.storage.written.refusal import DUPLICATE_KEY, KEY_TWICE, ROW_NOT_THERE, WriteRefused
+
+SHOWN_LENGTH, SHOWN_COLUMNS = 40, 8
+
+
+def reads_contents(table: WrittenTable, operation: str) -> bool:
+    """Whether the updates depend on what the table has."""
+    return operation != INSERT or bool(table.primary_key)
+
+
+def found_by(table: WrittenTable) -> list[str]:
+    """The columns by which rows are found."""
+    return list(table.primary_key) or [column.name for column in table.columns]
+
+
+def updates_of(table: WrittenTable, operation: str, rows: pa.Table, before: pa.Table) -> pa.Table:
+    """The updates of one call: user columns and `__diff`. `before`: consolidated rows with `__diff`, of all that the
+    call may touch; others do no harm. Raises WriteRefused."""
+    if not table.primary_key:
+        return _with_diff(rows, 1) if operation == INSERT else _without(table, rows, before)
+    keys = found_by(table)
+    _refuse_twice(rows, keys)
+    there = before.join(rows.select(keys), keys=keys, join_type="left semi").select(before.column_names)
+    if operation == INSERT:
+        if there.num_rows:
+            raise _refusal(DUPLICATE_KEY, "is there already", there.select(keys))
+        return _with_diff(rows, 1)
+    gone = there.set_column(there.schema.get_field_index(DIFF), DIFF, pc.negate(there.column(DIFF)))
+    if operation == UPSERT:
+        return consolidate(pa.concat_tables([gone, _with_diff(rows, 1)]))
+    if there.num_rows < rows.num_rows:
+        missing = rows.select(keys).join(there.select(keys), keys=keys, join_type="left anti")
+        raise _refusal(ROW_NOT_THERE, "is not there", missing)
+    return gone
+
+
+def _without(table: WrittenTable, rows: pa.Table, before: pa.Table) -> pa.Table:
+    """Whole rows are taken back, each as often as it is in the call."""
+    gone = consolidate(_with_diff(rows, -1))
+    after = consolidate(pa.concat_tables([before, gone]))
+    missing = after.filter(pc.less(after.column(DIFF), 0))
+    if missing.num_rows:
+        raise _refusal(ROW_NOT_THERE, "is not there as often as it is deleted", missing.drop_columns([DIFF]))
+    return gone
+
+
+def _refuse_twice(rows: pa.Table, keys: Sequence[str]) -> None:
+    aliases = [f"k{i}" for i in range(len(keys))]
+    counted = rows.select(list(keys)).rename_columns(aliases).group_by(aliases).aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted.column("count_all"), 1))
+    if twice.num_rows:
+        raise _refusal(KEY_TWICE, "is twice in the call", twice.select(aliases).rename_columns(list(keys)))
+
+
+def _with_diff(rows: pa.Table, diff: int) -> pa.Table:
+    return rows.append_column(pa.field(DIFF, pa.int64()), pa.repeat(pa.scalar(diff, pa.int64()), rows.num_rows))
+
+
+def _refusal(code: str, what: str, rows: pa.Table) -> WriteRefused:
+    """Names the first of the rows."""
+    first = rows.slice(0, 1).to_pylist()[0]
+    shown = ", ".join(f"{name} = {str(value)[:SHOWN_LENGTH]!r}" for name, value in list(first.items())[:SHOWN_COLUMNS])
+    more = f" (and {rows.num_rows - 1} more)" if rows.num_rows > 1 else ""
+    return WriteRefused(code, f"the row with {shown} {what}{more}; nothing is written")

@@ -1,0 +1,246 @@
+"""Written tables: a call is one transaction at one time, once, whoever dies; refused calls change nothing."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.storage.ingestion_samples import oks
+from tests.storage.written_tables import Writer, rows
+from tidemark_persist import DIFF, open_shard
+from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.written import keys, source
+from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
+from tidemark_replica.storage.written.refusal import WriteRefused, WriteUnknown
+
+
+def pairs(root: Path, table: str, as_of: int | None = None) -> list[tuple[Any, Any]]:
+    """The first two columns of the rows."""
+    return sorted((row[0], row[1]) for row in oks(root, table, as_of))
+
+
+def test_a_call_is_at_one_time_and_answered_when_it_is_in_the_table(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    pending = writer.put("plain", b'id,name\n1,a\n2,\n3,""\n')
+    assert pending.answer(0) is None
+
+    time = writer.tick()
+    assert pending.answer(0) == WriteAnswer(time, 3)
+    assert pairs(tmp_path, "plain") == [(1, "a"), (2, None), (3, "")]
+    assert pairs(tmp_path, "plain", time - 1) == []
+    assert writer.spool.used_bytes == 0
+
+
+def test_insert_upsert_and_delete_by_key(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.call("keyed", rows({"id": 1, "name": "a"}, {"id": 2, "name": "b"}), format="jsonl")
+    writer.call("keyed", rows({"id": 2, "name": "B"}, {"id": 3, "name": "c"}), "upsert", "jsonl")
+    writer.call("keyed", b"id\n1\n", "delete")
+    assert pairs(tmp_path, "keyed") == [(2, "B"), (3, "c")]
+
+
+@pytest.mark.parametrize(
+    ("table", "body", "operation", "code"),
+    [
+        ("keyed", b"id,name\n1,x\n", "insert", "DUPLICATE_KEY"),
+        ("keyed", b"id,name\n7,x\n7,y\n", "insert", "KEY_TWICE"),
+        ("keyed", b"id,name\n7,x\n7,y\n", "upsert", "KEY_TWICE"),
+        ("keyed", b"id\n7\n", "delete", "ROW_NOT_THERE"),
+        ("keyed", b"id,name\n,x\n", "insert", "KEY_NULL"),
+        ("plain", b"id,name,price,at\n1,b,,\n", "delete", "ROW_NOT_THERE"),
+        ("plain", b"id,name,price,at\n1,a,,\n1,a,,\n", "delete", "ROW_NOT_THERE"),
+        ("plain", b"id,name\n1,a\n", "delete", "MALFORMED"),
+        ("plain", b"id,name\n1,a\n", "upsert", "NO_PRIMARY_KEY"),
+        ("log", b"id,name,price,at\n1,a,,\n", "delete", "APPEND_ONLY"),
+        ("none", b"id\n1\n", "insert", "NO_SUCH_TABLE"),
+    ],
+)
+def test_a_refused_call_changes_nothing(tmp_path: Path, table: str, body: bytes, operation: str, code: str) -> None:
+    writer = Writer(tmp_path)
+    writer.call("keyed", b"id,name\n1,a\n")
+    writer.call("plain", b"id,name\n1,a\n")
+    with pytest.raises(WriteRefused) as refused:
+        writer.call(table, body, operation)
+    assert refused.value.code == code
+    assert pairs(tmp_path, "keyed") == pairs(tmp_path, "plain") == [(1, "a")]
+    assert writer.spool.used_bytes == 0
+
+
+def test_calls_of_one_tick_see_each_other_in_order(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    calls = [
+        writer.put("keyed", b"id,name\n1,a\n"),
+        writer.put("keyed", b"id,name\n1,b\n", "upsert"),
+        writer.put("keyed", b"id,name\n1,c\n"),
+        writer.put("keyed", b"id\n1\n", "delete"),
+        writer.put("keyed", b"id,name\n1,d\n"),
+    ]
+    writer.tick()
+    outcomes = [outcome(call) for call in calls]
+    assert outcomes == [1, 1, "DUPLICATE_KEY", 1, 1]
+    assert pairs(tmp_path, "keyed") == [(1, "d")]
+
+
+def outcome(call: PendingWrite) -> int | str:
+    """How many rows, or the refusal's code."""
+    try:
+        answer = call.answer(0)
+    except WriteRefused as refusal:
+        return refusal.code
+    assert answer is not None
+    return answer.rows
+
+
+def test_a_key_is_used_once(tmp_path: Path) -> None:
+    """In one tick, at later ticks, and in another process; with another body it is refused."""
+    writer = Writer(tmp_path)
+    first = [writer.put("plain", b"id\n1\n", key="k") for _ in range(2)]
+    time = writer.tick()
+    assert [call.answer(0) for call in first] == [WriteAnswer(time, 1), WriteAnswer(time, 1, repeated=True)]
+    assert writer.call("plain", b"id\n1\n", key="k") == WriteAnswer(time, 1, repeated=True)
+    writer.restart()
+    assert writer.call("plain", b"id\n1\n", key="k") == WriteAnswer(time, 1, repeated=True)
+    for table, body in (("plain", b"id\n2\n"), ("log", b"id\n1\n")):
+        with pytest.raises(WriteRefused, match="KEY_REUSED"):
+            writer.call(table, body, key="k")
+    assert pairs(tmp_path, "plain") == [(1, None)]
+
+
+def test_keys_are_kept_for_a_day_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keys, "KEYS_MAX", 3)
+    writer = Writer(tmp_path)
+    for number in range(5):
+        writer.call("plain", b"id\n1\n", key=f"b{number}")
+    writer.tick()
+
+    def live() -> set[str]:
+        remap = open_shard(f"{tmp_path}/remap")
+        return {row["entry"] for row in remap.snapshot(remap.state().upper - 1).to_pylist() if row[DIFF] > 0}
+
+    assert live() == {"key/b2", "key/b3", "key/b4"}
+    writer.now += keys.KEPT_MS
+    writer.tick()
+    assert live() == set()
+
+
+def test_calls_whose_ingestion_ends_are_unknown(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    waiting = writer.put("plain", b"id\n1\n")
+    writer.inbox.close()
+    with pytest.raises(WriteUnknown, match="repeat the call with the same key"):
+        waiting.answer(0)
+    assert writer.spool.used_bytes == 0
+
+
+def test_a_call_whose_client_is_gone_is_not_written(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    writer.put("plain", b"id\n1\n").abandon()
+    writer.tick()
+    assert pairs(tmp_path, "plain") == []
+
+
+class Model:
+    """What the tables should hold, and calls at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.keyed: dict[int, str] = {}
+        self.plain: Counter[tuple[int, str]] = Counter()
+
+    def call(self) -> tuple[str, str, bytes]:
+        draw = self.random
+        table = draw.choice(["keyed", "plain"])
+        operation = draw.choice(["insert", "upsert", "delete"] if table == "keyed" else ["insert", "delete"])
+        count = draw.choice([1, 1, 2, 5, 40])
+        lines = [(draw.randrange(60), draw.choice("abc")) for _ in range(count)]
+        body = "id,name,price,at\n" + "".join(f"{id},{name},,\n" for id, name in lines)
+        return table, operation, body.encode()
+
+    def apply(self, table: str, operation: str, body: bytes) -> bool:
+        """Whether the call is right; the model has it then."""
+        lines = [line.split(",") for line in body.decode().splitlines()[1:]]
+        found = [(int(id), name) for id, name, *_ in lines]
+        if table == "plain":
+            change = Counter(found)
+            if operation == "insert":
+                self.plain += change
+            elif all(self.plain[row] >= times for row, times in change.items()):
+                self.plain -= change
+            else:
+                return False
+            return True
+        ids = {id for id, _ in found}
+        there = ids & self.keyed.keys()
+        if len(ids) < len(found) or (operation == "insert" and there) or (operation == "delete" and there != ids):
+            return False
+        for id, name in found:
+            if operation == "delete":
+                del self.keyed[id]
+            else:
+                self.keyed[id] = name
+        return True
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_crash_random_histories_are_those_of_a_model(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies at random appends; clients repeat their calls with the same key. Half of the histories divide
+    every call on disk."""
+    if seed % 2:
+        monkeypatch.setattr(source, "SHARE_BYTES", 200)
+    model, moments, alive = Model(seed), random.Random(seed + 1000), [9]
+    append = Ingester._append
+
+    def die() -> None:
+        alive[0] -= 1
+        if alive[0] == 0:
+            raise KeyboardInterrupt
+
+    def append_or_die(self: Ingester, *args: Any) -> None:
+        die()
+        append(self, *args)
+        die()
+
+    writer = Writer(tmp_path)
+    monkeypatch.setattr(Ingester, "_append", append_or_die)
+    wanted: dict[int, tuple[list[Any], list[Any]]] = {}
+    for number in range(15):
+        calls = [(*model.call(), f"c{number}-{i}") for i in range(moments.randrange(1, 4))]
+        answers: dict[str, int | str] = {}
+        while len(answers) < len(calls):
+            if alive[0] <= 0:
+                alive[0] = moments.randrange(2, 90)
+            try:
+                pending = [writer.put(t, b, o, key=k) for t, o, b, k in calls]
+                writer.tick()
+                while any(call.answer(0) is None for call in pending if not refused(call)):
+                    writer.tick()
+                answers = {call.write.key: outcome(call) for call in pending}
+            except KeyboardInterrupt:
+                while alive[0] <= 0:
+                    alive[0] = moments.randrange(2, 90)
+                    try:
+                        writer.restart()
+                    except KeyboardInterrupt:
+                        alive[0] = 0
+        ordered = sorted(calls, key=lambda call: [*calls].index(call))
+        expected = [model.apply(t, o, b) for t, o, b, _ in ordered]
+        assert [isinstance(answers[k], int) for *_, k in ordered] == expected, (number, answers)
+        keyed, plain = sorted(model.keyed.items()), sorted(model.plain.elements())
+        wanted[writer.now] = keyed, plain
+        assert (pairs(tmp_path, "keyed"), pairs(tmp_path, "plain")) == (keyed, plain)
+    for time, (keyed, plain) in wanted.items():
+        assert (pairs(tmp_path, "keyed", time), pairs(tmp_path, "plain", time)) == (keyed, plain)
+
+
+def refused(call: PendingWrite) -> bool:
+    try:
+        call.answer(0)
+    except WriteRefused:
+        return True
+    return False

@@ -1,0 +1,76 @@
+"""Written tables for the tests: an ingester with its inbox, and calls to it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.storage.ingestion_samples import description
+from tidemark_persist import ShardWriters
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
+from tidemark_protocol.types import Column, SqlType
+from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
+from tidemark_replica.storage.written.inspect import tables_of
+from tidemark_replica.storage.written.receive import Receiver, WriteHeader
+from tidemark_replica.storage.written.source import WrittenIngestion
+from tidemark_replica.storage.written.spool import Spool
+
+COLUMNS = (
+    Column("id", SqlType("bigint")),
+    Column("name", SqlType("string")),
+    Column("price", SqlType("decimal", 10, 2)),
+    Column("at", SqlType("timestamp")),
+)
+KEYED = WrittenTable("keyed", COLUMNS, ("id",))
+PLAIN = WrittenTable("plain", COLUMNS)
+LOG = WrittenTable("log", COLUMNS, append_only=True)
+SPEC = WrittenSource((KEYED, PLAIN, LOG))
+_KEYS = itertools.count()
+
+
+class Writer:
+    """One ingester of written tables and the clients that call it. `restart`: another process goes on."""
+
+    def __init__(self, root: Path, spec: WrittenSource = SPEC) -> None:
+        self.root, self.spec, self.term, self.now = root, spec, 0, 1000
+        self.spool = Spool(root / "spool")
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process, with a new term: the calls that waited are lost with the one before."""
+        self.term += 1
+        self.inbox = WriteInbox("src")
+        self.receiver = Receiver(self.spec, self.spool)
+        found = description(self.root, self.spec, tables_of(self.spec))
+        source = WrittenIngestion(self.spec, self.inbox)
+        self.ingester = Ingester(found, WriterTerm(self.term), source, ShardWriters())
+        self.ingester.recover()
+
+    def put(
+        self, table: str, body: bytes, operation: str = "insert", format: str = "csv", key: str = ""
+    ) -> PendingWrite:
+        """A call that waits for its tick. Raises WriteRefused."""
+        header = WriteHeader(table, operation, format, key or f"k{next(_KEYS)}")
+        return self.inbox.put(self.receiver.receive(header, [body[i : i + 1000] for i in range(0, len(body), 1000)]))
+
+    def tick(self) -> int:
+        self.now += 100
+        assert self.ingester.tick(Time(self.now))
+        return self.now
+
+    def call(self, *arguments: Any, **named: Any) -> WriteAnswer:
+        """A call and its answer. Raises WriteRefused."""
+        pending = self.put(*arguments, **named)
+        self.tick()
+        answer = pending.answer(0)
+        assert answer is not None
+        return answer
+
+
+def rows(*objects: dict[str, Any]) -> bytes:
+    """JSON lines."""
+    return "".join(json.dumps(each) + "\n" for each in objects).encode()
