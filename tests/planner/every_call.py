@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 
 from tidemark_protocol import decimals
 from tidemark_protocol.functions.call_types import RAISED
+from tidemark_protocol.functions.entry import is_lambda
 from tidemark_protocol.functions.intervals import DAYS, MONTHS
 from tidemark_protocol.functions.registry import FUNCTIONS, call, is_constant
 from tidemark_protocol.plan.expr import Call, ColumnRef, Literal, ScalarExpr
@@ -42,6 +44,7 @@ LITERALS = (
 )
 _FORMAT = "S999,999.99"
 _KNOWN = (*TYPES, SqlType("decimal", 8, 6), DAYS, MONTHS, SqlType("decimal", 8, 2))
+_DECIMALS_OF_NUMBERS = tuple(SqlType("decimal", p, s) for p in range(1, 39) for s in (0, 2) if s <= p)
 # They take every type, one as any other.
 _OF_ANYTHING = frozenset({"hash", "xxhash64"})
 _COLUMNS = tuple(ColumnRef(2 * n, of) for n, of in enumerate(TYPES))
@@ -123,8 +126,13 @@ _MIXED: tuple[tuple[ScalarExpr, ...], ...] = (
 )
 
 
-def calls_of(function: str) -> Iterator[Call]:
-    """Well-typed calls, none of them over literals alone (those fold)."""
+@cache
+def calls_of(function: str) -> tuple[Call, ...]:
+    """Well-typed calls, none of them over literals alone (those fold). Some take a while to find, so they are kept."""
+    return tuple(_calls_of(function))
+
+
+def _calls_of(function: str) -> Iterator[Call]:
     entry = FUNCTIONS[function]
     if function == "raise_error":
         yield from (call(function, (Literal(code, STRING),), BOOLEAN) for code in sorted(RAISED))
@@ -134,10 +142,12 @@ def calls_of(function: str) -> Iterator[Call]:
     longer = (p for p in _MIXED if entry.max_arguments is None and len(p) > most and function not in _OF_ANYTHING)
     for each in (*(_arguments(count) for count in range(least, most + 1)), longer):
         for arguments in each:
-            if all(map(is_constant, arguments)):
+            if all(map(is_constant, arguments)) or (not entry.higher_order and any(map(is_lambda, arguments))):
+                continue
+            if entry.max_arguments is not None and not least <= len(arguments) <= entry.max_arguments:
                 continue
             for result in _results(arguments):
-                if entry.accepts(Call(function, arguments, result)):
+                if entry.signature(arguments, result):
                     yield call(function, arguments, result)
 
 
@@ -166,11 +176,9 @@ def _arguments(count: int) -> Iterator[tuple[ScalarExpr, ...]]:
     yield from (arguments for arguments in _MIXED if len(arguments) == count)
 
 
-def _results(arguments: tuple[ScalarExpr, ...]) -> list[SqlType]:
-    found = [*_KNOWN]
+def _results(arguments: tuple[ScalarExpr, ...]) -> tuple[SqlType, ...]:
     of = [a.type for a in arguments[:2] if a.type.is_decimal]
-    if len(of) == 2:
-        found += (decimals.result_type(op, of[0], of[1]) for op in "+-*/%")
-    if of:
-        found += (SqlType("decimal", p, s) for p in range(1, 39) for s in (0, 2) if s <= p)
-    return found
+    if not of:
+        return _KNOWN
+    both = (decimals.result_type(op, of[0], of[1]) for op in "+-*/%") if len(of) == 2 else ()
+    return (*_KNOWN, *both, *_DECIMALS_OF_NUMBERS)

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planner.catalogue import CATALOGUE, one_view
-from tests.planner.fixture_files import HERE, cases
+from tests.planner.catalogue import one_view
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.dataflow import plan
-from tidemark_protocol.explain import explain, explain_planned
+from tidemark_protocol.explain import explain_planned
 from tidemark_protocol.ids import GlobalId
 from tidemark_protocol.messages.planning import Planned, PlanRequest, ViewRequest
 
@@ -57,15 +56,3 @@ def test_a_later_view_reads_the_names_that_an_earlier_export_has(catalyst: Catal
     exports = (*asked.exports, replace(asked.exports[0], name="w", view="w"))
 
     assert "filter [(more > 2)]" in explained(catalyst, replace(asked, views=both, exports=exports))
-
-
-def test_every_plan_prints_with_names_and_by_position(catalyst: Catalyst) -> None:
-    """With as many lines, over every fixture: no operator is unknown to the names."""
-    for file in sorted((HERE / "plans").glob("*.txt")):
-        for case in cases(file):
-            planned = plan(catalyst, one_view(case.sql))
-            assert isinstance(planned, Planned)
-            assert planned.objects
-            lines = explain_planned(planned, {r.id: tuple(c.name for c in r.columns) for r in CATALOGUE.relations})
-            body = lines[lines.index(f"{planned.objects[0].id} =") :]
-            assert len(body.split("\n")) == len("\n".join(f"x\n{explain(o.plan)}" for o in planned.objects).split("\n"))

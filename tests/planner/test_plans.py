@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.planner.catalogue import one_view
+from tests.planner.catalogue import CATALOGUE, one_view
 from tests.planner.fixture_files import HERE, cases, check
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.planning.dataflow import plan
+from tidemark_protocol.explain import explain, explain_planned
 from tidemark_protocol.functions.sql_text import to_sql
 from tidemark_protocol.messages.planning import Planned
 from tidemark_protocol.types import ColumnType
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.spark
 def outcome(catalyst: Catalyst, sql: str) -> str:
     planned = plan(catalyst, one_view(sql))
     assert isinstance(planned, Planned), planned
+    check_printed_with_names(planned)
     imports = (f"import {i.id} {list(i.columns)}{' monotonic' if i.monotonic else ''}" for i in planned.source_imports)
     indexes = (f"import index {i.id} by {list(map(to_sql, i.key))}" for i in planned.index_imports)
     export = planned.exports[0]
@@ -30,7 +32,16 @@ def outcome(catalyst: Catalyst, sql: str) -> str:
     return "\n".join([*imports, *indexes, planned.explain.replace("\n\n", "\n").strip("\n"), last])
 
 
+def check_printed_with_names(planned: Planned) -> None:
+    """The plan prints with the names of columns as it does by position, in as many lines: no operator is unknown."""
+    names = {r.id: tuple(c.name for c in r.columns) for r in CATALOGUE.relations}
+    lines = explain_planned(planned, names)
+    body = lines[lines.index(f"{planned.objects[0].id} =") :]
+    by_position = "\n".join(f"x\n{explain(o.plan)}" for o in planned.objects)
+    assert len(body.split("\n")) == len(by_position.split("\n"))
+
+
 @pytest.mark.parametrize("file", sorted((HERE / "plans").glob("*.txt")), ids=lambda file: file.stem)
 def test_sql_becomes_this_plan(catalyst: Catalyst, file: Path) -> None:
-    """The tree, the columns read of each import, and the export's key and columns."""
+    """The tree, the columns read of each import, the export's key and columns; and it prints with names."""
     check(file, [(case, outcome(catalyst, case.sql)) for case in cases(file)])

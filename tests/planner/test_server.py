@@ -168,13 +168,13 @@ def test_a_malformed_request_is_refused_and_the_planner_goes_on(planner: Process
     decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
 
 
-@pytest.mark.parametrize("killed", ["the worker", "its JVM"])
-def test_crash_of_a_worker_that_is_idle_is_nobodys_matter(planner: Process, killed: str) -> None:
-    """The next request waits for a new worker and succeeds; the files of the dead one are removed."""
+def test_crash_of_an_idle_worker_is_survived(planner: Process) -> None:
+    """The next request waits for a new worker and succeeds; the files of the dead one are removed. Its JVM is killed
+    below."""
     ((worker, jvm),) = planner.workers().items()
     (folder,) = planner.temporary.glob("tidemark-planner-*/*")
     assert list(folder.glob("blockmgr-*"))
-    os.kill(worker if killed == "the worker" else jvm, signal.SIGKILL)
+    os.kill(worker, signal.SIGKILL)
     until(lambda: are_gone([worker, jvm]))
 
     decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
@@ -182,13 +182,13 @@ def test_crash_of_a_worker_that_is_idle_is_nobodys_matter(planner: Process, kill
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("killed", ["the worker", "its JVM"])
-def test_crash_of_a_worker_in_the_midst_of_a_plan_plans_again_in_another_once(planner: Process, killed: str) -> None:
-    """A new worker plans the statement that was under way. A second death is answered with INTERNAL and its reason."""
+def test_crash_of_a_worker_in_the_midst_of_a_plan_plans_again_in_another_once(planner: Process) -> None:
+    """A new worker plans the statement that was under way. A second death is answered with INTERNAL and its reason.
+    The first time the JVM is killed, the second time the worker itself."""
     with ThreadPoolExecutor(1) as asks:
         slow = asks.submit(planner.plan, one_view(SLOW))
         ended: list[int] = []
-        for _ in range(2):
+        for killed in ("the JVM", "the worker"):
             until(lambda: (ready := planner.ready_worker()) is not None and is_at_work(ready[1]))
             worker, jvm = planner.ready_worker() or (0, 0)
             assert not slow.done()
@@ -226,10 +226,12 @@ def test_crash_of_a_jvm_never_ends_the_planner(tmp_path: Path) -> None:
     planner.await_ready()
     ((unused, jvm),) = planner.workers().items()
     assert unused != starting
+    (folder,) = planner.temporary.glob("tidemark-planner-*/*")
     os.kill(jvm, signal.SIGKILL)
     until(lambda: are_gone([unused, jvm]))
 
     decode(planner.plan(one_view("SELECT k FROM s.t")), Planned)
+    assert not folder.exists()
     assert planner.process.poll() is None
     planner.close()
 
@@ -295,8 +297,15 @@ def test_a_plan_that_takes_long_keeps_no_other_waiting_and_ends_in_time(planner:
         planner.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("when", ["as it starts", "idle", "in the midst of a plan"])
+SLOW_ENDS = (
+    pytest.param(signal.SIGTERM, "as it starts", marks=pytest.mark.slow),
+    pytest.param(signal.SIGKILL, "idle", marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, "in the midst of a plan", marks=pytest.mark.slow),
+)
+ENDS = ((signal.SIGKILL, "as it starts"), (signal.SIGTERM, "idle"), (signal.SIGKILL, "in the midst of a plan"))
+
+
+@pytest.mark.parametrize(("number", "when"), [*ENDS, *SLOW_ENDS])
 def test_crash_a_planner_that_ends_leaves_nothing(tmp_path: Path, number: signal.Signals, when: str) -> None:
     """No process and no file is left, however and whenever the planner ends."""
     planner = Process(tmp_path, waits=when != "as it starts")
