@@ -19,7 +19,7 @@ OperatorError
     ├── TimeNotReadable  at the requested time; other times are readable
     ├── WriteRefused     the rows cannot be written as they are
     ├── TooMany          the limit on running or waiting queries is reached
-    ├── NotYet           the query may succeed soon; the gateway retries it for a while
+    ├── QueryNotReady    the query may succeed soon; the gateway retries it for a while
     │   ├── NoCompleteTime   no time exists yet at which the query is answerable
     │   └── NoReplicaAnswers replicas exist, but none of them answers
     └── RelationChanged  a relation that the query reads has changed or is gone
@@ -80,15 +80,15 @@ class TooMany(QueryRefused):
     """The gateway has no free slot for another query."""
 
 
-class NotYet(QueryRefused):
+class QueryNotReady(QueryRefused):
     """The query is valid, but nothing can answer it yet."""
 
 
-class NoReplicaAnswers(NotYet):
+class NoReplicaAnswers(QueryNotReady):
     """The replicas that should answer are starting, or their connections were lost a moment ago."""
 
 
-class NoCompleteTime(NotYet):
+class NoCompleteTime(QueryNotReady):
     """No time is both complete and still readable in every relation of the query."""
 
 

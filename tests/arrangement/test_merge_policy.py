@@ -67,7 +67,7 @@ def test_no_step_merges_more_than_its_budget_and_batches_stay_few(lasting: int) 
     assert now.rows == sum(b.rows for b in now.batches)
 
 
-def test_an_arrangement_that_nobody_merges_beside_the_steps_is_merged_by_them() -> None:
+def test_an_arrangement_without_background_merges_is_merged_by_steps() -> None:
     """The last resort: far too many batches."""
     now, most = manifest(), 0
     for step in range(MAX_BATCHES * 40):

@@ -188,7 +188,7 @@ def test_distinct_emits_only_first_and_last_occurrences(tmp_path: Path) -> None:
     assert one(tmp_path, shape, steps) == [{(0.0,): 1, ("NaN",): 1, (None,): 1}, {}, {(0.0,): -1, (None,): -1}]
 
 
-def test_a_change_nobody_can_see_emits_nothing(tmp_path: Path) -> None:
+def test_a_change_without_effect_emits_nothing(tmp_path: Path) -> None:
     """The sum stays, the count is not shown: no retraction of an equal row."""
     shape = AccumulatorLayout((pa.int64(), pa.int64()), (0,), (Aggregate("sum", 1, "sum(v)"),))
     assert one(tmp_path, shape, [[((1, 5), 1)], [((1, 0), 1)], [((1, 2), 1), ((1, -2), 1)]]) == [{(1, 5): 1}, {}, {}]

@@ -61,7 +61,7 @@ def test_one_that_expires_while_its_successor_is_introduced_waits_for_no_other()
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_one_that_nobody_can_trust_any_more_is_replaced_at_once(steps: int) -> None:
+def test_an_untrusted_certificate_is_replaced_at_once(steps: int) -> None:
     """An operator that comes back after years."""
     found = authority(START_MS)
     for _ in range(steps):

@@ -109,7 +109,7 @@ ANSWERS: dict[str, tuple[Material | None, str]] = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_the_operator_takes_the_replica_alone_and_says_who_answered(case: str, tmp_path: Path) -> None:
+def test_the_operator_takes_the_replica_alone_and_names_the_peer(case: str, tmp_path: Path) -> None:
     """An address is no proof: not of the replica, and not of its ComputeReplica's uid."""
     shown, wrong = ANSWERS[case]
     address = f"unix://{tmp_path}/s"

@@ -24,7 +24,7 @@ from tidemark_protocol.tls.identities import OPERATOR, PLANNER, Identity, identi
         (R1, ExtendedKeyUsageOID.SERVER_AUTH, ["1111.r1.team-a.replica.tidemark.internal"]),
     ],
 )
-def test_a_certificate_says_who_and_what_for(
+def test_a_certificate_names_its_holder_and_its_usages(
     identity: Identity, purpose: x509.ObjectIdentifier, hosts: list[str]
 ) -> None:
     """Only the operator's opens connections, and only the others' take them; none signs others."""

@@ -61,7 +61,7 @@ def open_objects(schema: Any, name: str) -> Iterator[str]:
     yield from open_objects(schema.get("items"), name)
 
 
-def test_the_schema_takes_nothing_that_nobody_reads() -> None:
+def test_the_schema_takes_no_value_without_a_reader() -> None:
     """A misspelt value must be an error, never ignored."""
     schema = json.loads((CHART / "values.schema.json").read_text())
 

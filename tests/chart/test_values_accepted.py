@@ -308,7 +308,7 @@ def test_a_second_release_for_other_namespaces_has_nothing_of_the_whole_cluster(
 
 
 @pytest.mark.slow
-def test_a_default_instance_that_nobody_would_look_after_is_refused() -> None:
+def test_a_default_instance_outside_the_watched_namespaces_is_refused() -> None:
     """The operator has no rights there."""
     instance = {"create": True, "namespace": "team-b", "location": "/data"}
     with pytest.raises(subprocess.CalledProcessError) as error:

@@ -135,7 +135,7 @@ def test_a_subscribe_that_may_end_does(sink: SubscribeSink, finished: ShardId | 
     assert [news.batch.upper for news in batches(harness, R1, EMPTY)] == [EMPTY]
 
 
-def test_must_hold_nothing_and_leave_nobody_waiting_for_a_replica_that_is_not_believed() -> None:
+def test_must_hold_nothing_and_end_all_waits_for_a_distrusted_replica() -> None:
     """A gap, an overlap, or last words that nobody asked for: the connection ends, so it is asked anew, a subscribe
     that it alone tells ends, and what is dropped meanwhile is gone with the connection."""
     for lie in (SubscribeBatch(at(5), at(400), b""), SubscribeDropped(at(0))):
@@ -153,7 +153,7 @@ def test_must_hold_nothing_and_leave_nobody_waiting_for_a_replica_that_is_not_be
         assert held(harness) is None
 
 
-def test_must_not_believe_that_a_copy_was_dropped_which_nobody_dropped() -> None:
+def test_must_not_believe_that_an_undropped_copy_was_dropped() -> None:
     """Its client would wait for ever where that replica is alone."""
     harness = InstanceHarness()
     harness.connect(R1)

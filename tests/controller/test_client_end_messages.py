@@ -44,7 +44,7 @@ def reading(sink: SubscribeSink | CopyToSink, *, edited: bool) -> InstanceHarnes
     return harness
 
 
-def test_the_end_of_a_subscribe_after_an_edit_says_who_was_edited_and_where_to_go_on() -> None:
+def test_the_end_of_a_subscribe_names_the_edited_dataflow_and_where_to_go_on() -> None:
     """As of the last time that it was told whole: from there on nothing is missing, and nothing told twice."""
     harness = reading(SubscribeSink(COLUMNS), edited=True)
     harness.hear(R1, SubscribeResponse(S, SubscribeBatch(at(0), at(350), b"", None, 0, 0)))
@@ -74,8 +74,8 @@ def test_the_end_of_a_copy_says_whether_to_copy_again() -> None:
         pytest.param((at(350), 7), at(0), "--as-of 349, ", id="within a time: the one before was told whole"),
         pytest.param((at(350), 0), at(349), "--as-of 349, ", id="just readable"),
         pytest.param((at(350), 0), at(351), "can be read as of 351 (1970-01-01T00:00:00.351Z) and later", id="later"),
-        pytest.param((at(0), 0), at(320), "Nothing had been told yet. Subscribe again: ", id="nothing position"),
-        pytest.param((at(0), 0), at(0), "Nothing had been told yet. Subscribe again with --as-of 0, ", id="from 0 on"),
+        pytest.param((at(0), 0), at(320), "No change had been sent yet. Subscribe again: ", id="nothing position"),
+        pytest.param((at(0), 0), at(0), "No change had been sent yet. Subscribe again with --as-of 0, ", id="from 0"),
     ],
 )
 def test_where_to_go_on(position: Position, since: Frontier, expected: str) -> None:

@@ -183,7 +183,7 @@ def test_must_not_believe_compaction_beyond_what_is_kept_or_asked_for() -> None:
     assert {c.id: c.since for c in harness.instance.dataflows.collections()} == {INDEX: at(380), VIEW: at(479)}
 
 
-def test_nothing_is_compacted_that_a_replica_may_read_of_whom_nothing_is_known() -> None:
+def test_nothing_is_compacted_that_an_unknown_replica_may_read() -> None:
     """An operator has just begun. What is dropped meanwhile is waited for by nobody."""
     harness = InstanceHarness(upper=900)
     harness.instance.disconnected.expect(R1, harness.now)

@@ -179,7 +179,7 @@ def test_without_a_replica_a_drop_is_done_at_once() -> None:
     assert harness.instance.drop("ns/d") == [DataflowGone("ns/d")]
 
 
-def test_a_view_makes_its_shard_known_to_those_who_wait_for_it() -> None:
+def test_a_view_makes_its_shard_known_to_waiting_dataflows() -> None:
     """Its write frontier is its shard's upper; the first one is news."""
     harness = InstanceHarness()
     harness.install()
@@ -307,7 +307,7 @@ def test_a_replica_that_holds_its_clock_to_be_ahead_is_told_the_time_again() -> 
     assert harness.sent(R2) == []
 
 
-def test_a_shard_is_compacted_by_those_who_reach_it_each_in_turn() -> None:
+def test_a_shard_is_compacted_by_each_replica_in_turn() -> None:
     """Shards are a namespace's, storage and its credentials an instance's. And one replica's store may not answer."""
     shards, asked = ShardBook(), list[tuple[str, ReplicaId, str]]()
     for location in ("/a/ns/s", "/b/ns/s", "/abc/ns/s"):

@@ -28,7 +28,7 @@ def test_must_not_take_one_replicas_error_for_the_answer_while_another_may_answe
     assert index.holds == {}
 
 
-def test_must_answer_with_an_error_once_all_who_were_asked_have_failed_or_are_gone() -> None:
+def test_must_answer_with_an_error_once_all_asked_replicas_failed_or_are_gone() -> None:
     """Nobody waits for a replica that will not answer; one that is connected anew may."""
     harness = InstanceHarness()
     harness.install()

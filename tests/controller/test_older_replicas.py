@@ -116,7 +116,7 @@ def test_another_that_was_told_of_it_may_go_on(sink: SubscribeSink | CopyToSink,
     assert len(end_messages(harness.instance.disconnect(r3, harness.now))) == 1
 
 
-def test_nothing_has_failed_while_nobody_was_told_of_it() -> None:
+def test_nothing_has_failed_before_a_replica_was_sent_the_dataflow() -> None:
     """Who is told next may do it."""
     harness = beside(R1)
     harness.instance.create(over_index(COPY), TERM)
@@ -283,7 +283,7 @@ def test_a_reader_is_refused_at_once_if_all_replicas_are_too_old() -> None:
     play(scenario, r1=())
 
 
-def test_a_dataflow_is_too_old_for_nobody_while_one_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_image_is_too_old_while_a_replica_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its condition would come and go with each restart of the one replica that understands it."""
     clock = Clock(monkeypatch)
 
@@ -302,7 +302,7 @@ def test_a_dataflow_is_too_old_for_nobody_while_one_restarts(monkeypatch: pytest
     play(scenario, r1=(), r2=SUPPORTED_FEATURES)
 
 
-def test_an_event_tells_what_fails_and_not_what_nobody_was_told_of() -> None:
+def test_an_event_names_failed_dataflows_and_not_unsent_ones() -> None:
     """A replica that is too old says so in its own conditions; the Dataflow does where none computes it."""
     harness, warned = beside(R1), list[str]()
     harness.hear(R2, Status(VIEW, "step_failed", {"message": "no room"}))

@@ -193,7 +193,7 @@ def test_a_lost_one_keeps_nothing_for_it() -> None:
     assert held(harness) == at(300)
 
 
-def test_a_finished_table_needs_nobody_who_understands_it() -> None:
+def test_a_finished_table_needs_no_image_that_understands_it() -> None:
     """Nothing is left to compute."""
     harness = InstanceHarness(upper=500)
     once = view(None, RefreshSchedule(at=(Time(5),)))

@@ -95,7 +95,7 @@ def test_an_unknown_shard_is_never_compacted() -> None:
     assert shards.due_compactions(NOW) == []
 
 
-def test_a_shard_that_nobody_has_given_a_lag_is_never_compacted() -> None:
+def test_a_shard_without_a_lag_is_never_compacted() -> None:
     """Its owner's instance cannot be read, perhaps: a replica of another one may be told nothing by a guess."""
     shards = ShardBook()
     shards.register(S, "file:///s")
@@ -140,7 +140,7 @@ def test_a_shard_that_is_read_is_not_forgotten_with_its_owner() -> None:
     assert shards.get(S) is None
 
 
-def test_a_shard_that_is_read_and_owned_by_nobody_goes_with_its_last_reader() -> None:
+def test_a_shard_without_an_owner_goes_with_its_last_reader() -> None:
     """Its owner was gone before: for this operator there never was one."""
     shards = ShardBook()
     for reader in ("e", "f"):

@@ -39,13 +39,13 @@ def refusal(sql: str) -> Refusal:
 
 
 @pytest.mark.parametrize("sql", [*ADMITTED, *FAILING])
-def test_what_is_admitted_is_translated(sql: str) -> None:
+def test_admitted_constructs_are_translated(sql: str) -> None:
     """Each is compared with PostgreSQL by the slow tests below."""
     assert spark_text(sql)
 
 
 @pytest.mark.parametrize(("expression", "why"), [each.rsplit(": ", 1) for each in entries(REFUSED)])
-def test_what_may_mean_something_else_is_refused_by_name(expression: str, why: str) -> None:
+def test_ambiguous_constructs_are_refused_by_name(expression: str, why: str) -> None:
     (diagnostic,) = refusal(f"SELECT {expression} AS x FROM t").diagnostics
 
     assert why.lower() in diagnostic.message.lower()
@@ -90,7 +90,7 @@ def test_positions_of_the_planners_refusals_are_of_the_users_text(
 
 
 @pytest.mark.spark
-def test_what_only_types_tell_is_refused_or_planned(catalyst: Catalyst) -> None:
+def test_constructs_that_only_types_tell_are_refused_or_planned(catalyst: Catalyst) -> None:
     """Everything that is admitted is planned; of queries that hide a type from the names, the types decide."""
     for sql in ADMITTED:
         planned = plan_query(catalyst, PlanQueryRequest(sql, CATALOGUE, "q/", "postgres"))
@@ -147,7 +147,7 @@ def test_postgres_gives_the_same_answer(session: Any, postgres: Postgres, sql: s
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("sql", FAILING)
-def test_what_fails_in_postgres_fails_here(session: Any, postgres: Postgres, sql: str) -> None:
+def test_failures_of_postgres_fail_here(session: Any, postgres: Postgres, sql: str) -> None:
     """Overflow, division by zero, a bad cast: never a value."""
     with pytest.raises(Failed):
         postgres.rows(sql)

@@ -153,7 +153,7 @@ def test_an_unknown_token_is_asked_about_once_in_a_while() -> None:
     assert len(server.asked) == asked + 1
 
 
-def test_while_the_api_server_is_away_nobody_new_comes_in() -> None:
+def test_while_the_api_server_is_away_no_new_caller_is_admitted() -> None:
     """It is said that it is away, not that the user may not; and nothing is remembered of it."""
     server = ApiServer("get dataflows/data delays in namespace ns")
     at = door(server)

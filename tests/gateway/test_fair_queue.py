@@ -107,7 +107,7 @@ def test_a_request_above_the_callers_share_takes_the_whole_share() -> None:
     asyncio.run(play())
 
 
-def test_a_caller_who_has_half_of_it_keeps_no_other_out() -> None:
+def test_a_caller_with_half_of_the_queue_keeps_no_other_out() -> None:
     """However much it asks for, and however long it stays: what waits comes in when something of its own goes."""
 
     async def play() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.protocol.samples import INGESTION
 from tidemark_operator.catalogue.registry import Registry, SourceState
-from tidemark_operator.errors import NotYet, QueryRefused
+from tidemark_operator.errors import QueryNotReady, QueryRefused
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.files import change_file
@@ -83,7 +83,7 @@ def test_a_request_that_names_no_file_is_refused(file: str, action: str, message
 
 def test_a_request_that_cannot_be_stored_is_not_taken() -> None:
     """Neither before the tables are known nor while the API server is away: the client asks again."""
-    with pytest.raises(NotYet, match="the tables of DataSource drop are not known yet"):
+    with pytest.raises(QueryNotReady, match="the tables of DataSource drop are not known yet"):
         ask("a/1.csv", pinned=None)
-    with pytest.raises(NotYet, match=r"could not be stored: gone; ask again"):
+    with pytest.raises(QueryNotReady, match=r"could not be stored: gone; ask again"):
         ask("a/1.csv", sources=Sources(ApiError(0, "gone")))

@@ -188,7 +188,7 @@ def test_a_caller_that_leaves_has_one_turn_at_a_time() -> None:
     asyncio.run(story())
 
 
-def test_crash_a_planner_that_fails_at_what_nobody_waits_for_is_nobodys_matter(
+def test_crash_a_planner_that_fails_at_an_abandoned_request_fails_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No turn stays with it, and no warning of a task that nobody looked at."""

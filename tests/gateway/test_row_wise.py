@@ -85,7 +85,7 @@ def test_a_view_is_read_without_its_errors_if_its_rows_are_computed_one_by_one(
         check_row_wise(known, "ns", peek(relation), found)
 
 
-def test_what_cannot_be_followed_is_refused() -> None:
+def test_queries_that_cannot_be_followed_are_refused() -> None:
     """The one that it reads was replaced by another, which has not the export any more."""
     known = registry()
     old = add_dataflow(known, "d", shards=("s.a",))

@@ -68,7 +68,7 @@ def test_a_table_is_replaced_by_an_edit() -> None:
 
     (reported,) = context.told
     assert reported.startswith(
-        "Dataflow d was edited, and its new revision has taken over. Nothing had been told yet. "
+        "Dataflow d was edited, and its new revision has taken over. No change had been sent yet. "
     )
     assert "Subscribe again" in reported
     assert context.left == ["o"]
@@ -103,5 +103,5 @@ def test_a_dataflow_is_deleted(runs: str) -> None:
     none = cast(Any, None)
     DataflowReconciler(context.context, none, none, lambda _: None).forget(state.key)
 
-    assert context.told == ["Dataflow d was deleted. Nothing had been told yet"]
+    assert context.told == ["Dataflow d was deleted. No change had been sent yet"]
     assert context.left == ["o"]

@@ -71,7 +71,7 @@ def test_a_shape_whose_executors_do_not_come_does_not_take_over_and_says_why() -
     assert conditions(old, starting)["UpToDate"].startswith("False/Surging")
 
 
-def test_a_process_that_ended_is_told_with_who_was_hydrating_there_and_the_remedy() -> None:
+def test_an_ended_process_is_reported_with_its_hydrating_dataflows_and_the_remedy() -> None:
     """Of that very shape: one that was not there is not named."""
     ended = Observation(Phase.BACKING_OFF, "a", "a-0", restarts=2, last_exit=Exit(137, 0, "OOMKilled"), shape="a")
     names = ("huge", "wide", "next", "last")

@@ -13,7 +13,7 @@ from tidemark_operator.catalogue.file_requests import (
     settled,
     unfinished,
 )
-from tidemark_operator.errors import NotYet, TooMany
+from tidemark_operator.errors import QueryNotReady, TooMany
 from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
 
@@ -49,7 +49,7 @@ def test_a_file_has_one_unfinished_request() -> None:
     """The same one again is that one; another one waits."""
     requests, id = added((), RELEASE, "t", "1.csv", 1000)
     assert added(requests, RELEASE, "t", "1.csv", 2000) == (requests, id)
-    with pytest.raises(NotYet, match=r"file t/1.csv has an unfinished request \(release\)"):
+    with pytest.raises(QueryNotReady, match=r"file t/1.csv has an unfinished request \(release\)"):
         added(requests, REREAD, "t", "1.csv", 2000)
     finished = settled(requests, [FileOutcome(id)])
     assert added(finished, REREAD, "t", "1.csv", 500)[1] == 1001, "the clock went back"

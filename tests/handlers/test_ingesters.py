@@ -142,7 +142,7 @@ def test_why_an_ingestion_does_not_run(state: str, message: str, reason: str | N
     assert (failure.reason if failure else None) == reason
 
 
-def test_bindings_stay_while_nobody_ingests() -> None:
+def test_bindings_stay_without_an_ingester() -> None:
     """Whoever does next gives its tables what they lack of them: also under an operator that began meanwhile."""
 
     async def held(
@@ -188,5 +188,5 @@ def test_readers_of_a_deleted_source_learn_of_it(instance: str) -> None:
         return str(ended.batch.error), running.core.dataflows.owners()
 
     error, left = ingested(ended_reader)
-    assert error == "DataSource s was deleted. Nothing had been told yet"
+    assert error == "DataSource s was deleted. No change had been sent yet"
     assert left == ["o"]

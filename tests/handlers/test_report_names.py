@@ -48,7 +48,7 @@ def vars_of(counters: FileCounters | None) -> list[int]:
     return [counters.read, counters.waiting, counters.changed, counters.refused]
 
 
-def test_errors_of_what_nobody_computes_any_more_are_those_that_were_told_last() -> None:
+def test_errors_of_a_dataflow_without_a_replica_are_the_last_reported() -> None:
     """A finished table holds what it held, and nobody tells of its errors. Those of another revision are not its."""
     revision = DataflowRevision(DATAFLOW, (), (), DATAFLOW.plan_digest, 1, "")
     state = DataflowState(

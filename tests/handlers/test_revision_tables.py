@@ -67,7 +67,7 @@ def test_the_version_that_a_revision_is_given(
 
 
 @pytest.mark.parametrize(("pending", "given"), [(None, 2), (written(2, B), 3)])
-def test_a_finished_table_is_followed_by_one_that_nobody_was_given(pending: Written | None, given: int) -> None:
+def test_a_finished_table_is_followed_by_an_unused_version(pending: Written | None, given: int) -> None:
     """Also where the pending revision has not begun its own."""
     shard = asyncio.run(
         unless_finished(PLACE, EXPORT, written(1, B).shard, Storage(1).look, lambda: True, [pending] if pending else [])

@@ -123,7 +123,7 @@ def test_an_adopted_table_that_is_finished_is_kept() -> None:
     assert (meanwhile.has_ended, set(meanwhile.ends.superseded)) == (False, {"report-r1"})
 
 
-def test_a_first_revision_is_outrun_by_nobody() -> None:
+def test_a_first_revision_is_never_superseded() -> None:
     """Whatever a replica says of its table's term."""
     one = known(finished(0), state("report", revision(view(400), 1)))
 

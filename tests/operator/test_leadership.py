@@ -189,7 +189,7 @@ def test_a_lease_that_is_deleted_is_not_made_again_by_a_leader_that_lets_go(run:
     run(scenario)
 
 
-def test_a_lease_that_nobody_ever_held_is_taken(run: Callable[[Scenario], None]) -> None:
+def test_a_lease_without_a_holder_is_taken(run: Callable[[Scenario], None]) -> None:
     """The chart makes it, without a holder, so that it goes with the release."""
 
     async def scenario(there: Leaders) -> None:

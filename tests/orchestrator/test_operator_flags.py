@@ -39,7 +39,7 @@ def test_pods_need_an_image_and_a_planner(missing: list[str], capsys: pytest.Cap
     assert "--orchestrator kubernetes needs --replica-image" in capsys.readouterr().err
 
 
-def test_the_cluster_may_choose_who_pods_run_as_but_nobody_chooses_root(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_cluster_may_choose_the_user_of_pods_but_not_root(capsys: pytest.CaptureFixture[str]) -> None:
     """Driver and executors alike."""
     chosen = parse([*PODS, "--planner", "p:1", "--replica-image", "i", "--replica-user", "none"]).pods
     assert chosen is not None

@@ -23,7 +23,7 @@ def between(s3: S3Server) -> Iterator[Middleman]:
         yield running
 
 
-def test_must_tell_all_who_claim_the_one_that_came_first(place: Place) -> None:
+def test_must_tell_all_claimants_the_first_one(place: Place) -> None:
     """At once, and ever after; before that there is none."""
     assert read_record(Storage.at(place.location)) is None
     with ThreadPoolExecutor(8) as pool:
@@ -62,7 +62,7 @@ def test_a_store_that_does_not_answer_before_anything_was_asked_of_it_knows_of_n
         )
 
 
-def test_crash_a_claim_that_nobody_can_tell_of_is_indeterminate(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_a_claim_without_an_answer_is_indeterminate(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was sent, and from then on nothing is heard."""
     location, put = s3.location("claims/unknown"), put_if_absent.__globals__["_put"]
     heard = Storage.read

@@ -49,7 +49,7 @@ def test_settings_under_which_two_could_win_are_refused(unsafe: dict[str, str]) 
             settings(given, environ)
 
 
-def test_settings_bound_every_request_and_leave_the_rest_to_whoever_gives_it() -> None:
+def test_settings_bound_every_request_and_leave_other_options_alone() -> None:
     """The credentials of the environment are delta-rs's to read: they are not copied."""
     environ = {"AWS_S3_ALLOW_UNSAFE_RENAME": "false", "AWS_SECRET_ACCESS_KEY": SECRET}
     found = settings({"AWS_REGION": "x", "timeout": "1s"}, environ)

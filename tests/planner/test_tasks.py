@@ -65,7 +65,7 @@ def test_the_watched_table_is_imported_whole(catalyst: Catalyst) -> None:
     ]
 
 
-def test_changes_that_nobody_reads_are_not_built(catalyst: Catalyst) -> None:
+def test_changes_without_a_reader_are_not_built(catalyst: Catalyst) -> None:
     """The watched shard is imported even if no view reads it."""
     outcome = planned(catalyst, {"v": "SELECT count(*) AS n FROM s.t"}, TaskRequest("clicks.log"))
 

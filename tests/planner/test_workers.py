@@ -277,7 +277,7 @@ def test_a_request_that_left_gets_no_worker(made: Callable[..., WorkerPool]) -> 
     ask(workers)
 
 
-def test_no_other_is_started_while_one_starts_or_for_who_may_not_have_it(tmp_path: Path) -> None:
+def test_no_worker_is_started_while_one_starts_or_beyond_the_callers_share(tmp_path: Path) -> None:
     """The pool starts no worker while one is starting, or for a long plan that may not have it."""
     begun, folder = [], itertools.count()
 

@@ -71,7 +71,7 @@ class Twice(InProcessRunner):
         super().attempt(work)
 
 
-def test_files_of_an_attempt_that_nobody_believed_go_while_the_dataflow_steps(
+def test_files_of_a_discarded_attempt_go_while_the_dataflow_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also on a replica that is never at rest, so that never all is swept."""

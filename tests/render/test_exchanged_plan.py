@@ -130,7 +130,7 @@ def test_a_full_disk_is_reported_by_the_writer_of_an_exchange(tmp_path: Path) ->
         dealing(tmp_path, 1, 0, TaskShare(), ROWS)
 
 
-def test_a_stream_that_nobody_reads_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_a_stream_without_a_reader_is_an_error(tmp_path: Path) -> None:
     """A call that ends with rows left has a hole in it."""
     dealt = ExchangeReader(dealing(tmp_path, 1, 3, TaskShare(), ROWS), tmp_path)
     with pytest.raises(ValueError, match=r"slots \[3\]"):

@@ -29,7 +29,7 @@ def compacting(loop: Loop, folder: Path, since: int) -> tuple[StorageState, str]
     return state, made.location
 
 
-def test_of_a_shard_that_nobody_here_follows(tmp_path: Path) -> None:
+def test_of_a_shard_without_a_follower_here(tmp_path: Path) -> None:
     """Else whoever asked would not know, and ask every ten seconds for ever."""
     loop = Loop()
     state, _ = compacting(loop, tmp_path, 40)

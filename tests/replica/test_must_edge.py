@@ -103,7 +103,7 @@ def test_must_do_nothing_of_a_frame_that_is_refused(refused: list[Command], stat
         "no uuid",
     ],
 )
-def test_must_refuse_what_nobody_can_mean(command: Command) -> None:
+def test_must_refuse_meaningless_commands(command: Command) -> None:
     """Before anything acts on it."""
     assert greeted().take(frame(command)) == REFUSED
 

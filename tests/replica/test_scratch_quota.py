@@ -52,7 +52,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
     made.room.close()
 
 
-def test_all_that_lies_there_counts_whoever_wrote_it(watched: Watched) -> None:
+def test_all_files_count_whichever_process_wrote_them(watched: Watched) -> None:
     """Files, wherever they are, and those without names; what goes counts no more."""
     watched.fill("a/b/state.arrow", SIZE * 7 // 8 - MIB)
     watched.fill("spark/blocks", MIB * 3 // 2)

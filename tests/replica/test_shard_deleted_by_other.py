@@ -114,7 +114,7 @@ def test_a_look_finds_out_that_the_location_is_empty(tmp_path: Path) -> None:
     assert handles.cached_reader(location) is None
 
 
-def test_a_look_by_whoever_names_the_old_one_is_not_unreadable_for_ever(tmp_path: Path) -> None:
+def test_a_look_by_a_reader_of_the_old_shard_is_not_unreadable_for_ever(tmp_path: Path) -> None:
     """Once the new table has more commits than the old one had, the old handle finds that its table is gone."""
     handles = ShardHandles()
     shard = used_again(tmp_path, handles, write=True)

@@ -11,7 +11,7 @@ from tidemark_operator.resources.conditions.replica import Answering, ReplicaFac
 WHY = "the image of replica r1 does not know refresh"
 
 
-def test_a_dataflow_that_nobody_can_be_told_of_says_so() -> None:
+def test_a_dataflow_that_no_image_understands_says_so() -> None:
     """Waiting alone does not mend it. What is finished needs nobody."""
     expect(
         dataflow_conditions(replace(SERVING, exports_hydrated=0, too_old=WHY, hydration="3%")),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidemark_operator.errors import NotYet, TooMany
+from tidemark_operator.errors import QueryNotReady, TooMany
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
 
@@ -58,7 +58,7 @@ def added(requests: Requests, action: str, table: str, file: str, now_ms: int) -
     """The requests with a new one, and its id; that of the unfinished one where the same was asked before.
 
     Raises:
-        NotYet: another request about this file is unfinished.
+        QueryNotReady: another request about this file is unfinished.
         TooMany: UNFINISHED_MAX requests are unfinished.
     """
     waiting = unfinished(requests)
@@ -66,7 +66,9 @@ def added(requests: Requests, action: str, table: str, file: str, now_ms: int) -
         if (request.table, request.file) == (table, file):
             if request.action == action:
                 return requests, request.id
-            raise NotYet(f"file {table}/{file} has an unfinished request ({request.action}): wait for its outcome")
+            raise QueryNotReady(
+                f"file {table}/{file} has an unfinished request ({request.action}): wait for its outcome"
+            )
     if len(waiting) >= UNFINISHED_MAX:
         raise TooMany(f"{len(waiting)} requests about files of this DataSource are unfinished: wait for their outcomes")
     id = max([now_ms, *(r.request.id + 1 for r in requests)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.errors import NotYet, QueryRefused
+from tidemark_operator.errors import QueryNotReady, QueryRefused
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.kube.cache import Key
@@ -53,7 +53,7 @@ async def change_file(
 
     Raises:
         QueryRefused: the request names no DataSource with files, no table, or an action that does not exist.
-        NotYet: another request about the file is unfinished, or the request could not be stored.
+        QueryNotReady: another request about the file is unfinished, or the request could not be stored.
     """
     state = _source(context, namespace, source)
     if action not in (RELEASE, REREAD):
@@ -64,13 +64,13 @@ async def change_file(
     try:
         return await sources.request_file(state.key, action, table, name)
     except ApiError as error:
-        raise NotYet(f"the request about file {file} could not be stored: {error}; ask again") from None
+        raise QueryNotReady(f"the request about file {file} could not be stored: {error}; ask again") from None
 
 
 def _table_and_name(state: SourceState, file: str) -> tuple[str, str]:
     """The table of a file, and its name: the table is given, or the only one with such a file, or the only one."""
     if state.pinned is None or not isinstance(state.pinned.source, FilesSource):
-        raise NotYet(f"the tables of DataSource {state.key.name} are not known yet: ask again")
+        raise QueryNotReady(f"the tables of DataSource {state.key.name} are not known yet: ask again")
     tables = [table.name for table in state.pinned.source.tables]
     given, slash, name = file.partition("/")
     if slash:

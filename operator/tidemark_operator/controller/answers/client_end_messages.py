@@ -48,6 +48,6 @@ class EndMessage:
 def _heard(received: Position) -> str:
     time, part = received
     if received == (Frontier.minimum(), 0):
-        return "Nothing had been told yet"
+        return "No change had been sent yet"
     within = ", and some of those then" if part else ""
     return f"All changes before {moment(time)} had been told{within}"

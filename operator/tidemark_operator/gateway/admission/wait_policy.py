@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
-from tidemark_operator.errors import AnswerTimedOut, NoReplicaAnswers, NotYet, QueryRefused
+from tidemark_operator.errors import AnswerTimedOut, NoReplicaAnswers, QueryNotReady, QueryRefused
 from tidemark_operator.fleet.running_instance import SILENT_SECONDS, RunningInstance
 from tidemark_operator.gateway.admission.fair_queue import FairQueue, Hold
 
@@ -39,23 +39,23 @@ class Wait:
     def __init__(self, seconds: float | None = None, slot: WaitSlot = nullcontext) -> None:
         self._seconds = COMMON_TIME_SECONDS if seconds is None else seconds
         self._slot = slot
-        self._deadlines: dict[type[NotYet], float] = {}
+        self._deadlines: dict[type[QueryNotReady], float] = {}
 
     async def until(self, attempt: Callable[[], T]) -> T:
-        """Repeat `attempt` while it raises NotYet; return its result.
+        """Repeat `attempt` while it raises QueryNotReady; return its result.
 
         Raises:
-            NotYet: the last refusal, when its deadline has passed.
+            QueryNotReady: the last refusal, when its deadline has passed.
             TooMany: too many statements wait for a replica.
         """
         while True:
             try:
                 return attempt()
-            except NotYet as refusal:
+            except QueryNotReady as refusal:
                 last = refusal
             await self.pause(last)
 
-    async def pause(self, refusal: NotYet) -> None:
+    async def pause(self, refusal: QueryNotReady) -> None:
         """Wait before the next attempt; raise `refusal` again when its deadline has passed."""
         now, kind = time.monotonic(), type(refusal)
         seconds = REPLICA_SECONDS if kind is NoReplicaAnswers else self._seconds
@@ -79,14 +79,14 @@ async def hold_when_possible(
     The statement gives the memory back while it waits, so that a lost replica delays no statement on another one.
 
     Raises:
-        NotYet, TooMany: as `Wait.until`; TooMany also where no memory becomes free.
+        QueryNotReady, TooMany: as `Wait.until`; TooMany also where no memory becomes free.
     """
     wait = Wait(slot=slot)
     while True:
         async with memory.hold(caller, most) as held:
             try:
                 made = attempt()
-            except NotYet as refusal:
+            except QueryNotReady as refusal:
                 last = refusal
             else:
                 yield made, held

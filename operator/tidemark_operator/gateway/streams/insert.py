@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 
 from tidemark_operator.catalogue.registry import SourceState
-from tidemark_operator.errors import NotYet, OperatorError, QueryRefused, TooMany, WriteRefused, WriteUnknown
+from tidemark_operator.errors import OperatorError, QueryNotReady, QueryRefused, TooMany, WriteRefused, WriteUnknown
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
@@ -69,7 +69,7 @@ class Inserts:
         Raises:
             Forbidden, ReviewUnavailable: as `Access.check`.
             QueryRefused: there is no such table; WriteRefused: the rows cannot be written.
-            NotYet, TooMany: nothing was written, and the call may be repeated.
+            QueryNotReady, TooMany: nothing was written, and the call may be repeated.
             WriteUnknown: the replica was lost.
         """
         await access.check_write(target.namespace, target.source, target.operation)
@@ -98,7 +98,7 @@ class Inserts:
         if state is None:
             raise QueryRefused(f"there is no {where}")
         if state.pinned is None:
-            raise NotYet(f"{where} is starting: repeat the call")
+            raise QueryNotReady(f"{where} is starting: repeat the call")
         if not isinstance(state.pinned.source, WrittenSource):
             raise QueryRefused(f"{where} is not of kind table: its rows come from elsewhere")
         names = [table.name for table in state.pinned.source.tables]
@@ -112,9 +112,11 @@ class Inserts:
         running = self._context.running(state.key.namespace, state.instance)
         pinned, ingester = state.pinned, state.ingester
         if running is None or pinned is None or not running.is_ingesting(pinned.id):
-            raise NotYet(f"DataSource {state.key.name} is not ingested now (suspended, or without a replica)")
+            raise QueryNotReady(f"DataSource {state.key.name} is not ingested now (suspended, or without a replica)")
         if ingester is None or ReplicaId(ingester.replica) not in running.online:
-            raise NotYet(f"the replica that ingests DataSource {state.key.name} is not connected: repeat the call")
+            raise QueryNotReady(
+                f"the replica that ingests DataSource {state.key.name} is not connected: repeat the call"
+            )
         return running
 
     async def _call(
@@ -125,7 +127,7 @@ class Inserts:
         try:
             call = running.replicas[replica].connection.write_rows()
         except OperatorError as error:
-            raise NotYet(f"{error}: repeat the call") from None
+            raise QueryNotReady(f"{error}: repeat the call") from None
         try:
             await _send(call, header, pieces)
             answer: compute_pb2.WriteRowsResponse = await call
@@ -173,7 +175,7 @@ async def _until_visible(running: RunningInstance, shard: ShardId, time: int) ->
 def _failure(replica: ReplicaId, error: Any) -> OperatorError:
     code, details = error.code(), error.details()
     if code is grpc.StatusCode.FAILED_PRECONDITION:
-        return NotYet(f"replica {replica}: {details}")
+        return QueryNotReady(f"replica {replica}: {details}")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return TooMany(f"replica {replica}: {details}")
     if code is grpc.StatusCode.UNIMPLEMENTED:
