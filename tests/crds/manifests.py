@@ -68,6 +68,13 @@ def written(**table: Any) -> dict[str, Any]:
     return manifest("DataSource", {"instance": "default", "table": {"tables": [entry]}})
 
 
+def postgres(table: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """A DataSource of one table of a PostgreSQL database."""
+    entry = {"name": "t", "table": "T", **(table or {})}
+    least = {"host": "db.shop", "database": "shop", "secret": "db", "publication": "tidemark", "tables": [entry]}
+    return manifest("DataSource", {"instance": "default", "postgres": least | spec})
+
+
 def long_form(views: list[str], exports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """A Dataflow with views of these names."""
     named = [{"name": v, "sql": "SELECT 1 AS a"} for v in views]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, delta, files, written
+from tests.crds.manifests import ABSENT, bent, delta, files, postgres, written
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -15,6 +15,7 @@ pytestmark = pytest.mark.cluster
 TPCH = {"tick": "5s", "loadGenerator.tpch.scaleFactor": 0.1}
 DELTA = {"loadGenerator": ABSENT, "delta": delta()["spec"]["delta"]}
 WRITTEN = {"loadGenerator": ABSENT, "table": written()["spec"]["table"]}
+POSTGRES = {"loadGenerator": ABSENT, "postgres": postgres()["spec"]["postgres"]}
 FILES = {"loadGenerator": ABSENT, "files": files()["spec"]["files"]}
 
 IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -29,6 +30,8 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", {}, FILES, "loadGenerator is immutable"),
     ("DataSource", FILES, {}, "files is immutable"),
     ("DataSource", DELTA, {}, "delta is immutable"),
+    ("DataSource", POSTGRES, {}, "postgres is immutable"),
+    ("DataSource", POSTGRES, POSTGRES | {"postgres.host": "other"}, "postgres is immutable"),
     ("DataSource", DELTA, DELTA | {"delta.tables": [{"name": "t", "path": "/other"}]}, "delta is immutable"),
     ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "table is immutable"),
     ("DataSource", FILES, FILES | {"files.path": "/other"}, "files is immutable"),

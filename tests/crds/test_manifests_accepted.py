@@ -11,7 +11,19 @@ import pytest
 import yaml
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, SPECS, bent, delta, files, files_in, long_form, manifest, refreshed, written
+from tests.crds.manifests import (
+    ABSENT,
+    SPECS,
+    bent,
+    delta,
+    files,
+    files_in,
+    long_form,
+    manifest,
+    postgres,
+    refreshed,
+    written,
+)
 from tidemark_operator.resources.manifest.data_source import DataSource
 from tidemark_operator.resources.manifest.dataflow import Dataflow
 from tidemark_operator.resources.manifest.instance import ComputeInstance
@@ -59,6 +71,14 @@ def test_defaults_of_a_written_table_agree(kubectl: Kubectl) -> None:
         columns=[{"name": "id", "type": "BIGINT", "jsonPointer": "/a/b c/0"}, {"name": "n", "type": "DECIMAL(9,2)"}],
         primaryKey=["id"],
     )
+    completed = kubectl.create(least)
+
+    assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
+
+
+def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
+    """Of the source and of its tables."""
+    least = postgres()
     completed = kubectl.create(least)
 
     assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, delta, files, files_in, long_form, manifest, refreshed, written
+from tests.crds.manifests import ABSENT, bent, delta, files, files_in, long_form, manifest, postgres, refreshed, written
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -86,6 +86,13 @@ SOURCES = [
     (written(columns=[{"name": "a", "type": "INT", "jsonPointer": "a"}]), "jsonPointer: .* should match"),
     (written(primaryKey=[]), "primaryKey: .* at least 1"),
     (written(unknownFields="keep"), "unknownFields: Unsupported value"),
+    (bent("DataSource", {"postgres": postgres()["spec"]["postgres"]}), "spec: .* exactly one kind of source"),
+    (postgres(onGap="skip"), "onGap: Unsupported value"),
+    (postgres(sslMode="prefer"), "sslMode: Unsupported value"),
+    (postgres(secret="../a"), "secret: .* should match"),
+    (postgres(maxTransactionBytes="1k"), "maxTransactionBytes: .* should match"),
+    (postgres(port=0), "port: .* greater than or equal to 1"),
+    (postgres({"columns": []}), "columns: .* at least 1"),
     (bent("DataSource", {"kafka": {}}), 'unknown field "spec.kafka"'),
     (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator.tpch: Required value"),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 0}), "spec.loadGenerator.tpch.scaleFactor: .* from 0.001"),

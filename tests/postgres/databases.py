@@ -57,6 +57,8 @@ def create_database(server: Postgres, name: str, schema: str = SCHEMA) -> None:
 
 def drop_slots(server: Postgres) -> None:
     with connect(server, "postgres", autocommit=True) as connection:
+        for (pid,) in connection.execute("select active_pid from pg_replication_slots where active").fetchall():
+            connection.execute("select pg_terminate_backend(%s, 10000)", (pid,))
         connection.execute("select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active")
 
 
@@ -81,6 +83,27 @@ def ingester(root: Path, spec: PostgresSource, term: int = 1) -> Ingester:
 def source_of(one: Ingester) -> PostgresIngestion:
     assert isinstance(one._source, PostgresIngestion)
     return one._source
+
+
+class Database:
+    """A database of a server, for tests that say what happens one after the other."""
+
+    def __init__(self, server: Postgres, name: str) -> None:
+        self.server, self.name = server, name
+
+    def run(self, *statements: str) -> None:
+        """One transaction."""
+        with connect(self.server, self.name) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def value(self, query: str) -> Any:
+        with connect(self.server, self.name) as connection:
+            (value,) = connection.execute(query).fetchone() or (None,)
+            return value
+
+    def spec(self, *tables: PostgresTable, **more: Any) -> PostgresSource:
+        return spec_of(self.server, self.name, *tables, **more)
 
 
 class History:

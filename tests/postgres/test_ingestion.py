@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
 
@@ -16,19 +15,12 @@ from tests.postgres.databases import (
     create_database,
     drop_slots,
     ingester,
-    server_with_replication,
     source_of,
     spec_of,
     tick,
 )
 from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.ingester import Ingester
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    with server_with_replication() as running:
-        yield running
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -24,6 +24,8 @@ from tidemark_protocol.plan.ingestion import (
     FilesSource,
     FilesTable,
     Option,
+    PostgresSource,
+    PostgresTable,
     TpchSource,
     WrittenSource,
     WrittenTable,
@@ -201,6 +203,21 @@ def test_a_written_table_has_columns_and_perhaps_a_key() -> None:
     assert DataSource.parse(written_table()).source == WrittenSource((WrittenTable("t", columns, (), False, pointers),))
     parsed = DataSource.parse(written_table(primaryKey=["id"], appendOnly=True, unknownFields="ignore")).source
     assert parsed == WrittenSource((WrittenTable("t", columns, ("id",), True, pointers, "ignore"),))
+
+
+def test_a_postgres_source_is_read_with_its_defaults() -> None:
+    """What is not given is what the API server would complete."""
+    given = {"host": "db", "database": "d", "secret": "s", "publication": "p", "tables": [{"name": "t", "table": "T"}]}
+    table = PostgresTable("t", "public", "T")
+    assert DataSource.parse(data_source({"postgres": given})).source == PostgresSource(
+        "db", 5432, "d", "s", "p", (table,)
+    )
+
+    more = {"port": 5433, "sslMode": "require", "onGap": "resnapshot", "maxTransactionBytes": "1Mi"}
+    tables = [{"name": "t", "schema": "S", "table": "T", "columns": ["b", "A"]}]
+    named = DataSource.parse(data_source({"postgres": given | more | {"tables": tables}})).source
+    table = PostgresTable("t", "S", "T", ("b", "A"))
+    assert named == PostgresSource("db", 5433, "d", "s", "p", (table,), "require", "resnapshot", 1 << 20)
 
 
 def read_from(path: str, below: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ PAGES = (
     "sources",
     "delta",
     "written-tables",
+    "postgres",
     "refreshes-and-ends",
     "../operator",
     "../reference/conditions",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_operator.resources.addresses.address import Address, InvalidAddress
+from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
-from tidemark_protocol.plan.ingestion import SourceSpec
+from tidemark_protocol.plan.ingestion import PostgresSource, SourceSpec
 
 ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
 
@@ -33,4 +33,5 @@ def addresses_of(source: SourceSpec) -> Iterator[Address]:
     Each kind that connects to a server has its case here: `address(host, port)`, `address_of_text("host:port")`,
     `address_of_url(url)`. Its replica takes no address from a Secret, and follows no redirect of http.
     """
-    yield from ()
+    if isinstance(source, PostgresSource):
+        yield address(source.host, source.port)

@@ -31,6 +31,7 @@ from tidemark_protocol.plan.ingestion import (
     FilesSource,
     IngestedTable,
     IngestionDescription,
+    PostgresSource,
     SourceSpec,
     SourceTable,
 )
@@ -145,6 +146,8 @@ def _with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> Source
     known = {table.name: table.columns for table in tables}
     if isinstance(source, DeltaSource):
         return DeltaSource(tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
+    if isinstance(source, PostgresSource):
+        return replace(source, tables=tuple(replace(t, columns=known.get(t.name)) for t in source.tables))
     if not isinstance(source, FilesSource):
         return source
     return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))

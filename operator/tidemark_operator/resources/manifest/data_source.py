@@ -6,6 +6,7 @@
     spec.files               ->  FilesSource      one table for each entry, read from a directory (`file_table`)
     spec.delta               ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
     spec.table               ->  WrittenSource    one table for each entry, whose rows clients write (`written_table`)
+    spec.postgres            ->  PostgresSource   one table for each entry, a table of a database (`postgres`)
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.file_table import parse_file_table
 from tidemark_operator.resources.manifest.locations import local_path
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
+from tidemark_operator.resources.manifest.postgres import parse_postgres
 from tidemark_operator.resources.manifest.quantities import size_bytes
 from tidemark_operator.resources.manifest.written_table import parse_written_table
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, TpchSource, WrittenSource
@@ -69,6 +71,8 @@ def _source(spec: Fields) -> SourceSpec:
         return DeltaSource(tuple(parse_delta_table(table) for table in spec.child("delta").children("tables")))
     if spec.has("table"):
         return _written(spec.child("table"))
+    if spec.has("postgres"):
+        return parse_postgres(spec.child("postgres"))
     return _tpch(spec.child("loadGenerator").child("tpch"))
 
 

@@ -14,13 +14,13 @@ def parse_delta_table(fields: Fields) -> DeltaTable:
     return DeltaTable(
         name=fields.text("name"),
         path=readable(fields.at("path"), location) if location.startswith("/") else location,
-        names=_names(fields),
+        names=column_names(fields),
         on_gap=fields.text("onGap", "stop"),
     )
 
 
-def _names(fields: Fields) -> tuple[str, ...]:
-    """SQL does not tell `Id` from `id`, so two such columns are refused."""
+def column_names(fields: Fields) -> tuple[str, ...]:
+    """The columns that are taken; none where all are. SQL does not tell `Id` from `id`, so both are refused."""
     if not fields.has("columns"):
         return ()
     names = fields.texts("columns")

@@ -91,7 +91,7 @@ class Upstream:
     def _parameters(self) -> Iterator[dict[str, Any]]:
         secret = self._credentials()
         parameters: dict[str, Any] = {
-            "host": self._spec.host,
+            "host": self._spec.host.strip("[]"),
             "port": self._spec.port,
             "dbname": self._spec.database,
             "user": secret["username"],

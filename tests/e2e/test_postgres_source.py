@@ -1,0 +1,111 @@
+"""examples/postgres from kubectl apply to a view: transactions arrive whole, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from tests.dialects.postgres import Postgres, running
+from tests.e2e.system import CHECKOUT, System, wait_for
+from tests.e2e.system import running as running_system
+from tests.ports import free_port
+from tests.postgres.databases import LOGICAL
+from tidemark_devcluster.control_plane.control_plane import ControlPlane
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+EXAMPLE = CHECKOUT / "examples" / "postgres"
+PASSWORD = "a-long-password"
+Spent = dict[str, tuple[int, Decimal]]
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def server(port: int) -> Iterator[Postgres]:
+    with running(*LOGICAL, "listen_addresses=127.0.0.1", f"port={port}") as started:
+        hba = started.folder / "data" / "pg_hba.conf"
+        hba.write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
+        yield started
+
+
+@pytest.fixture(scope="module")
+def system(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """An instance that lists the Secret of the source."""
+    namespace = f"e2e-{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", namespace)
+    with running_system(control_plane, namespace, tmp_path_factory.mktemp("system")) as system:
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shop-db"}}
+        values = {"username": "tidemark", "password": PASSWORD}
+        system.kubectl("apply", "-f", "-", stdin=json.dumps(body | {"stringData": values}))
+        system.base(sourceSecrets=["shop-db"])
+        yield system
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def upstream(server: Postgres, port: int, database: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(host=str(server.folder), port=port, user="test", dbname=database, autocommit=True)
+
+
+def spent(system: System) -> Spent:
+    rows = system.query("SELECT name, orders, spent FROM spent")["rows"]
+    return {row["name"]: (row["orders"], Decimal(row["spent"])) for row in rows}
+
+
+def apply_example(system: System, port: int) -> None:
+    """The example's documents, ticking faster, with the test's server."""
+    text = (EXAMPLE / "shop.yaml").read_text().replace("tick: 1s", "tick: 200ms")
+    for document in yaml.safe_load_all(text):
+        spec = document["spec"]
+        if "postgres" in spec:
+            spec["postgres"] |= {"host": "127.0.0.1", "port": port, "sslMode": "disable", "onGap": "stop"}
+        system.apply(document["kind"], document["metadata"]["name"], spec)
+
+
+def test_crash_transactions_reach_the_view_whole_whoever_is_killed(
+    system: System, server: Postgres, port: int, tmp_path: Path
+) -> None:
+    """The replica is killed, then the database, each with transactions after it; then a table is dropped."""
+    with upstream(server, port, "postgres") as connection:
+        connection.execute("create database shop")
+        connection.execute("select pg_reload_conf()")
+    with upstream(server, port, "shop") as connection:
+        connection.execute((EXAMPLE / "shop.sql").read_text().replace("change-me", PASSWORD))
+    apply_example(system, port)
+    system.wait_hydrated("spent")
+
+    def wait_for_spent(what: str, expected: dict[str, tuple[int, int]]) -> None:
+        wait_for(what, lambda: spent(system) == {k: (n, Decimal(v)) for k, (n, v) in expected.items()}, system.log)
+
+    wait_for_spent("the contents", {"ann": (2, 9), "bob": (2, 5), "eve": (2, 7)})
+
+    pids = system.replica_pids()
+    system.kill_replica()
+    with upstream(server, port, "shop") as connection, connection.transaction():
+        connection.execute("update customers set name = 'amy' where id = 1")
+        connection.execute("update orders set amount = amount + 1 where customer = 1")
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    wait_for_spent("the transaction after the kill", {"amy": (2, 11), "bob": (2, 5), "eve": (2, 7)})
+
+    server.stop()
+    server.start()
+    with upstream(server, port, "shop") as connection:
+        connection.execute("delete from orders where customer = 2")
+    wait_for_spent("the transaction after the restart", {"amy": (2, 11), "eve": (2, 7)})
+
+    with upstream(server, port, "shop") as connection:
+        connection.execute("drop table customers cascade")
+    message = system.wait_condition("datasource", "shop", "Ingesting", "False", "TableMissing")
+    assert "table customers:" in message
+    assert PASSWORD not in json.dumps(system.get("datasource", "shop")) + system.log()

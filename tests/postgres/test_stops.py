@@ -1,0 +1,194 @@
+"""What cannot be followed stops one table by name, for good; new contents bring it back as a difference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.postgres.databases import Database, ingested_rows, ingester, source_of, tick
+from tidemark_persist import open_shard
+from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
+from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.postgres import source as module
+from tidemark_replica.storage.postgres.connection import Replication
+from tidemark_replica.storage.postgres.pgoutput import parse_lsn
+from tidemark_replica.storage.postgres.tick import Tick
+
+A = PostgresTable("a", "public", "a", ("id", "part"))
+B = PostgresTable("b", "public", "b", ("k",))
+
+
+@pytest.fixture(autouse=True)
+def ticks_read_everything(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each tick looks at the catalogue, and waits for what was written before it."""
+    read = Tick.read
+
+    def read_everything(self: Tick, stream: Replication, until: int = 0) -> int:
+        return read(self, stream, max(until, parse_lsn(database.value("select pg_current_wal_lsn()::text"))))
+
+    monkeypatch.setattr(Tick, "read", read_everything)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
+
+
+@contextmanager
+def ingesting(root: Path, spec: PostgresSource) -> Iterator[Ingester]:
+    """A process that goes on where another one was."""
+    one = ingester(root, spec)
+    try:
+        one.recover()
+        yield one
+    finally:
+        source_of(one).close()
+
+
+def upper(root: Path, table: str) -> int:
+    return int(open_shard(f"{root}/{table}").state().upper)
+
+
+def rows(root: Path, table: str) -> Counter[Any]:
+    return ingested_rows(root, table, upper(root, table) - 1)
+
+
+STOPS: dict[str, tuple[str, Callable[[Database], None]]] = {
+    "dropped": ("TableMissing", lambda d: d.run("drop table a")),
+    "renamed": ("TableMissing", lambda d: d.run("alter table a rename to c")),
+    "made anew": (
+        "TableMissing",
+        lambda d: d.run("drop table a", "create table a (id int, part text)", "alter table a replica identity full"),
+    ),
+    "column dropped": ("ColumnChanged", lambda d: d.run("alter table a drop part")),
+    "column renamed": ("ColumnChanged", lambda d: d.run("alter table a rename part to c")),
+    "column retyped": ("ColumnChanged", lambda d: d.run("alter table a alter id type bigint", "delete from a")),
+    "column back": ("ColumnChanged", lambda d: d.run("alter table a drop part", "alter table a add part text")),
+    "identity": ("ReplicaIdentity", lambda d: d.run("alter table a replica identity nothing")),
+    "not published": (
+        "NotPublished",
+        lambda d: d.run("drop publication everything", "create publication everything for table b"),
+    ),
+    "filtered": (
+        "NotPublished",
+        lambda d: d.run("drop publication everything", "create publication everything for table a where (id > 1), b"),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", STOPS)
+def test_what_cannot_be_followed_stops_one_table(database: Database, tmp_path: Path, change: str) -> None:
+    """The other one goes on; a process that comes later knows it, too."""
+    reason, happens = STOPS[change]
+    database.run("insert into a values (1, 'x'), (2, 'y')", "insert into b values (1)")
+    spec = database.spec(A, B)
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        database.run("insert into a values (3, 'z')")
+        tick(one, 1100)
+        happens(database)
+        database.run("insert into b values (2)")
+        tick(one, 1200)
+        tick(one, 1300)
+        assert source_of(one).stopped()["a"].startswith(f"{reason}: table a: ")
+        assert list(source_of(one).stopped()) == ["a"]
+    with ingesting(tmp_path, spec) as one:
+        database.run("insert into b values (3)")
+        tick(one, 1400)
+        assert source_of(one).stopped()["a"].startswith(f"{reason}: table a: ")
+    assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y"), (3, "z")])
+    assert rows(tmp_path, "b") == Counter([(1,), (2,), (3,)])
+    assert upper(tmp_path, "a") < 1400 < upper(tmp_path, "b")
+
+
+def test_new_contents_come_as_a_difference_beside_tables_that_go_on(database: Database, tmp_path: Path) -> None:
+    """What changed while the table was stopped is there at one time, with what the others have at that position."""
+    database.run("insert into a values (1, 'x'), (2, 'y')")
+    spec = database.spec(A, B, on_gap="resnapshot")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        database.run("alter table a rename part to c")
+        database.run("insert into a values (3, 'z')", "insert into b values (1)")
+        tick(one, 1100)
+        assert list(source_of(one).stopped()) == ["a"]
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1200)
+        assert list(source_of(one).stopped()) == ["a"]
+    database.run("alter table a rename c to part", "delete from a where id = 1", "insert into b values (2)")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1300)
+        assert not source_of(one).stopped()
+        database.run("update a set part = 'w' where id = 2", "insert into b values (3)")
+        tick(one, 1400)
+        tick(one, 1500)
+    assert ingested_rows(tmp_path, "a", 1300) == Counter([(2, "y"), (3, "z")])
+    assert ingested_rows(tmp_path, "b", 1300) == Counter([(1,), (2,)])
+    assert rows(tmp_path, "a") == Counter([(2, "w"), (3, "z")])
+    assert rows(tmp_path, "b") == Counter([(1,), (2,), (3,)])
+
+
+def test_a_table_that_cannot_begin_is_held_and_begins_later(database: Database, tmp_path: Path) -> None:
+    """Nobody sees it empty; the other table begins without it."""
+    database.run("insert into a values (1, 'x')", "insert into b values (1)")
+    spec = database.spec(A, B)
+    database.run("alter table a replica identity default")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        tick(one, 1100)
+        assert source_of(one).stopped()["a"].startswith("ReplicaIdentity: ")
+    assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,)]))
+    database.run("alter table a replica identity full")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1200)
+        assert not source_of(one).stopped()
+    assert rows(tmp_path, "a") == Counter([(1, "x")])
+
+
+def test_a_transaction_that_is_too_large_stops_the_tables_that_it_changes(database: Database, tmp_path: Path) -> None:
+    """No part of it is seen; a smaller one in the same tick is."""
+    spec = database.spec(A, B, max_transaction_bytes=1 << 20)
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        database.run("insert into b values (1)")
+        database.run("insert into a select g, repeat('x', 100) from generate_series(1, 20000) g")
+        tick(one, 1100)
+        assert source_of(one).stopped()["a"].startswith("TransactionTooLarge: table a: ")
+    assert rows(tmp_path, "b") == Counter([(1,)])
+    assert not rows(tmp_path, "a")
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "resnapshot"])
+def test_a_lost_slot_stops_all_tables_or_they_begin_anew(database: Database, tmp_path: Path, on_gap: str) -> None:
+    """Dropped, and made anew by somebody at a later position: the same name says nothing."""
+    database.run("insert into a values (1, 'x'), (2, 'y')", "insert into b values (1)")
+    spec = database.spec(A, B, on_gap=on_gap)
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        slot = source_of(one)._slot
+    database.run(f"select pg_drop_replication_slot('{slot}')")
+    database.run("delete from a where id = 1")
+    with ingesting(tmp_path, spec) as one:
+        database.value(f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+        database.run("insert into b values (2)")
+        tick(one, 1100)
+        stopped = source_of(one).stopped()
+    if on_gap == "stop":
+        assert len([text for text in stopped.values() if text.startswith("SlotLost: table ")]) == 2
+        assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (1001, Counter([(1,)]))
+    else:
+        assert not stopped
+        assert rows(tmp_path, "a") == Counter([(2, "y")])
+        assert rows(tmp_path, "b") == Counter([(1,), (2,)])
+
+
+def test_another_database_cluster_is_another_upstream(database: Database, tmp_path: Path) -> None:
+    """The system identifier is pinned."""
+    spec = database.spec(B)
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        positions = source_of(one)._bindings.positions
+        positions[("", "system")] = positions[("", "system")].replace('"id": "', '"id": "9')
+        source_of(one).close()
+        tick(one, 1100)
+        assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: ")
