@@ -68,6 +68,14 @@ class Source:
         for work in self._shard.maintenance_due():
             self._shard.run_maintenance(work)
 
+    def append_all(self, ticks: Sequence[pa.Table], upper: int, ticks_of_a_file: int) -> None:
+        """Many ticks up to `upper` in one commit, in files of several ticks as compaction leaves them."""
+        pieces = [pa.concat_tables(ticks[at : at + ticks_of_a_file]) for at in range(0, len(ticks), ticks_of_a_file)]
+        staged = [write_staged(str(self.location), piece.combine_chunks()) for piece in pieces]
+        expected = self._shard.state().upper
+        files = [file for file in staged if file is not None]
+        self._shard.compare_and_append(files, expected_upper=expected, new_upper=upper, term=TERM)
+
     def forget(self, before: int) -> None:
         """Allow compaction up to a time."""
         self._shard.downgrade_since(before)

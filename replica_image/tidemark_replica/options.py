@@ -15,6 +15,8 @@ HEAP_MIB_MIN = 512
 """The smallest heap with which Spark's driver starts. The other half of the memory is for Arrow."""
 STEP_WORKER_BYTES_MIN = 256 * MIB
 """A step worker that uses more than its limit is replaced. Its imports alone take a part of this."""
+STEP_ROWS = 100_000
+"""A dataflow that is behind catches up in steps of so many updates (docs/performance.md)."""
 SCRATCH_BYTES_MIN = 64 * MIB
 """A replica writes about this much before it has any state."""
 
@@ -45,6 +47,8 @@ class Options:
     step_workers: int
     """The largest number of step workers. 0: Spark runs every step."""
     step_worker_bytes: int
+    step_rows: int | None
+    """The largest number of updates of a step, unless one time has more. None: any number."""
 
 
 def parse_setting(text: str) -> tuple[str, str]:
@@ -86,6 +90,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="largest number of processes that run small steps beside the driver, at most one per core; one is started "
         "first, more when steps keep waiting; 0: Spark runs every step (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--step-rows",
+        type=int,
+        default=STEP_ROWS,
+        metavar="N",
+        help="largest number of updates that a step reads, unless one time has more: a dataflow that is behind catches "
+        "up in such steps; 0: all that has come in one step (default: %(default)s)",
     )
     parser.add_argument(
         "--spark-conf",
@@ -132,6 +144,7 @@ def parse(arguments: list[str]) -> Options:
         arrow=args.evaluator == "arrow",
         step_workers=min(args.driver_steps, args.cores),
         step_worker_bytes=max(args.memory // 8, STEP_WORKER_BYTES_MIN),
+        step_rows=args.step_rows or None,
     )
 
 
@@ -143,6 +156,8 @@ def _usage_error(args: argparse.Namespace) -> str | None:
         return f"--scratch-size is a number of bytes, {SCRATCH_BYTES_MIN} at least"
     if args.driver_steps < 0:
         return "--driver-steps is a number of processes, or 0"
+    if args.step_rows < 0:
+        return "--step-rows is a number of updates, or 0"
     if args.executor_labels and not (args.master or "").startswith(K8S):
         return f"--executor-labels needs --master {K8S}https://..., which runs executors as pods"
     return None

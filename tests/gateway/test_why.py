@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.controller.harness import EMPTY, at
+from tidemark_operator.controller.reports.catch_up import catch_up
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.gateway.explanations.why import Cause, RelationSnapshot, ReplicaSnapshot, why
 from tidemark_protocol.ids import Time
@@ -53,6 +56,19 @@ def test_the_furthest_replica_is_the_reason_where_the_inputs_are_further() -> No
     )
     assert subject == "replica r2"
     assert "has not read everything" in says
+
+
+def test_a_replica_that_catches_up_says_how_far_it_is() -> None:
+    """In steps of bounded rows; a replica that has all of its inputs does not say it."""
+    of = catch_up({"percent": "42", "goal": "200", "updates": "2100000"})
+    behind = replace(replica("r1", 100), catching_up=of)
+    _, says = reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), behind))
+    assert "42% of what it was behind is computed, about 2,100,000 updates before 1970-01-01T00:00:00.200" in says
+
+    written = replace(replica("r1", 100, read=200), catching_up=of)
+    _, says = reason("top", table("s.t", 200), view("top.top", 100, ("s.t",), written))
+    assert "42%" not in says
+    assert catch_up({}) is None
 
 
 def test_a_replica_says_what_it_is_busy_with() -> None:

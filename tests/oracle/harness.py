@@ -93,9 +93,12 @@ class DataflowHarness:
     def build(self, description: DataflowDescription, **how: Any) -> RenderedDataflow:
         return build(description, self.session, self.store, self.folder / "scratch", merges=self.merges, **how)
 
-    def step(self, dataflow: RenderedDataflow, upper: int) -> StepOutcome:
-        """One step, committed."""
-        outcome = dataflow.run(dataflow.plan_step(Frontier.at(upper), self.inputs(dataflow, upper)))
+    def step(self, dataflow: RenderedDataflow, upper: int, rows: int | None = None) -> StepOutcome:
+        """One step, committed; of at most so many rows, or one time, it may end earlier."""
+        inputs, end = self.inputs(dataflow, upper), Frontier.at(upper)
+        if rows is not None:
+            end = dataflow.narrowed(end, inputs, rows)
+        outcome = dataflow.run(dataflow.plan_step(end, inputs))
         dataflow.commit(outcome)
         return outcome
 

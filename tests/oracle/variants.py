@@ -12,6 +12,8 @@ now and then steps of few updates in a worker, of more as   the same updates
              jobs
 exchanged    every step in eight tasks                      the same updates
 by turns     large steps in three tasks, small ones in one  the same updates
+narrowed     steps of at most so many rows, or one time;    at its as_of the contents, from there on the same updates
+             dropped in the middle, built anew
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.plan.dataflow import DataflowDescription
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.trace import Trace
-from tidemark_replica.render import RenderedDataflow
+from tidemark_replica.render import RenderedDataflow, Step
 from tidemark_replica.render.execution import prepare
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.plan.pipeline import Pipeline, Source
@@ -83,6 +85,37 @@ def restarted(of: DataflowHarness, description: DataflowDescription, bounds: Seq
     return middle, of.run(again, [upper for upper in bounds if upper > middle + 1] or [middle + 1])
 
 
+def narrowed(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
+    """Everything has come before the first step; steps take as many rows as a random bound allows, begun anew."""
+    middle = bounds[(len(bounds) - 1) // 2] - 1
+    _narrowed(of, description, middle + 1)
+    return middle, _narrowed(of, description.with_as_of(Frontier.at(middle)), max(bounds[-1], middle + 1))
+
+
+def _narrowed(of: DataflowHarness, description: DataflowDescription, end: int) -> Updates:
+    """The sink's updates up to `end`, in steps of 1 row, or of random numbers of rows."""
+    random = np.random.default_rng(end)
+    dataflow, made = of.build(description), Counter[Any]()
+    try:
+        while (lower := dataflow.frontier) < Frontier.at(end):
+            rows = int(random.choice([1, 1, 2, 5, 20]))
+            outcome = of.step(dataflow, end, rows)
+            check_narrow(of, outcome.step, rows)
+            assert dataflow.frontier > lower
+            made.update(delta(outcome, SINK))
+            outcome.release()
+    finally:
+        dataflow.drop()
+    return consolidated(made)
+
+
+def check_narrow(of: DataflowHarness, step: Step, rows: int) -> None:
+    """The step reads at most so many updates, or those of one time; a hydration reads earlier ones at its as_of."""
+    times = [at for changes in of.history.changes.values() for _, at, _ in changes if at < step.limit]
+    within = [max(at, step.lower) for at in times if step.hydrates or at >= step.lower]
+    assert len(set(within)) <= 1 or len(within) <= rows, f"{len(within)} updates in a step of at most {rows}"
+
+
 def in_pieces(of: DataflowHarness, description: DataflowDescription, bounds: Sequence[int]) -> tuple[int, Updates]:
     """Rows come in another order, few at a time, and kernels keep few at a time."""
     with staged(run_in_pieces):
@@ -124,6 +157,7 @@ VARIANTS: Mapping[str, Variant] = {
     "now and then": in_worker(FEW),
     "exchanged": exchange_policy(TASKS, from_rows=0),
     "by turns": exchange_policy(3, from_rows=LARGE),
+    "narrowed": narrowed,
 }
 
 

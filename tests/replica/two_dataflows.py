@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 from tests.replica.plans import copies
 from tests.replica.tables import Table
@@ -25,16 +27,25 @@ LOSER, OTHER = GlobalId("loser/index"), GlobalId("other/index")
 class TwoDataflows:
     """Two copies of a table as indexes, each with its driver, on one command loop, without Spark's jobs."""
 
-    def __init__(self, folder: Path, table: Table, once_by: str | None = None) -> None:
-        """`once_by`: the loser has one time only, and its dataflow this name."""
+    def __init__(
+        self,
+        folder: Path,
+        table: Table,
+        once_by: str | None = None,
+        step_rows: Mapping[GlobalId, int] = MappingProxyType({}),
+    ) -> None:
+        """`once_by`: the loser has one time only, and its dataflow this name. `step_rows`: bounds of steps."""
         self.loop = loop = Loop()
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1, master="local"))
         self.renderer = Renderer(SparkHolder(lambda: session), folder / "scratch")
-        around = loop.driver_context(self.renderer, session, folder)
+        self.context = around = loop.driver_context(self.renderer, session, folder)
         loser = copies(once_by or "copy-loser", 6, source=table.metadata, index=LOSER, until=7 if once_by else None)
         descriptions = {LOSER: loser, OTHER: copies("copy-other", 6, source=table.metadata, index=OTHER)}
         self.installed = {id: InstalledDataflow(d, {}) for id, d in descriptions.items()}
-        self._drivers = {id: DataflowDriver(d, around, _refused) for id, d in self.installed.items()}
+        self._drivers = {
+            id: DataflowDriver(d, replace(around, step_rows=step_rows.get(id)), _refused)
+            for id, d in self.installed.items()
+        }
         self._folder = folder
 
     def reach(self, time: int, *ids: GlobalId) -> None:

@@ -34,6 +34,7 @@ Callers outside `fleet/` use it through `fleet.instance_facade`.
     answers/client_end_messages     what a client is told when what it reads goes away
 
     reports/hydration_progress      percent, whole and by operator
+    reports/catch_up                percent of what a dataflow is behind
     reports/operator_costs          rows, bytes and milliseconds of operators
     reports/replica_problems        problems of a replica's store and executors
 """

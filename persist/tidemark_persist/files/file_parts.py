@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -36,7 +36,8 @@ class Part:
     """The updates of one file whose time is in `[lower, upper)`.
 
     `path` is relative to the shard's `location`, and `size` is the whole file's. `rows` is about how many will be
-    read (-1: unknown): the file's, by the share of its times.
+    read (-1: unknown): the file's, by the share of its times. `file_rows` is how many the file has (-1: unknown), of
+    whatever time.
     """
 
     location: str
@@ -45,6 +46,24 @@ class Part:
     upper: Time
     rows: int
     size: int
+    file_rows: int = -1
+
+    @property
+    def rows_about(self) -> int:
+        """About how many rows will be read, at least 1: the file's bytes if it does not tell its rows."""
+        return max(self.rows if self.rows >= 0 else self.size, 1)
+
+    @property
+    def rows_at_most(self) -> int:
+        """An upper bound of the rows that will be read, at least 1."""
+        return max(self.file_rows, self.rows_about)
+
+    def before(self, upper: int) -> Part:
+        """The part's share of the times before `upper`, which is beyond its lower."""
+        if self.upper <= upper:
+            return self
+        rows = -(-self.rows * (upper - self.lower) // (self.upper - self.lower)) if self.rows > 0 else self.rows
+        return replace(self, upper=Time(upper), rows=rows)
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` reads it."""
@@ -57,10 +76,10 @@ class Part:
 
 
 def part_of(location: str, file: DataFile, lower: Time, upper: Time) -> Part:
-    """The file's share of `[lower, upper)`."""
+    """The file's share of `[lower, upper)`, between the first and the last of its own times."""
     first, end = max(lower, file.min_time), min(upper, file.max_time + 1)
     rows = -(-file.rows * (end - first) // (file.max_time + 1 - file.min_time)) if file.rows > 0 else file.rows
-    return Part(location, file.path, lower, upper, rows, file.size)
+    return Part(location, file.path, Time(first), Time(end), rows, file.size, file.rows)
 
 
 def read_part(

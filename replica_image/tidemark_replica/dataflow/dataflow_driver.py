@@ -27,6 +27,7 @@ from tidemark_replica.dataflow.export_state import ExportState
 from tidemark_replica.dataflow.hydration_status import HydrationStatus
 from tidemark_replica.dataflow.installed_dataflow import InstalledDataflow
 from tidemark_replica.dataflow.self_read_input import SelfReadInput
+from tidemark_replica.dataflow.step_bound import StepBound
 from tidemark_replica.dataflow.step_goal import StepGoal
 from tidemark_replica.dataflow.step_inputs import Parts, StepInputs, release
 from tidemark_replica.errors import DataflowRefused, ReplicaError
@@ -35,6 +36,7 @@ from tidemark_replica.render import OutOfMemory, RenderedDataflow, Step, StepOut
 from tidemark_replica.retry import Backoff
 from tidemark_replica.sinks.build import build_sink
 from tidemark_replica.sinks.sink_progress import Staged
+from tidemark_replica.telemetry.catch_up_status import CatchUpStatus
 from tidemark_replica.telemetry.cost_status import CostStatus
 from tidemark_replica.telemetry.error_status import (
     Errors,
@@ -58,11 +60,23 @@ ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A step that was begun at the monotonic time `began`, from the frontier `lower`."""
+    """A step that was begun at the monotonic time `began`, from the frontier `lower`, when the inputs were complete up
+    to `goal`."""
 
     rendered: RenderedDataflow
     lower: Frontier
+    goal: Frontier
     began: float
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The parts of a step, and its upper. `left`: where that is before the attempt's goal, about how many updates are
+    before the goal."""
+
+    parts: Parts
+    upper: Frontier
+    left: int = 0
 
 
 class DataflowDriver:
@@ -80,6 +94,7 @@ class DataflowDriver:
         self._backoff, self._stopped = Backoff(), False
         self._since: dict[GlobalId, Frontier] = {}
         self._cost_status = CostStatus(next(iter(dataflow.exports)), context.respond)
+        self._catch_up_status = CatchUpStatus(dataflow.exports, context.respond)
         self._error_status = {id: ErrorStatus(id, context.respond) for id in dataflow.exports}
         self._hydration_status = HydrationStatus(dataflow.exports, context.io_jobs, context.respond)
         for source in dataflow.description.source_imports:
@@ -88,6 +103,7 @@ class DataflowDriver:
         of = dataflow.description
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
         self._goal, self._finished = StepGoal(of, self._sinks), False
+        self._bound = StepBound(context.step_rows)
 
     def advance(self) -> None:
         """Starts the work that has become possible: rendering, or the next step."""
@@ -161,6 +177,7 @@ class DataflowDriver:
     def report_again(self) -> None:
         """Repeats all statuses that still hold, for a new client."""
         self._cost_status.report_again()
+        self._catch_up_status.report_again()
         for error_status in self._error_status.values():
             error_status.report_again()
         self._hydration_status.report_again()
@@ -212,24 +229,26 @@ class DataflowDriver:
     def _rendered_dataflow(self, rendered: RenderedDataflow) -> None:
         self._rendered = rendered
 
-    def _step(self, rendered: RenderedDataflow, upper: Frontier) -> None:
-        """Begins a step from `processed` to at most `upper`."""
-        attempt = _Attempt(rendered, self._dataflow.processed, time.monotonic())
-        if (parts := self._cached_parts(attempt.lower, upper)) is not None:
-            self._plan_step(attempt, (parts, upper))
+    def _step(self, rendered: RenderedDataflow, goal: Frontier) -> None:
+        """Begins a step from `processed` to at most `goal`."""
+        attempt = _Attempt(rendered, self._dataflow.processed, goal, time.monotonic())
+        parts, rows = self._cached_parts(attempt.lower, goal), self._bound.rows
+        if parts is not None and (rows is None or rendered.rows_at_most(goal, parts) <= rows):
+            self._plan_step(attempt, _Listed(parts, goal))
         else:
             terms = [sink.term for sink in self._sinks.values()]
-            work = partial(self._list_parts, attempt.lower, upper, terms)
+            work = partial(self._list_parts, attempt, rows, terms)
             self._submit(self._io_jobs, "step", work, partial(self._plan_step, attempt))
 
-    def _plan_step(self, attempt: _Attempt, listed: tuple[Parts, Frontier] | None) -> None:
+    def _plan_step(self, attempt: _Attempt, listed: _Listed | None) -> None:
         """Plans the step and runs it on a pool; a step without updates commits at once."""
         if listed is None:
             return
-        parts, upper = listed
         rendered = attempt.rendered
+        if listed.left:
+            self._catch_up_status.is_behind(attempt.goal.encode(), listed.left)
         try:
-            step = rendered.plan_step(upper, parts)
+            step = rendered.plan_step(listed.upper, listed.parts)
         except ReplicaError as error:
             self._failed("step", error)
             return
@@ -237,7 +256,17 @@ class DataflowDriver:
             self._commit_step(attempt, (rendered.skip(step), {}))
         else:
             jobs = self._hydration_jobs if step.hydrates else self._spark_jobs
-            self._submit(jobs, "step", lambda: _run(rendered, step), partial(self._commit_step, attempt))
+            self._submit(jobs, "step", lambda: self._run(rendered, step), partial(self._commit_step, attempt))
+
+    def _run(self, rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, ErrorChanges]:
+        """Runs on a pool: the step, and its changes of each sink's errors."""
+        try:
+            outcome = rendered.run(step)
+        except OutOfMemory:
+            if not step.hydrates:
+                self._bound.ran_out_of_memory(rendered.rows_at_most(step.upper, step.parts))
+            raise
+        return outcome, {id: error_changes(delta) for id, delta in outcome.deltas.items()}
 
     def _commit_step(self, attempt: _Attempt, ran: tuple[StepOutcome, ErrorChanges]) -> None:
         """Commits the step's state, hands its output to the sinks and moves the frontier."""
@@ -254,6 +283,11 @@ class DataflowDriver:
         LOG.debug("dataflow %s: stepped over [%s, %s)", name, attempt.lower, rendered.frontier)
         self._context.metrics.step(seconds, outcome.cold_reads)
         self._cost_status.step(seconds)
+        if rendered.frontier >= attempt.goal:
+            self._bound.has_caught_up()
+            self._catch_up_status.has_caught_up()
+        elif not outcome.step.hydrates:
+            self._bound.was_cut(seconds)
         self._stage_output(outcome, rendered.frontier, errors)
         self._report_errors(rendered, errors)
 
@@ -264,18 +298,22 @@ class DataflowDriver:
             return None
         return self._inputs.step_cached(lower.encode(), upper.encode())
 
-    def _list_parts(
-        self, lower: Frontier, upper: Frontier, terms: Sequence[WriterTerm | None]
-    ) -> tuple[Parts, Frontier] | None:
-        """Runs on a pool. Lists the parts of [lower, upper), for a hydration also the contents at the as_of, and the
-        upper of the step. None: a task that reads its own output must wait."""
+    def _list_parts(self, attempt: _Attempt, rows: int | None, terms: Sequence[WriterTerm | None]) -> _Listed | None:
+        """Runs on a pool. Lists the parts of the step, for a hydration also the contents at the as_of, and its upper:
+        a step with more than `rows` updates is narrowed. None: a task that reads its own output must wait."""
+        lower, upper = attempt.lower, attempt.goal
         if self._self_read is not None:
             reach = self._self_read.reach(lower.encode(), upper.encode(), next(t for t in terms if t is not None))
             if reach is None:
                 return None
             upper = Frontier.decode(reach)
         list_parts = self._inputs.step if self._dataflow.hydrated else self._inputs.hydration
-        return list_parts(lower.encode(), upper.encode()), upper
+        parts = list_parts(lower.encode(), upper.encode())
+        narrowed = upper if rows is None else attempt.rendered.narrowed(upper, parts, rows)
+        left = attempt.rendered.rows_at_most(upper, parts) if narrowed < upper else 0
+        if left and self._self_read is not None:  # it reads its output as of before its own end
+            parts = list_parts(lower.encode(), narrowed.encode())
+        return _Listed(parts, narrowed, left)
 
     def _release_leases(self) -> None:
         """Releases the leases of the step that has ended."""
@@ -340,12 +378,6 @@ class DataflowDriver:
         if rendered is not None:
             free = partial(self._context.renderer.free, rendered)
             self._context.io_jobs.submit("free a dropped dataflow", free, _freed)
-
-
-def _run(rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, ErrorChanges]:
-    """Runs on a pool: the step, and its changes of each sink's errors."""
-    outcome = rendered.run(step)
-    return outcome, {id: error_changes(delta) for id, delta in outcome.deltas.items()}
 
 
 def _freed(outcome: Outcome[None]) -> None:

@@ -29,3 +29,5 @@ class DriverContext:
     respond: Callable[[Response], None]
     metrics: Metrics
     clients: ClientSinks
+    step_rows: int | None = None
+    """The largest number of updates of a step, unless one time has more; None: any number."""

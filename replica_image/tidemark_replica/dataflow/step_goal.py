@@ -2,7 +2,7 @@
 
     inputs complete up to       100     101    ...    199     200    201
     a view, an index            step    step          step    step   step
-    views refreshed at 200      ─                                    one step, over 200
+    views refreshed at 200      ─                                    up to 200
 
 Where every export is a view with a refresh schedule, no step is needed between refreshes: the inputs keep their
 updates. A dataflow is finished once all tables that it writes are, also where they were before it began.

@@ -195,6 +195,7 @@ class Replica:
             respond=lambda response: dataflows.send(response),
             metrics=self._metrics,
             clients=ClientSinks(respond, respond.has_room, self._spark.get, location, copies),
+            step_rows=self._options.step_rows,
         )
         dataflows = InstalledDataflows(
             lambda dataflow, refused: DataflowDriver(dataflow, context, refused), respond, lambda id: peeks.hold(id)

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from tidemark_persist import Part
-from tidemark_persist import Time as PartTime
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.dataflow import DataflowDescription
@@ -31,7 +29,8 @@ from tidemark_replica.arrangement.store import ArrangementStore
 from tidemark_replica.render.errors import StepFailed
 from tidemark_replica.render.execution.background_merges import BackgroundMerges
 from tidemark_replica.render.execution.runner import PreparedFragment, PreparedLoop, Runner
-from tidemark_replica.render.execution.step_run import StepRun, rows_at_most
+from tidemark_replica.render.execution.step_rows import StepRows, TimedFile
+from tidemark_replica.render.execution.step_run import StepRun
 from tidemark_replica.render.execution.step_shape import ExchangePolicy
 from tidemark_replica.render.index import IndexTrace
 from tidemark_replica.render.lowering import sink_file
@@ -70,6 +69,7 @@ class RenderedDataflow:
         self._unswept, self._swept = False, time.monotonic()
         self.running: StepId | None = None
         self._progress: HydrationProgress | None = None
+        self._rows = StepRows()
         for arrangement, layout in fragments.arrangements.items():
             store.install(Manifest.empty(arrangement, layout, description.as_of))
         columns = {e.id: e.columns for e in description.index_exports}
@@ -97,6 +97,21 @@ class RenderedDataflow:
         """The state of each operator, and the time that it has worked."""
         return self._operators.work(self.arrangements())
 
+    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int:
+        """An upper bound of the updates that a step to `upper` reads. Opens no file."""
+        limit = self._limit(upper)
+        return self._rows.at_most(self._timed_files(limit, inputs, map(self._store.current, self._watched)), limit)
+
+    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
+        """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most.
+
+        Runs on a pool while no step runs: it may read columns of times. Raises PersistError, ArrangementError.
+        """
+        limit, begin = self._limit(upper), self._frontier.encode()
+        with self._store.pin(*self._watched) as pinned:
+            end = self._rows.narrowed(self._timed_files(limit, inputs, pinned.values()), begin, limit, rows)
+        return upper if end == limit else Frontier.at(end)
+
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         lower = self._frontier.time
         if lower is None or upper <= self._frontier:
@@ -107,8 +122,7 @@ class RenderedDataflow:
         if self._unswept:  # the last one failed; if it was for want of room, merges make some
             self._merge()
         upper = self._until_hydrated(upper, inputs)
-        until = self.description.until
-        limit = upper.encode() if until is None else min(upper.encode(), until)
+        limit, until = self._limit(upper), self.description.until
         if until is not None and until <= upper.encode():
             upper = Frontier.empty()
         parts = {id: tuple(_clipped(p, limit)) for id, p in inputs.items()}
@@ -214,11 +228,28 @@ class RenderedDataflow:
         self._background_merges.settle()
         self._background_merges.begin(self._fragments.arrangements)
 
+    def _limit(self, upper: Frontier) -> int:
+        """The end of the updates that a step to `upper` computes."""
+        until = self.description.until
+        return upper.encode() if until is None else min(upper.encode(), until)
+
+    def _timed_files(
+        self, limit: int, inputs: Mapping[GlobalId, Sequence[Part]], watched: Iterable[Manifest]
+    ) -> list[TimedFile]:
+        """The files with updates of a step that ends at `limit`: of shards, of imported indexes, and of scheduled
+        updates. A hydration reads them from the first time on."""
+        begin = self._frontier.encode() if self._hydrated else 0
+        files = [TimedFile.of_part(part) for parts in inputs.values() for part in parts if part.lower < limit]
+        for manifest in watched:
+            batches = (b for b in manifest.batches if b.last_time >= begin and b.first_time < limit)
+            files += [TimedFile.of_batch(batch, manifest.layout, self._cache, begin) for batch in batches]
+        return files
+
     def _until_hydrated(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Frontier:
         """The upper of the step. A large hydration with a delta join ends with the as_of: then all tasks share it,
         which they could not do with later times.
         """
-        rows = sum(rows_at_most(part) for parts in inputs.values() for part in parts)
+        rows = sum(part.rows_about for parts in inputs.values() for part in parts)
         rows += sum(index.manifest.rows for index in self._imported.values())
         if self._hydrated or not self._exchange_policy.is_large(rows) or not self._fragments.has_delta_joins:
             return upper
@@ -272,4 +303,4 @@ def _clipped(parts: Sequence[Part], limit: int) -> Iterator[Part]:
     """The parts up to `limit`."""
     for part in parts:
         if part.lower < limit:
-            yield part if part.upper <= limit else replace(part, upper=PartTime(limit))
+            yield part.before(limit)

@@ -1,5 +1,6 @@
 """The interface of a dataflow to the command loop: steps are planned, run and committed.
 
+    pool thread:  upper = dataflow.narrowed(upper, inputs, rows)    where much has come, a step of bounded rows
     loop thread:  step = dataflow.plan_step(upper, inputs)          which updates, up to which time
     pool thread:      outcome = dataflow.run(step)                  Spark jobs; changes no state
     loop thread:  dataflow.commit(outcome)                          the state changes, in one place
@@ -109,6 +110,12 @@ class SteppedDataflow(Protocol):
     @property
     def frontier(self) -> Frontier:
         """Every export is complete below it: the lower of the next step, empty once `until` is reached."""
+
+    def rows_at_most(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> int:
+        """An upper bound of the updates that a step to `upper` reads. Opens no file."""
+
+    def narrowed(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]], rows: int) -> Frontier:
+        """The upper of a step that reads at most `rows` updates, or those of one time: `upper` at most."""
 
     def plan_step(self, upper: Frontier, inputs: Mapping[GlobalId, Sequence[Part]]) -> Step:
         """The step from the frontier to `upper`; to the empty frontier past `until`, and when inputs have ended.

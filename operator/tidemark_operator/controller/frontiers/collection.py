@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidemark_operator.controller.frontiers.read_policy import before, bounded, trailing
+from tidemark_operator.controller.reports.catch_up import CatchUp, catch_up
 from tidemark_operator.controller.reports.hydration_progress import HydrationProgress, hydration_progress
 from tidemark_protocol.frontier import EMPTY_SENTINEL, Frontier, join, meet
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time
@@ -64,6 +65,11 @@ class ExportOnReplica:
     def hydrating(self) -> HydrationProgress | None:
         """The progress that the replica reports; None once it is hydrated."""
         return None if self.hydrated else hydration_progress(self.statuses.get("hydration", {}))
+
+    @property
+    def catching_up(self) -> CatchUp | None:
+        """How far the replica is in steps of bounded rows; None where it takes all that has come in one."""
+        return catch_up(self.statuses.get("catch_up", {}))
 
     @property
     def is_gone(self) -> bool:

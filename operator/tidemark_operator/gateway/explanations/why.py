@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tidemark_operator.controller.reports.catch_up import CatchUp
 from tidemark_operator.errors import QueryRefused
 from tidemark_operator.resources.conditions.frontier import date
 from tidemark_operator.resources.manifest.durations import duration_text
@@ -27,7 +28,7 @@ from tidemark_protocol.plan.refresh import RefreshSchedule
 @dataclass(frozen=True)
 class ReplicaSnapshot:
     """A relation on one replica. `failure`: what the replica reports as keeping it from progress. `busy`: what else the
-    replica does."""
+    replica does. `catching_up`: how far it is, where it catches up in steps of bounded rows."""
 
     name: str
     input: Frontier | None
@@ -36,6 +37,7 @@ class ReplicaSnapshot:
     hydrated: bool
     failure: str = ""
     busy: str = ""
+    catching_up: CatchUp | None = None
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,20 @@ def _replica_says(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSn
             "until then: the "
             "table's storage is slow, or another replica writes"
         )
+    if slowest is not None and _key(on.input) < _reach(slowest) and (behind := on.catching_up) is not None:
+        return (
+            f"catches up in steps of bounded rows: {behind.percent}% of what it was behind is computed, about "
+            f"{behind.updates:,} updates{_before(behind.goal)} are left"
+        )
     if slowest is not None and _key(on.input) < _reach(slowest):
         return "has not read everything that its inputs have: its steps are slow, or wait for their turn"
     if _key(on.write) < _key(on.output):
         return "has computed more than it has written: the table's storage is slow, or another replica writes"
     return "has read everything that its inputs have"
+
+
+def _before(goal: Frontier) -> str:
+    return "" if goal.time is None else f" before {date(goal.time)}"
 
 
 def _is_due(on: ReplicaSnapshot, of: RelationSnapshot, slowest: RelationSnapshot) -> bool:

@@ -93,7 +93,8 @@ def _exports(context: ReconcileContext, state: DataflowState, busy: _Busy) -> It
 def _replicas(collection: Collection, instance: str, busy: _Busy) -> Iterator[ReplicaSnapshot]:
     for name, on in sorted(collection.replicas.items()):
         texts = ", ".join(busy.get((instance, name), ()))
-        yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, "; ".join(failures(on)), texts)
+        failure = "; ".join(failures(on))
+        yield ReplicaSnapshot(name, on.input, on.output, on.write, on.hydrated, failure, texts, on.catching_up)
 
 
 def _conditions(context: ReconcileContext, key: Key, types: tuple[str, ...]) -> tuple[str, str]:

@@ -63,6 +63,8 @@ class ReplicaExport:
     write_frontier: Reported = None
     hydrated_percent: int | None = None
     """Until it is hydrated."""
+    caught_up_percent: int | None = None
+    """While it is behind and catches up in bounded steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,7 @@ def has_arrived(status: Mapping[str, Any]) -> bool:
 
 
 _FRONTIERS = ("readFrontier", "writeFrontier", "inputFrontier", "outputFrontier")
-_COUNTERS = ("hydratedPercent", "files", "dataflows", "dataflowsHydrated", "hydrations")
+_COUNTERS = ("hydratedPercent", "caughtUpPercent", "files", "dataflows", "dataflowsHydrated", "hydrations")
 _MOVING = frozenset((*_FRONTIERS, *_COUNTERS))
 _COUNTING = (HYDRATING, HYDRATED)
 """Reasons whose message has a number that moves."""
@@ -318,6 +320,7 @@ def _replica_export(replica: ReplicaExport, now_ms: int) -> dict[str, Any]:
         name=replica.replica,
         hydrated=replica.hydrated,
         hydratedPercent=replica.hydrated_percent,
+        caughtUpPercent=replica.caught_up_percent,
         writeFrontier=frontier_status(replica.write_frontier, now_ms),
     )
 

@@ -248,7 +248,11 @@ def _exports(
                 hydrated=c.hydrated if c else False,
                 replicas=tuple(
                     status_documents.ReplicaExport(
-                        name, on.hydrated, on.write, on.hydrating.percent if on.hydrating else None
+                        name,
+                        on.hydrated,
+                        on.write,
+                        on.hydrating.percent if on.hydrating else None,
+                        on.catching_up.percent if on.catching_up else None,
                     )
                     for name, on in c.computing
                 )

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from tidemark_persist import Part
 from tidemark_replica.arrangement.batches.batch import BatchRef
 from tidemark_replica.arrangement.batches.batch_cache import BatchCache
 from tidemark_replica.arrangement.spines.manifest import ArrangementId, Manifest
@@ -152,13 +151,13 @@ class StepRun:
         )
 
     def rows(self, node: p.Pipeline) -> int:
-        """An upper bound of the updates of a leaf, or of a kernel with scheduled updates, for this step.
+        """About how many updates a leaf, or a kernel with scheduled updates, has for this step.
 
         0 means that there are none, except at hydration.
         """
         match node:
             case p.Source(id):
-                return sum(map(rows_at_most, self._step.parts.get(id, ())))
+                return sum(part.rows_about for part in self._step.parts.get(id, ()))
             case p.IndexSource(arrangement):
                 lower, limit = 0 if self._step.hydrates else self._step.lower, self._step.limit
                 batches = self._pinned[arrangement].batches
@@ -171,8 +170,3 @@ class StepRun:
                 return due_rows(trace, self._step.lower, self._step.limit)
             case _:
                 return 0
-
-
-def rows_at_most(part: Part) -> int:
-    """An upper bound of a part's rows: its bytes if the file does not tell its rows."""
-    return max(part.rows if part.rows >= 0 else part.size, 1)

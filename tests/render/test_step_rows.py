@@ -1,0 +1,122 @@
+"""How far a step of a bounded number of rows goes: exact by time, whatever times a file has."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tidemark_persist import Part, create_or_open
+from tidemark_replica.render.execution import step_rows
+from tidemark_replica.render.execution.step_rows import StepRows, TimedFile, counted
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def shard_of(folder: Path, files: Sequence[Sequence[int]]) -> list[Part]:
+    """The parts of a shard with files of rows at these times, which ascend from file to file."""
+    shard = create_or_open(str(folder), SCHEMA, shard_id="t")
+    upper = 0
+    for times in files:
+        rows = pa.table({"n": [0] * len(times), "__time": list(times), "__diff": [1] * len(times)})
+        end = max(times) + 1
+        shard.compare_and_append(rows, expected_upper=upper, new_upper=end, term=1)
+        upper = end
+    return shard.listen(1, upper)
+
+
+def timed(parts: Sequence[Part], lower: int) -> list[TimedFile]:
+    return [TimedFile.of_part(p) for p in parts if p.upper > lower]
+
+
+def test_a_step_ends_before_the_first_time_that_it_cannot_take(tmp_path: Path) -> None:
+    """Quiet times cost nothing, so they belong to the step before."""
+    files = timed(shard_of(tmp_path / "t", [[5] * 3 + [6] * 2 + [80] * 4, [90] * 9]), 1)
+    rows = StepRows()
+    assert rows.narrowed(files, 1, 91, 5) == 80
+    assert rows.narrowed(files, 1, 91, 8) == 80
+    assert rows.narrowed(files, 1, 91, 9) == 90
+    assert rows.narrowed(files, 1, 91, 18) == 91
+    assert rows.narrowed(files, 1, 70, 5) == 70
+
+
+def test_a_step_has_at_least_one_time(tmp_path: Path) -> None:
+    """However many rows that time has."""
+    files = timed(shard_of(tmp_path / "t", [[5] * 30, [7] * 30]), 1)
+    assert StepRows().narrowed(files, 1, 8, 1) == 7
+
+
+def test_the_bound_is_on_the_sum_of_all_inputs(tmp_path: Path) -> None:
+    """Each of which alone would fit."""
+    one, other = (shard_of(tmp_path / name, [[5, 5], [6, 6], [7, 7]]) for name in ("one", "other"))
+    rows = StepRows()
+    assert rows.narrowed(timed(one, 1), 1, 8, 6) == 8
+    assert rows.narrowed(timed([*one, *other], 1), 1, 8, 6) == 6
+
+
+def test_a_file_of_many_times_is_read_once_and_forgotten_after_its_last_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its counts serve all steps; files that are not reached yet are not read."""
+    parts = shard_of(tmp_path / "t", [[1, 2, 3, 4], [5, 6, 7, 8]])
+    read: Counter[str] = Counter()
+
+    def counting(times: Iterable[Any]) -> step_rows.Counts:
+        read["files"] += 1
+        return counted(times)
+
+    monkeypatch.setattr(step_rows, "counted", counting)
+    rows = StepRows()
+    ends, lower = [], 1
+    while lower < 9:
+        files = [TimedFile.of_part(p) for p in parts if p.upper > lower]
+        files = [TimedFile(f.name, max(f.lower, lower), f.upper, f.rows, f.read) for f in files]
+        lower = rows.narrowed(files, lower, 9, 2)
+        ends.append(lower)
+        assert read["files"] == (1 if lower <= 3 else 2)
+    assert ends == [3, 5, 7, 9]
+    assert rows.at_most(timed(parts, 8), 9) == 4, "the first file is forgotten; the second is known"
+
+
+def test_a_file_of_very_many_times_is_counted_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory does not follow the number of times. A step does not end inside a group, and holds at least one."""
+    monkeypatch.setattr(step_rows, "GROUPS_MAX", 10)
+    found = counted([np.arange(1000), np.arange(500)])
+    assert found.is_grouped
+    assert 5 <= len(found.times) <= 10
+    assert int(found.rows.sum()) == 1500
+    assert found.between(0, 1000) == 1500
+    for lower in (0, 17, 999):
+        exact = sum(2 if t < 500 else 1 for t in range(lower, 1000))
+        assert exact <= found.between(lower, 1000) <= exact + 200
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_agree_with_a_count_of_all_rows(tmp_path: Path, seed: int) -> None:
+    """Random files and bounds: no step is too wide, and none could have had one more time."""
+    draw = random.Random(seed)
+    first, files = 1, []
+    for _ in range(draw.randint(1, 5)):
+        last = first + draw.randint(0, 6)
+        files.append(sorted(draw.choices(range(first, last + 1), k=draw.randint(1, 12))))
+        first = last + 1
+    at = Counter(t for file in files for t in file)
+    end, parts, rows, lower = first, shard_of(tmp_path / "t", files), StepRows(), 1
+    shown = parts[-1].upper
+    while lower < shown:
+        limit = draw.choice([1, 2, 5, 20])
+        now = [TimedFile.of_part(p) for p in parts if p.upper > lower]
+        now = [TimedFile(f.name, max(f.lower, lower), f.upper, f.rows, f.read) for f in now]
+        upper = rows.narrowed(now, lower, shown, limit)
+        times = [t for t in at if lower <= t < upper]
+        assert upper > lower
+        assert len(times) <= 1 or sum(at[t] for t in times) <= limit
+        following = min((t for t in at if t >= upper), default=end)
+        assert upper == shown or sum(at[t] for t in at if lower <= t <= following) > limit
+        lower = upper
