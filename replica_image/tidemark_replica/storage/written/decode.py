@@ -76,7 +76,7 @@ def _csv(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterat
                 texts = [piece.column(at) if at is not None else None for at in place.positions]
                 yield _batch(table.columns, texts, piece.num_rows, first, column_of_text)
                 first += piece.num_rows
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise WriteRefused(MALFORMED, f"the csv cannot be read: {_one_line(error)}") from None
 
 

@@ -138,11 +138,13 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
         raise ValueError
     if number == 0:
         return Decimal(0)
-    digits = number.normalize() if len(number.as_tuple().digits) <= precision + scale else number
-    exponent = digits.as_tuple().exponent
-    if not isinstance(exponent, int) or -exponent > scale or number.adjusted() >= precision - scale:
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    while exponent < -scale and digits[-1] == 0:
+        digits, exponent = digits[:-1], exponent + 1
+    if exponent < -scale or number.adjusted() >= precision - scale:
         raise ValueError
-    return digits
+    return Decimal((sign, digits, exponent))
 
 
 def _cast_text(texts: pa.Array, column: Column) -> pa.Array:
