@@ -147,6 +147,9 @@ def _gateway_arguments(group: argparse._ArgumentGroup) -> None:
         "--gateway-client-port", type=int, default=0, help="port for client certificates (default: any free port)"
     )
     group.add_argument(
+        "--gateway-http-port", type=int, help="port for rows over HTTP; 0: any free port (default: no HTTP)"
+    )
+    group.add_argument(
         "--gateway-file", type=Path, help="file in which clients find the gateway (default: STATE_DIR/gateway.json)"
     )
     group.add_argument(
@@ -188,7 +191,7 @@ def _listening(given: argparse.Namespace) -> ListenerConfig:
     clients = ClientAuthority.named(authority, given.gateway_client_port) if authority else None
     if clients is None and given.gateway_client_port:
         raise OperatorError("--gateway-client-port needs --gateway-client-ca: give both")
-    return ListenerConfig(given.gateway_host, given.gateway_port, tls, clients)
+    return ListenerConfig(given.gateway_host, given.gateway_port, tls, clients, given.gateway_http_port)
 
 
 def _pod_arguments(group: argparse._ArgumentGroup) -> None:

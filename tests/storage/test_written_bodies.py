@@ -24,6 +24,7 @@ from tidemark_replica.storage.written import decode as decoding
 from tidemark_replica.storage.written.receive import Receiver, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteNotPossible, WriteRefused
 from tidemark_replica.storage.written.spool import Spool
+from tidemark_replica.values.arrow_types import arrow_schema
 
 TYPES = {
     "b": "boolean",
@@ -72,7 +73,7 @@ OBJECT = b"""{"b": true, "t": -128, "n": 9223372036854775807, "f": 0.5, "d": -1e
 )
 def test_formats_agree(at: bytes) -> None:
     parquet = io.BytesIO()
-    schema = decoding.arrow_schema(TABLE.columns)
+    schema = arrow_schema(TABLE.columns)
     pq.write_table(pa.Table.from_pylist([ROW, NOTHING], schema=schema), parquet)
     line = OBJECT.replace(b"\n", b" ") % at
     assert decoded("csv", CSV % at) == [ROW, NOTHING]
@@ -184,7 +185,7 @@ def mutated(draw: random.Random, body: bytes) -> bytes:
 
 def seeds() -> Iterator[tuple[str, bytes]]:
     parquet = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([ROW] * 3, schema=decoding.arrow_schema(TABLE.columns)), parquet)
+    pq.write_table(pa.Table.from_pylist([ROW] * 3, schema=arrow_schema(TABLE.columns)), parquet)
     yield "parquet", parquet.getvalue()
     yield "csv", CSV % b"2026-01-31T12:00:00.5Z"
     yield "jsonl", OBJECT.replace(b"\n", b" ") % b"2026-01-31" + b"\n{}\n"

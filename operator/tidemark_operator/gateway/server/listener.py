@@ -4,6 +4,7 @@
 --gateway-service NAME         otherwise a certificate of the operator's own authority for that Service
 --gateway-client-ca cluster    clients may show a certificate of the cluster's authority instead of a token
 --gateway-client-ca FILE       clients may show a certificate of this authority instead of a token
+--gateway-http-port PORT       rows are also taken over HTTP (http_rows.py), with the same certificate
 
     address               TLS without client certificates      every call has a token
     certificateAddress    TLS with client certificates         the handshake refuses other authorities' certificates
@@ -136,6 +137,8 @@ class ListenerConfig:
     port: int = 0
     tls: TlsFolder | IssuedCertificate | None = None
     clients: ClientAuthority | None = None
+    http_port: int | None = None
+    """Of HTTP for rows (http_rows.py); 0: any free port; None: no HTTP."""
 
     def __post_init__(self) -> None:
         if self.tls is None and not _is_loopback(self.host):
@@ -158,6 +161,11 @@ class ListenerConfig:
         """Bind the port for calls with tokens; return its address. Raises OperatorError where it is taken."""
         tls = self.tls
         return self._add(server, self.port, _credentials(lambda: tls.material(peers)) if tls else None)
+
+    def material(self, peers: Peers) -> Callable[[], Material] | None:
+        """The present certificate and key; None: no TLS."""
+        tls = self.tls
+        return None if tls is None else lambda: tls.material(peers)
 
     async def add_clients_to(self, server: Any, kube: Kube, peers: Peers) -> str | None:
         """Bind the port for client certificates, if there is to be one; return its address. Raises OperatorError."""

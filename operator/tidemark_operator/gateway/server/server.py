@@ -16,6 +16,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tidemark_operator.gateway.explanations.why_snapshot import snapshot
 from tidemark_operator.gateway.query.query import PreparedQuery, Query, QueryRequest, prepare
 from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCache
 from tidemark_operator.gateway.server.grpc_status import grpc_errors
+from tidemark_operator.gateway.server.http_rows import HttpRows
 from tidemark_operator.gateway.server.listener import ListenerConfig, TlsFolder
 from tidemark_operator.gateway.streams.answer_stream import send_answer
 from tidemark_operator.gateway.streams.copy import Copies
@@ -83,6 +85,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self._subscribes = Subscribes(context, self._limits)
         self._copies = Copies(context, self._limits)
         self._inserts = Inserts(context, self._limits)
+        self._http = HttpRows(self._inserts, self._door, self._limits, listening.material(context.peers))
         self._server = grpc.aio.server(options=[*GRPC_OPTIONS, *KEEPALIVE], maximum_concurrent_rpcs=CALLS)
         gateway_pb2_grpc.add_GatewayServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
 
@@ -100,9 +103,17 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         write_private(token, self._token + "\n")
         authority = self._authority_file()
         certificates = {"certificateAddress": for_certificates} if for_certificates else {}
-        found = {"address": address, "tokenFile": str(token), **authority, **certificates}
+        http = await self._serve_http()
+        found = {"address": address, "tokenFile": str(token), **authority, **certificates, **http}
         write_private(self._file, json.dumps(found) + "\n")
         LOG.info("gateway on %s%s", address, f", with client certificates on {for_certificates}" * bool(certificates))
+
+    async def _serve_http(self) -> dict[str, str]:
+        listening = self._listening
+        if listening.http_port is None:
+            return {}
+        port = await self._http.start(listening.host, listening.http_port)
+        return {"httpAddress": str(replace(listening, port=port))}
 
     def _authority_file(self) -> dict[str, str]:
         """`caFile` for clients on this machine; others find the authority in the Service's EndpointSlice."""
@@ -115,6 +126,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         return {"caFile": str(file)}
 
     async def close(self) -> None:
+        await self._http.close()
         await self._server.stop(STOP_SECONDS)
 
     async def Query(self, request: Any, rpc: Any) -> None:
