@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import os
-
+import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -14,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.model.edits import EditedSimulation
 from tests.model.operator import Spec
 from tests.model.simulation import REPLICAS, TABLES
+from tests.model.test_model import PROGRAMS, SEED, parts
 
-PROGRAMS = int(os.environ.get("TIDEMARK_MODEL_PROGRAMS", "1000")) // 5
-SEED = int(os.environ.get("TIDEMARK_MODEL_SEED", "0"))
+PARTS, QUICK_PARTS = 5, 2
 replicas, tables = st.sampled_from(REPLICAS), st.sampled_from(TABLES)
 kinds = st.sampled_from(["index", "view"])
 disasters = st.sampled_from(["cut", "kill", "operator", "moment"])
@@ -118,12 +117,13 @@ class Edits(RuleBasedStateMachine):
             self.simulation.exchange(names)
 
 
-def test_edits_take_over_together_whatever_happens() -> None:
+@pytest.mark.parametrize("part", parts(PARTS, QUICK_PARTS))
+def test_edits_take_over_together_whatever_happens(part: int) -> None:
     """Never does one write before it took over, or serve what cannot run; in the end, what was asked for serves."""
     run_state_machine_as_test(
-        seed(SEED)(Edits),
+        seed(SEED + part)(type(f"Edits{part}", (Edits,), {})),
         settings=settings(
-            max_examples=PROGRAMS,
+            max_examples=-(-PROGRAMS // 10 // PARTS),
             stateful_step_count=30,
             report_multiple_bugs=False,
             phases=(Phase.generate,),

@@ -16,7 +16,7 @@ from tests.s3_fixtures import Place
 from tests.waiting import BOUND, until
 from tidemark_persist import create_or_open
 
-TICKS = 20
+TICKS = 12
 
 
 def start(*args: str) -> subprocess.Popen[str]:
