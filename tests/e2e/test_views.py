@@ -1,5 +1,8 @@
-"""A view over three TPC-H tables, from kubectl apply to the rows: equal to Spark batch and DuckDB at every frontier
-that we look at, read by a query and read off the Delta table."""
+"""Views over a changing source, and over each other, from kubectl apply to the rows and to the end.
+
+A view over TPC-H tables equals Spark batch and DuckDB at every frontier that we look at, read by a query and off the
+Delta table. A Dataflow's index is read by another one, through a crash.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,11 @@ JOIN tpch.lineitem l ON l.l_orderkey = o.o_orderkey
 JOIN tpch.customer c ON c.c_custkey = o.o_custkey
 JOIN tpch.nation n ON n.n_nationkey = c.c_nationkey
 WHERE o.o_orderdate >= DATE '1995-01-01'
+GROUP BY n.n_name
+"""
+NATIONS = "SELECT n_nationkey, n_name FROM tpch.nation"
+ITEMS = """
+SELECT n.n_name, count(*) AS customers FROM tpch.customer c JOIN nations n ON c.c_nationkey = n.n_nationkey
 GROUP BY n.n_name
 """
 TABLES = ("orders", "lineitem", "customer", "nation")
@@ -51,6 +59,30 @@ def test_oracle_a_join_over_a_changing_source_is_right_at_every_frontier(system:
     assert len(set(seen)) == LOOKS
     wait_for("the status to follow", lambda: system.frontier("revenue") >= seen[0], system.log)
     assert "revenue" in system.kubectl("get", "dataflows")
+    system.kubectl("delete", "dataflow", "rich", "revenue")
+
+
+def test_crash_a_dataflow_over_anothers_index(system: System) -> None:
+    """It is planned over the index, survives the replica's death, and keeps the index from being deleted."""
+    system.dataflow("nations", NATIONS, index={"key": ["n_nationkey"]})
+    system.dataflow("located", ITEMS)
+    system.wait_hydrated("nations", "located")
+    before = _customers(system)
+    assert "Get" in (plan := system.tidemark("explain", "located", "-n", system.namespace).stdout)
+    assert "import index" in plan
+
+    (killed,) = system.replica_pids().values()
+    system.kill_replica()
+    wait_for("a new replica", lambda: [*system.replica_pids().values()] not in ([killed], []), system.log)
+    reached = system.upper("located", "located")  # by the one that was killed
+    wait_for("the frontier to go on", lambda: _written(system) > reached, system.log)
+    assert _customers(system).keys() == before.keys()
+
+    system.kubectl("delete", "dataflow", "nations", "--wait=false")
+    assert "located" in system.wait_condition("dataflow", "nations", "Progressing", "False", "InUse")
+    assert _customers(system).keys() == before.keys()
+    system.kubectl("delete", "dataflow", "located")
+    wait_for("the index to go", lambda: "nations" not in system.kubectl("get", "dataflows", "-o", "name"), system.log)
 
 
 def _complete(system: System, after: int) -> int:
@@ -58,3 +90,14 @@ def _complete(system: System, after: int) -> int:
     live = system.live_frontiers()
     complete = min(int(live[name].get("write", -1)) for name in ("revenue.revenue", "rich.rich"))
     return complete if complete > after else 0
+
+
+def _written(system: System) -> int:
+    return int(system.live_frontiers()["located.located"]["write"])
+
+
+def _customers(system: System) -> dict[str, int]:
+    """Customers by nation, whose sum is the table's."""
+    rows = {r["n_name"]: int(r["customers"]) for r in system.query("SELECT n_name, customers FROM located")["rows"]}
+    assert rows
+    return rows

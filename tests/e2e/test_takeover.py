@@ -1,4 +1,7 @@
-"""A replica that lags when the operator is replaced goes on from its own as_of: no replica hydrates again.
+"""Another operator takes over: replicas run on, and none computes anything again.
+
+Of two operators one leads, and the other takes over whatever happens to the first. A replica that lags when the
+operator is replaced goes on from its own as_of:
 
 r1 ─────────────────────────────► since of the view
 r2 ── JVM stopped ─┤              it answers, and does no step; it reads from before that since
@@ -10,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,12 +23,81 @@ import pytest
 from tests.e2e.oracle import by_duckdb, expanded, rows_of
 from tests.e2e.system import System, wait_for
 from tests.e2e.test_crash_processes import STATUS
+from tests.waiting import BOUND
 from tidemark_persist import open_shard
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.messages.responses import Description
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
 NAMES = ("r1", "r2")
+
+
+def lease(system: System) -> dict[str, object]:
+    spec: dict[str, object] = json.loads(system.kubectl("get", "lease", "tidemark-operator", "-o", "json"))["spec"]
+    return spec
+
+
+def led_by(system: System, process: subprocess.Popen[bytes]) -> bool:
+    """The process is in its name, which is HOST-PID-RANDOM."""
+    return str(lease(system)["holderIdentity"]).rsplit("-", 2)[1:2] == [str(process.pid)]
+
+
+def log_of(system: System) -> str:
+    return (system.home / "operator.log").read_text()
+
+
+@pytest.fixture
+def standby(system: System) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts operators like the system's own, which stand by; what is left of them ends with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        output = log_of(system).count("standing by: ")
+        with (system.home / "operator.log").open("ab") as log:
+            started.append(
+                subprocess.Popen(system.operator_command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            )
+        wait_for("it to stand by", lambda: log_of(system).count("standing by: ") > output, system.log)
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process is not system.operator and process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(BOUND)
+
+
+def test_crash_of_the_leader_and_the_standby_takes_over(
+    system: System, standby: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    """Killed; told to end; and stopped, so that its Lease runs out, and then going on without knowing: it finds that
+    it has lost, and ends. The view is kept up to date by one process all the time."""
+    system.dataflow("nations", "SELECT count(*) AS n FROM tpch.nation")
+    system.wait_hydrated("nations")
+    pids, computed = system.replica_pids(), system.replica_says().hydrations
+
+    for harm in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP):
+        leader, term = system.operator, int(str(lease(system)["leaseTransitions"]))
+        assert leader is not None
+        other = standby()
+        assert led_by(system, leader)
+        os.kill(leader.pid, harm)
+        wait_for("the other to lead", lambda other=other: led_by(system, other), system.log)
+        system.operator = other
+
+        shown = system.frontier("nations")  # what the other writes is later
+        wait_for("the status to move on", lambda shown=shown: system.frontier("nations") > shown, system.log)
+        assert lease(system)["leaseTransitions"] == term + 1
+        if harm is signal.SIGSTOP:
+            leader.send_signal(signal.SIGCONT)
+        assert leader.wait(BOUND) == {signal.SIGKILL: -9, signal.SIGTERM: 0, signal.SIGSTOP: 3}[harm]
+
+    wait_for("the gateway to answer", lambda: system.live_frontiers().get("nations.nations"), system.log)
+    assert system.query("SELECT n FROM nations")["rows"] == [{"n": 25}]
+    assert system.replica_pids() == pids
+    assert system.replica_says().hydrations == computed
+    system.kubectl("delete", "dataflow", "nations")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +111,7 @@ def both(system: System) -> System:
     system.wait_hydrated("counted")
     system.dataflow("many", "SELECT o_orderstatus FROM counted WHERE n > 10")
     system.wait_hydrated("status", "counted", "many")
-    wait_for("both to hydrate everything", lambda: all(says(system, r).hydrations >= 3 for r in NAMES), system.log)
+    wait_for("both to have these three", lambda: all(has_all(says(system, r)) for r in NAMES), system.log)
     return system
 
 
@@ -48,6 +121,11 @@ def pid(system: System, name: str) -> int:
 
 def says(system: System, name: str) -> Description:
     return system.process_says(pid(system, name))
+
+
+def has_all(description: Description) -> bool:
+    """Whether its dataflows are the three, and each was hydrated there."""
+    return len(description.dataflows) == 3 and description.hydrations >= 3
 
 
 def children(parent: int) -> Iterator[int]:
