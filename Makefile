@@ -13,7 +13,7 @@ PYTEST := $(IN_VENV) $(BIN)/python -m pytest
 CLASS_DATA := .tidemark/spark.jsa
 # these start no Spark and no control plane, so several run beside each other; neighbours stay in one process, and
 # share what their module set up, until another has nothing left to do
-FAST := -m "not (slow or spark or cluster or e2e or node or kafka)" -n auto --maxprocesses 4 --dist worksteal
+FAST := -m "not (slow or spark or cluster or e2e or node or kafka or postgres)" -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help
 help: ## this list
@@ -46,7 +46,7 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java lint types control-plane kafka-broker $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
+test: java lint types control-plane kafka-broker postgres-packages $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
 	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
 
 .PHONY: test-fast
@@ -54,7 +54,7 @@ test-fast: venv ## the tests without Spark and without a control plane (minutes)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java venv control-plane kafka-broker $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
+test-slow: java venv control-plane kafka-broker postgres-packages $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
 	$(IN_VENV) $(BIN)/python -m tests.lanes --lanes slow $(if $(EIGHTH),--share $(EIGHTH)/8) $(LANES)
 
 .PHONY: test-cluster
@@ -70,7 +70,7 @@ test-dialects: java venv postgres-packages ## every construct of dialect postgre
 	$(PYTEST) tests/dialects -rs
 
 .PHONY: postgres-packages
-postgres-packages: ## install Debian's PostgreSQL, which dialects are compared with (as root)
+postgres-packages: ## install Debian's PostgreSQL, for the source of that kind and the dialect (as root)
 	@[ -n "$$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || tools/install-packages postgresql
 
 .PHONY: oracle

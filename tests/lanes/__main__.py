@@ -20,11 +20,12 @@ from tests.lanes.ledger import CHECKOUT
 from tests.lanes.processor_time import adopt_orphans
 from tests.lanes.runner import Lane, run_rounds
 
+_SERVERS = "kafka or postgres"
 LANES = (
-    Lane("fast", ("-m", "not (slow or spark or cluster or e2e or node or kafka)"), workers=1, distribution="worksteal"),
+    Lane("fast", ("-m", f"not (slow or spark or cluster or e2e or node or {_SERVERS})"), 1, "worksteal"),
     # the most work: two processes, each with a session of its own
     Lane("spark", ("-m", "spark and not (slow or cluster or e2e)"), workers=2, distribution="worksteal"),
-    Lane("cluster", ("-m", "(cluster or kafka) and not (slow or e2e)")),
+    Lane("cluster", ("-m", f"(cluster or {_SERVERS}) and not (slow or e2e)")),
     Lane("e2e", ("-m", "e2e and not slow", "tests/e2e"), workers=2),
 )
 SLOW = Lane("slow", ("-m", "slow"))

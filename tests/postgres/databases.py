@@ -169,9 +169,14 @@ class History:
         assert not failures, failures
 
     def close(self) -> None:
+        """Ends what is open."""
         for one in list(self._open):
             self._end(one, True)
         self._reader.close()
+
+    def reconnect(self) -> None:
+        """For more steps after `close`."""
+        self._reader = connect(self._server, self._database, autocommit=True)
 
     def _end(self, one: psycopg.Connection[Any], commit: bool) -> None:
         self._open.remove(one)

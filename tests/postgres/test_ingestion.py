@@ -22,6 +22,8 @@ from tests.postgres.databases import (
 from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.ingester import Ingester
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.mark.parametrize("seed", range(4))
 def test_oracle_random_histories_with_deaths(

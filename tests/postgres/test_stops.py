@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.postgres.databases import Database, ingested_rows, ingester, source_of, tick
+from tests.postgres.databases import Database, connect, ingested_rows, ingester, source_of, tick
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
@@ -21,6 +21,8 @@ from tidemark_replica.storage.postgres.tick import Tick
 
 A = PostgresTable("a", "public", "a", ("id", "part"))
 B = PostgresTable("b", "public", "b", ("k",))
+
+pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,7 @@ STOPS: dict[str, tuple[str, Callable[[Database], None]]] = {
     "column renamed": ("ColumnChanged", lambda d: d.run("alter table a rename part to c")),
     "column retyped": ("ColumnChanged", lambda d: d.run("alter table a alter id type bigint", "delete from a")),
     "column back": ("ColumnChanged", lambda d: d.run("alter table a drop part", "alter table a add part text")),
+    "values altered": ("ColumnChanged", lambda d: d.run("alter table a alter id type int using id + 1")),
     "identity": ("ReplicaIdentity", lambda d: d.run("alter table a replica identity nothing")),
     "not published": (
         "NotPublished",
@@ -100,6 +103,30 @@ def test_what_cannot_be_followed_stops_one_table(database: Database, tmp_path: P
     assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y"), (3, "z")])
     assert rows(tmp_path, "b") == Counter([(1,), (2,), (3,)])
     assert upper(tmp_path, "a") < 1400 < upper(tmp_path, "b")
+
+
+def test_what_changes_no_row_stops_nothing(database: Database, tmp_path: Path) -> None:
+    """A definition that changes without the rows, rows that are written anew as they are, and other columns."""
+    database.run("insert into a values (1, 'x')")
+    spec = database.spec(A, B)
+    harmless = (
+        "alter table a alter id set not null",
+        "vacuum full a",
+        "alter table a alter part set statistics 50",
+        "alter table a add more text default random()::text",
+        "alter table a drop note",
+        "create index on a (id)",
+    )
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        for number, statement in enumerate(harmless):
+            with connect(database.server, database.name, autocommit=True) as connection:
+                connection.execute(statement)
+            tick(one, 1100 + 200 * number)
+            database.run("update a set id = id + 1")
+            tick(one, 1200 + 200 * number)
+            assert not source_of(one).stopped(), statement
+    assert rows(tmp_path, "a") == Counter([(1 + len(harmless), "x")])
 
 
 def test_new_contents_come_as_a_difference_beside_tables_that_go_on(database: Database, tmp_path: Path) -> None:

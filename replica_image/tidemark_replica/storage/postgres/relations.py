@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psycopg
@@ -36,7 +36,7 @@ select c.oid, c.relkind, c.relreplident, c.relpersistence, c.relfilenode, pg_rel
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 _COLUMNS = """
-select attname, attnum, atttypid, atttypmod, attgenerated <> '' from pg_attribute
+select attname, attnum, atttypid, atttypmod, attgenerated <> '', xmin::text from pg_attribute
 where attrelid = %s and attnum > 0 and not attisdropped order by attnum
 """
 _TYPES = """
@@ -49,19 +49,23 @@ _KINDS = ("pubinsert", "pubupdate", "pubdelete", "pubtruncate")
 
 @dataclass(frozen=True)
 class PinnedColumn:
-    """A declared column. `number` differs where a column was dropped and another of its name was added."""
+    """A declared column. `number` differs where a column was dropped and another of its name was added; `changed_by`,
+    a transaction, where its definition changed in any way."""
 
     name: str
     number: int
     type_oid: int
     type_modifier: int
+    changed_by: str
 
 
 @dataclass(frozen=True)
 class PinnedTable:
-    """What a table was when its snapshot was taken."""
+    """What a table was when its snapshot was taken, or at a later look that found nothing wrong. `file`: it has another
+    one where all of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE)."""
 
     oid: int
+    file: int
     columns: tuple[PinnedColumn, ...]
 
     def to_json(self) -> str:
@@ -70,7 +74,21 @@ class PinnedTable:
     @classmethod
     def from_json(cls, text: str) -> PinnedTable:
         value = json.loads(text)
-        return cls(value["oid"], tuple(PinnedColumn(**column) for column in value["columns"]))
+        return cls(value["oid"], value["file"], tuple(PinnedColumn(**column) for column in value["columns"]))
+
+    def check_same(self, now: PinnedTable) -> None:
+        """Raises TableStopped where the declared columns are not what they were.
+
+        ALTER COLUMN TYPE may change all values of a column and leave its type as it is (USING), and the stream says
+        nothing of it: then both a column's definition and the table's file are other ones.
+        """
+        if now.oid != self.oid:
+            raise TableStopped(TABLE_MISSING, "the table was dropped, and another one has its name")
+        changed = [one for one, other in zip(self.columns, now.columns, strict=True) if one != other]
+        if any(replace(one, changed_by="") not in [replace(c, changed_by="") for c in now.columns] for one in changed):
+            raise TableStopped(COLUMN_CHANGED, "a declared column was dropped or retyped, and is back")
+        if changed and now.file != self.file:
+            raise TableStopped(COLUMN_CHANGED, f"column {changed[0].name} was altered, and all rows were written anew")
 
     def places(self, relation: Relation) -> tuple[int, ...]:
         """Where the declared columns are in the relation. Raises TableStopped (ColumnChanged, ReplicaIdentity)."""
@@ -92,14 +110,15 @@ class TableDefinition:
     """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size."""
 
     oid: int
-    columns: tuple[tuple[str, int, int, int, bool], ...]
+    file: int
+    columns: tuple[tuple[str, int, int, int, bool, str], ...]
     types: Mapping[int, TypeDefinition]
     is_rewritten: bool
     pages: int
 
     def sql_columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """The columns of these names (all if there are none), with their SQL types."""
-        found = {name: (type, modifier) for name, _, type, modifier, _ in self.columns}
+        found = {name: (type, modifier) for name, _, type, modifier, *_ in self.columns}
         return tuple(Column(name, sql_type(*found[name], self.types)) for name in self._checked(names or tuple(found)))
 
     def pinned(self, columns: Sequence[Column]) -> PinnedTable:
@@ -108,11 +127,11 @@ class TableDefinition:
         for now, declared in zip(self.sql_columns(names), columns, strict=True):
             if now.type != declared.type:
                 raise TableStopped(COLUMN_CHANGED, f"column {now.name} is {now.type} now; it was {declared.type}")
-        found = {name: (number, type, modifier) for name, number, type, modifier, _ in self.columns}
-        return PinnedTable(self.oid, tuple(PinnedColumn(name, *found[name]) for name in names))
+        found = {name: (number, type, modifier, by) for name, number, type, modifier, _, by in self.columns}
+        return PinnedTable(self.oid, self.file, tuple(PinnedColumn(name, *found[name]) for name in names))
 
     def _checked(self, names: Iterable[str]) -> list[str]:
-        generated = {name: is_generated for name, _, _, _, is_generated in self.columns}
+        generated = {name: is_generated for name, _, _, _, is_generated, _ in self.columns}
         for name in names:
             if name not in generated:
                 raise TableStopped(COLUMN_CHANGED, f"there is no column {name}")
@@ -151,7 +170,7 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
     columns = tuple(connection.execute(_COLUMNS, (oid,)).fetchall())
     _check_published(connection, spec, table, [name for name, *_ in columns])
     types = _types(connection, {column[2] for column in columns})
-    return TableDefinition(oid, columns, types, in_snapshot != now, pages)
+    return TableDefinition(oid, now, columns, types, in_snapshot != now, pages)
 
 
 def check_publication(connection: Connection, name: str) -> None:

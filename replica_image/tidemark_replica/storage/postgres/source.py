@@ -31,6 +31,7 @@ from tidemark_replica.storage.postgres.difference import difference
 from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
 from tidemark_replica.storage.postgres.positions import (
     LSN,
+    PINNED,
     STOPPED,
     Changes,
     Positions,
@@ -156,6 +157,7 @@ class PostgresIngestion(Source):
             try:
                 system = replication.system()
                 self._drop_slot(replication)
+                self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
                 changes, staged = self._snapshot(exported, list(self._tables), time)
                 if not staged:
@@ -211,6 +213,7 @@ class PostgresIngestion(Source):
         """Binds the transactions that came, and the snapshots of tables that begin anew."""
         self._look()
         changes, snapshots, begin_at = self._late_snapshots(time)
+        changes = self._pinned_anew() | changes
         stream = self._opened()
         stream.confirm(self._at.lsn)
         tick = Tick(self._spec, self._relations, self._at.lsn)
@@ -235,6 +238,11 @@ class PostgresIngestion(Source):
         if found is None or found.lsn > read:
             return tick.stopped
         return tick.stopped | {name: error for name, error in found.stopped.items() if name not in self._stopped}
+
+    def _pinned_anew(self) -> Changes:
+        """What the last look found of tables that go on, for the next look to compare with."""
+        seen = {} if self._findings is None else self._findings.pinned
+        return {(name, PINNED): table.to_json() for name, table in seen.items() if name in self._live()}
 
     def _look(self) -> None:
         if clock.monotonic() - self._looked_at < LOOK_SECONDS:

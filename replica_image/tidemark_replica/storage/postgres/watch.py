@@ -12,10 +12,8 @@ from tidemark_replica.storage.postgres.connection import System, Upstream
 from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, find_table
 from tidemark_replica.storage.postgres.stop import (
-    COLUMN_CHANGED,
     NOT_PUBLISHED,
     SLOT_LOST,
-    TABLE_MISSING,
     UPSTREAM_REPLACED,
     Gap,
     TableStopped,
@@ -47,10 +45,11 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found. `stopped` counts once everything before `lsn` was read."""
+    """What was found. `stopped` counts once everything before `lsn` was read. `pinned`: the other tables."""
 
     lsn: int
     stopped: dict[str, TableStopped]
+    pinned: dict[str, PinnedTable]
     slot: SlotState | None
 
 
@@ -58,17 +57,17 @@ def look(
     upstream: Upstream, spec: PostgresSource, slot: str, tables: Iterable[tuple[PostgresTable, PinnedTable]]
 ) -> Findings:
     """Compares the catalogue with what is pinned. Raises IngestionError."""
-    stopped = {}
+    stopped, seen = {}, {}
     with upstream.connect() as connection:
         for table, pinned in tables:
             try:
-                _check(connection, spec, table, pinned)
+                seen[table.name] = _checked(connection, spec, table, pinned)
             except TableStopped as error:
                 stopped[table.name] = error
             except SourceUnusable as error:
                 stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
         (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
-        return Findings(parse_lsn(lsn), stopped, slot_state(connection, slot))
+        return Findings(parse_lsn(lsn), stopped, seen, slot_state(connection, slot))
 
 
 def slot_state(connection: Connection, slot: str) -> SlotState | None:
@@ -103,9 +102,7 @@ def check_slot(state: SlotState | None, slot: str, lsn: int) -> None:
         )
 
 
-def _check(connection: Connection, spec: PostgresSource, table: PostgresTable, pinned: PinnedTable) -> None:
-    found = find_table(connection, spec, table)
-    if found.oid != pinned.oid:
-        raise TableStopped(TABLE_MISSING, f"{table.schema}.{table.table} was dropped, and another one made")
-    if found.pinned(table.columns or ()) != pinned:
-        raise TableStopped(COLUMN_CHANGED, "a declared column was dropped or retyped, and is back")
+def _checked(connection: Connection, spec: PostgresSource, table: PostgresTable, pinned: PinnedTable) -> PinnedTable:
+    now = find_table(connection, spec, table).pinned(table.columns or ())
+    pinned.check_same(now)
+    return now
