@@ -113,6 +113,8 @@ class _Splitter:
 
     def _item(self) -> WithQuery:
         name = self._peek("a name")
+        if len(split_name(name.text)) != 1:
+            self._refuse(name, f"expected a name instead of {name.text}", "SYNTAX")
         self._at += 1
         columns = None
         inside = self._parenthesised() if self._next_is("(") else None
