@@ -29,6 +29,7 @@ COMMANDS = {
     "insert": "Insert, upsert or delete rows of a DataSource of kind table",
     "frontiers": "List how far tables and exports are complete",
     "files": "List the files of a DataSource; let one go, or have it read again",
+    "tables": "List the tables in storage that no object has; or delete one",
     "why": "Explain what holds a frontier back",
     "explain": "Print the plan of a Dataflow or of a SELECT",
     "completion": "Print the completion script of a shell",

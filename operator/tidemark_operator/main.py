@@ -36,6 +36,7 @@ from tidemark_operator.handlers.reconcile.secret_copies import SecretCopies
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.watch import namespace_access
 from tidemark_operator.handlers.watch.watches import KOPF_END_LOGGERS, watch
+from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
@@ -114,7 +115,8 @@ async def _lead(context: ReconcileContext, options: Options, tasks: Background, 
     """Lead: start everything, wait for `stop`, and end everything; return the exit status."""
     operator = ReconcileLoop(context, stop)
     context.fleet.listener = operator
-    gateway = Gateway(context, operator.sources, options.state, options.gateway, options.gateway_file)
+    tables = RetainedTables(context, operator.deleter)
+    gateway = Gateway(context, operator.sources, tables, options.state, options.gateway, options.gateway_file)
     announced = _announced(context, options)
     try:
         await operator.start()

@@ -57,6 +57,11 @@ class ShardReader:
         """The frontiers at the handle's version."""
         return self._log.state.frontiers
 
+    @property
+    def live_bytes(self) -> int:
+        """The size of the data files of the handle's version."""
+        return self._log.state.live_bytes
+
     def refresh(self) -> ShardState:
         """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""
         with self._lock:

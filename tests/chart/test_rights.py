@@ -127,6 +127,7 @@ def test_all_that_the_roles_of_accounts_name_is_asked_about() -> None:
 
 COPIES = f"dataflows.{GROUP}/copies"
 FILES = f"datasources.{GROUP}/files"
+TABLES = f"dataflows.{GROUP}/tables"
 ROWS = [f"{kind}.{GROUP}/data" for kind in ("datasources", "dataflows")]
 USERS = [
     *((may, True) for may in of("viewer", ("get", "list", "watch"))),
@@ -147,6 +148,9 @@ USERS = [
     *((May(who, "update", FILES), who == "mender") for who in ("viewer", "editor", "reader", "copier", "mender")),
     *((May("mender", "get", rows), False) for rows in ROWS),
     (May("mender", "update", FILES, "team-b"), False),
+    *((May(who, "delete", TABLES), who == "cleaner") for who in ("viewer", "editor", "mender", "cleaner")),
+    *((may, False) for may in of("cleaner", ("get", "list", "delete"))),
+    (May("cleaner", "delete", TABLES, "team-b"), False),
 ]
 
 
@@ -159,6 +163,7 @@ def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
         "reader": "tidemark-read-data",
         "copier": "tidemark-copy-data",
         "mender": "tidemark-change-files",
+        "cleaner": "tidemark-delete-tables",
     }
     apply(
         rights,
@@ -192,4 +197,5 @@ def test_roles_of_users_are_part_of_the_clusters_own() -> None:
         "tidemark-read-data": set(),
         "tidemark-copy-data": set(),
         "tidemark-change-files": set(),
+        "tidemark-delete-tables": set(),
     }

@@ -108,6 +108,17 @@ class Scripted(GatewayServicer):
         self.polls += 1
         return pb.FilesReply(files=files, bound=1002, changes=self.changes)
 
+    def RetainedTables(
+        self, request: pb.RetainedTablesRequest, context: grpc.ServicerContext
+    ) -> pb.RetainedTablesReply:
+        kept = pb.RetainedTable(name="d", part="v", version=2, kind="Dataflow", owner="u", state="retained")
+        kept.instance, kept.bytes, kept.upper = "default", 99, 1000
+        lost = pb.RetainedTable(name="e", part="w", version=1, state="unreadable", instance="default", error="no log")
+        return pb.RetainedTablesReply(tables=[kept, lost], more=True, unlisted=["other: no replica answers"])
+
+    def DeleteTable(self, request: pb.DeleteTableRequest, context: grpc.ServicerContext) -> pb.DeleteTableReply:
+        return pb.DeleteTableReply(location=f"/data/{request.namespace}/{request.table} of {request.instance}")
+
     def ChangeFile(self, request: pb.ChangeFileRequest, context: grpc.ServicerContext) -> pb.ChangeFileReply:
         self.polls = 0
         change = pb.FileChange(id=7 + len(self.changes), action=request.action, table="t", file=request.file)
@@ -243,6 +254,31 @@ def test_a_file_is_let_go_or_read_again(gateway: Scripted, capsys: pytest.Captur
     assert capsys.readouterr().err == "error: file t/gone.csv stays as it was: FILE_CHANGED: it is gone\n"
     assert [change.action for change in gateway.changes] == ["release", "reread", "release"]
     assert main(["files", "drop", "--release", "1.csv", "--reread", "1.csv"]) == 2
+
+
+def test_retained_tables_are_printed(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    """As a table, with what could not be listed, and as JSON."""
+    assert main(["tables", "--retained"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split() for line in out.splitlines()] == [
+        ["TABLE", "KIND", "STATE", "SIZE", "UPPER", "OWNER", "INSTANCE"],
+        ["d/v/v2", "Dataflow", "retained", "99", "1970-01-01T00:00:01.000Z", "u", "default"],
+        ["e/w/v1", "<unknown>", "unreadable", "<unknown>", "<unknown>", "<unknown>", "default"],
+    ]
+    assert err.splitlines() == [
+        "There are more tables than are listed.",
+        "warning: e/w/v1 cannot be read: no log",
+        "warning: not listed: the storage of ComputeInstance other: no replica answers",
+    ]
+    assert main(["tables", "--retained", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tables"][0]["state"] == "retained"
+
+
+def test_a_retained_table_is_deleted(gateway: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tables", "--delete", "d/v/v2", "-n", "ns", "--instance", "one"]) == 0
+    assert capsys.readouterr().out == "Table /data/ns/d/v/v2 of one is being deleted.\n"
+    assert main(["tables"]) == 2
+    assert main(["tables", "--retained", "--delete", "d/v/v2"]) == 2
 
 
 def test_a_token_of_ones_own_is_shown_instead_of_the_operators(gateway: Scripted, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.e2e.system import System, wait_for
@@ -44,3 +47,41 @@ def test_tables_go_with_their_object_and_come_again(system: System) -> None:
             lambda: "tombstone" not in system.kubectl("get", "controllerrevisions", "-o", "name"),
             system.log,
         )
+
+
+def test_retained_tables_are_listed_and_deleted(system: System) -> None:
+    """Of a Dataflow that is gone; while it exists none of its tables may be deleted. The replica is killed when the
+    deletion is asked for."""
+    system.apply("DataSource", "kept", {**SOURCE, "deletionPolicy": "Retain"})
+    sql = "SELECT n_regionkey, count(*) AS nations FROM kept.nation GROUP BY n_regionkey"
+    system.dataflow("leaver", sql)
+    system.wait_hydrated("leaver")
+    table = system.shard("leaver", "leaver")
+    assert retained(system) == {}
+    refused = system.tidemark("tables", "--delete", "leaver/leaver/v1", "-n", system.namespace)
+    assert (refused.returncode, "Dataflow leaver exists" in refused.stderr) == (1, True)
+
+    system.kubectl("delete", "dataflow", "leaver")
+    (left,) = wait_for("the table", lambda: retained(system), system.log).values()
+    assert (left["kind"], left["state"], left["instance"]) == ("Dataflow", "retained", "default")
+    assert int(left["bytes"]) > 0
+    assert (table / "_delta_log").is_dir()
+    found = system.query("SELECT name, part, version, state FROM tidemark_introspection.retained_tables")["rows"]
+    assert found == [{"name": "leaver", "part": "leaver", "version": 1, "state": "retained"}]
+
+    system.kill_replica()
+    done = system.tidemark("tables", "--delete", "leaver/leaver/v1", "-n", system.namespace)
+    if done.returncode:  # no replica could say what it is
+        wait_for("a replica", lambda: retained(system), system.log)
+        done = system.tidemark("tables", "--delete", "leaver/leaver/v1", "-n", system.namespace)
+    assert done.returncode == 0, done.stderr
+    wait_for("the table to go", lambda: not table.exists(), system.log)
+    wait_for("the listing without it", lambda: retained(system) == {}, system.log)
+    assert system.shard("kept", "nation").exists()
+
+
+def retained(system: System) -> dict[str, dict[str, Any]]:
+    """The tables that no object has, by name, part and version; none while they cannot be listed."""
+    done = system.tidemark("tables", "--retained", "-n", system.namespace, "-o", "json")
+    tables = json.loads(done.stdout).get("tables", []) if done.returncode == 0 else []
+    return {f"{t['name']}/{t['part']}/{t['version']}": t for t in tables}

@@ -104,6 +104,15 @@ def test_changing_files_is_a_right_of_its_own() -> None:
     run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_files("ns", "flights"))
 
 
+def test_deleting_tables_is_a_right_of_its_own() -> None:
+    """To delete an object is another right: its tables stay."""
+    for right in ("delete dataflows in namespace ns", "delete dataflows/tables in namespace other"):
+        with pytest.raises(Forbidden, match="anne may not delete dataflows/tables in namespace ns"):
+            run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_tables("ns"))
+    right = "delete dataflows/tables in namespace ns"
+    run(run(door(ApiServer(right)).authenticate("Bearer annes")).check_tables("ns"))
+
+
 def test_making_copies_is_a_right_of_its_own() -> None:
     """Of a namespace: whoever may read rows may not fill its storage with them."""
     for right in ("get dataflows/data delays in namespace ns", "create dataflows/copies in namespace other"):

@@ -31,6 +31,7 @@ from tidemark_operator.gateway.server.listener import ClientAuthority, ListenerC
 from tidemark_operator.gateway.server.server import Gateway
 from tidemark_operator.handlers.reconcile.data_source import DataSourceReconciler
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.kube.cache import Cache
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.events import Events
@@ -64,7 +65,8 @@ class Place:
         async with Kube.connect(self.plane.kubeconfig) as kube:
             listening = ListenerConfig(tls=TlsFolder(self.folder), clients=clients)
             sources = cast(DataSourceReconciler, None)  # nobody asks for a change of files
-            gateway = Gateway(self._context(kube), sources, self.folder, listening, self.file)
+            tables = cast(RetainedTables, None)  # nobody asks for tables
+            gateway = Gateway(self._context(kube), sources, tables, self.folder, listening, self.file)
             try:
                 await gateway.start()
                 found: dict[str, str] = json.loads(self.file.read_text())

@@ -83,6 +83,12 @@ FUNCTIONS = (
         "array_except(v, array(1, k)) AS e, arrays_overlap(v, array(k)) AS o FROM t",
         _ARRAYS,
     ),
+    Case(
+        "sequences of literals",
+        "SELECT k, sequence(1, 4) AS a, sequence(3L, -3, -2) AS b, array_contains(sequence(5, 1), k) AS c, "
+        "sequence(2, 2, 0) AS d, sequence(-1, -9, -4) AS e FROM t",
+        _ARRAYS,
+    ),
     Case("subscript", "SELECT k, v[k] AS x FROM t", _ARRAYS),
     Case("guarded subscript", "SELECT v[1] AS x FROM t WHERE size(v) > 1", _ARRAYS),
     Case("element_at", "SELECT element_at(v, k - 1) AS x, slice(v, k, 1) AS y FROM t", _ARRAYS),

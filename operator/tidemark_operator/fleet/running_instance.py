@@ -204,6 +204,14 @@ class RunningInstance(InstanceFacade):
         data = codec.encode(source)
         return (await ask_any(self.namespace, self.name, self.replicas, lambda asked: asked.inspect(data)))[1]
 
+    async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
+        """Have any replica list shards below a location. Raises: Waiting where none answers."""
+        return (
+            await ask_any(
+                self.namespace, self.name, self.replicas, lambda asked: asked.list_shards(location, after, without)
+            )
+        )[1]
+
     def run_ingestion(
         self,
         replica: ReplicaId,

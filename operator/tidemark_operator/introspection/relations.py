@@ -11,6 +11,7 @@
     operators           per operator: records, bytes and time, and its progress while the dataflow hydrates
     imports             per dataflow: its inputs, their write frontiers, and how far the dataflow has read
     files               the files of sources: their rows and errors, and what became of them
+    retained_tables     tables that no object has, as replicas found them when the query was asked
     wallclock_lag       a histogram per export: seconds at each lag behind the clock
 
 Times are milliseconds since 1970; NULL where nothing is known; a finished frontier is NULL with `finished` true.
@@ -21,7 +22,7 @@ its equality filter excludes are not produced and not counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tidemark_operator.catalogue.dataflow_state import name_of
@@ -33,6 +34,7 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.import_frontiers import import_names
 from tidemark_operator.introspection.frontiers import frontiers as all_frontiers
+from tidemark_operator.introspection.retained_tables import RetainedTable
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.messages.planning import Relation
@@ -42,6 +44,7 @@ from tidemark_protocol.plan.lir import Constant, ConstantRow
 from tidemark_protocol.types import BIGINT, BOOLEAN, STRING, Column, ColumnType, SqlType
 
 SCHEMA = "tidemark_introspection"
+RETAINED_TABLES = GlobalId(f"{SCHEMA}.retained_tables")
 Value = str | int | bool | None
 Row = tuple[Value, ...]
 ColumnFilter = Mapping[int, str]
@@ -97,6 +100,13 @@ def _files(context: ReconcileContext, namespace: str) -> Iterator[Row]:
     for source in context.registry.sources(namespace):
         for f in source.report.files if source.report else ():
             yield source.key.name, f.table, f.file, f.size, f.rows, f.errors, f.state, f.reason or None, f.time
+
+
+def _retained(table: RetainedTable) -> Row:
+    upper = None if table.error else table.upper
+    known = (table.kind or None, table.owner or None, table.state, None if table.error else table.bytes)
+    times = (_time(upper), upper is not None and upper.is_empty)
+    return table.name, table.part, table.version, *known, *times, table.instance, table.location, table.error or None
 
 
 def _errors(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -238,6 +248,13 @@ _RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[ReconcileContext, str]
         _imports,
     ),
     "files": (_columns("source:s table:s file:s size:n rows:n errors:n state:s reason:s time:n"), _files),
+    "retained_tables": (
+        _columns(
+            "name:s part:s version:n kind:s owner:s state:s bytes:n write_time:n finished:b instance:s location:s "
+            "error:s"
+        ),
+        lambda *_: iter(()),
+    ),
     "wallclock_lag": (_columns("name:s instance:s up_to_s:n seconds:n"), _wallclock_lag),
 }
 
@@ -257,9 +274,14 @@ def is_introspection(id: GlobalId) -> bool:
 
 
 def rows(
-    context: ReconcileContext, namespace: str, id: GlobalId, column_filter: ColumnFilter = NO_FILTER
+    context: ReconcileContext,
+    namespace: str,
+    id: GlobalId,
+    column_filter: ColumnFilter = NO_FILTER,
+    stored: Sequence[RetainedTable] = (),
 ) -> Constant | None:
-    """The relation's rows now, those that the filter admits; None for an id of another relation.
+    """The relation's rows now, those that the filter admits; None for an id of another relation. `stored`: the rows of
+    `retained_tables`.
 
     Raises:
         QueryRefused: the rows take more than MAX_BYTES.
@@ -268,7 +290,7 @@ def rows(
         return None
     columns, read = _RELATIONS[id.removeprefix(f"{SCHEMA}.")]
     made, size = [], 0
-    for row in read(context, namespace):
+    for row in map(_retained, stored) if id == RETAINED_TABLES else read(context, namespace):
         if any(row[at] != text for at, text in column_filter.items()):
             continue
         size += sum(_LITERAL_BYTES + len(str(value)) for value in row)

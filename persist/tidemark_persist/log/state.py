@@ -90,6 +90,11 @@ class TableState:
         """Whether the file is live."""
         return path in self._files
 
+    @property
+    def live_bytes(self) -> int:
+        """The size of all live files."""
+        return sum(file.size for file in self._files.values())
+
     def file_count(self) -> int:
         """How many files are live."""
         return len(self._files)

@@ -217,11 +217,11 @@ class Storage:
         prefix = f"{folder}/" if folder else ""
         return [_stat(prefix + info.base_name, info) for info in found if info.type == pa_fs.FileType.File]
 
-    def has_folders(self) -> bool:
-        """Whether the location has folders."""
-        with self.errors("listing it"):
-            found = self.fs.get_file_info(pa_fs.FileSelector("", allow_not_found=True))
-        return any(info.type == pa_fs.FileType.Directory for info in found)
+    def folders(self, folder: str = "") -> tuple[str, ...]:
+        """The names of the folders directly inside a folder; none if it does not exist."""
+        with self.errors(f"listing {folder or 'it'}"):
+            found = self.fs.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True))
+        return tuple(info.base_name for info in found if info.type == pa_fs.FileType.Directory)
 
     def remove(self, path: str) -> None:
         """Deletes a file; does nothing if there is none."""

@@ -14,7 +14,7 @@ from tidemark_planner.catalyst.spark_types import VOID, type_of
 from tidemark_planner.errors import refuse, unsupported
 from tidemark_protocol.functions.nested import STRINGS, field_type
 from tidemark_protocol.functions.registry import FUNCTIONS, call
-from tidemark_protocol.plan.expr import Literal, ScalarExpr
+from tidemark_protocol.plan.expr import Call, Literal, ScalarExpr
 from tidemark_protocol.types import BIGINT, BOOLEAN, INT, STRING, SqlType
 
 Lower = Callable[[Node], ScalarExpr]
@@ -154,12 +154,39 @@ def _from_json(node: Node, lower: Lower) -> ScalarExpr:
 
 
 def _sequence(node: Node, lower: Lower) -> ScalarExpr:
-    message = (
-        "a sequence as an array is not supported, since its size has no bound: make rows with explode(sequence(...))"
-    )
-    refuse("UNSUPPORTED", message, word="sequence")
+    """An array of literals, of integers that are literals themselves."""
+    arguments = [lower(child) for child in node.children]
+    numbers = [value for value in map(_integer, arguments) if value is not None]
+    values = _numbers_from(*numbers) if len(numbers) == len(arguments) else None
+    if values is None or len(values) > _SEQUENCE_ELEMENTS:
+        message = (
+            "a sequence as an array is not supported, since its size has no bound: make rows with "
+            f"explode(sequence(...)), or write literals of at most {_SEQUENCE_ELEMENTS} elements"
+        )
+        refuse("UNSUPPORTED", message, word="sequence")
+    of = arguments[0].type
+    return call("array", tuple(Literal(str(value), of) for value in values), SqlType.array(of))
 
 
+def _numbers_from(start: int, stop: int, step: int | None = None) -> range:
+    """From `start` to `stop`, both included, as Spark counts. Raises Refusal for a step that never arrives."""
+    each = (1 if start <= stop else -1) if step is None else step
+    if start != stop and (each == 0 or (each > 0) != (start < stop)):
+        message = f"a sequence from {start} to {stop} has no step {each}: write a step towards its end"
+        refuse("TYPE", message, word="sequence")
+    return range(start, stop + (1 if each >= 0 else -1), each or 1)
+
+
+def _integer(expression: ScalarExpr) -> int | None:
+    """The integer that an expression is as a literal, perhaps in a larger width; None for anything else."""
+    if isinstance(expression, Call) and expression.function == "cast" and expression.type == BIGINT:
+        return _integer(expression.arguments[0])
+    if isinstance(expression, Literal) and expression.type.is_integral and expression.value is not None:
+        return int(expression.value)
+    return None
+
+
+_SEQUENCE_ELEMENTS = 1000
 _SPECIAL: dict[str, Callable[[Node, Lower], ScalarExpr]] = {
     "CreateArray": _array,
     "CreateNamedStruct": _named_struct,

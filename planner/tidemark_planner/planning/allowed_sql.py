@@ -96,6 +96,11 @@ _MAX = {
 _GROWING = re.compile(rf"\b({'|'.join(_MAX)})`?\(", re.IGNORECASE)
 _DIGITS = re.compile(r"[-+]*[0-9._]+[a-z]?", re.IGNORECASE)
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
+_MAPS = frozenset(
+    "map map_from_arrays map_from_entries map_concat map_keys map_values map_entries map_contains_key map_filter "
+    "map_zip_with transform_keys transform_values str_to_map".split()
+)
+_NO_MAPS = "maps are not supported, write an array of structs, as in array(named_struct('key', k, 'value', v))"
 _FORMATS = frozenset({"format_string", "printf"})
 # One string literal, or several in a row, which SQL concatenates.
 _TEXT = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
@@ -160,7 +165,8 @@ def _check_functions(tree: ParseTree) -> None:
             _refuse_at(phrase, f"the approximate {name}", f"write {_INEXACT[name]}, which is exact")
         if name in _CLOCK:
             _refuse_clock(phrase, name)
-        message = f"function {name} is not on the list of allowed functions (docs/reference/sql.md)"
+        hint = f": {_NO_MAPS}" if name in _MAPS else ""
+        message = f"function {name} is not on the list of allowed functions (docs/reference/sql.md){hint}"
         refuse("FORBIDDEN_FUNCTION", message, phrase.span.line, phrase.span.column, name)
 
 

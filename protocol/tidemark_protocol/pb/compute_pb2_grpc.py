@@ -49,6 +49,11 @@ class ComputeStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.FromString,
                 _registered_method=True)
+        self.ListShards = channel.unary_unary(
+                '/tidemark.compute.v1.Compute/ListShards',
+                request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsResponse.FromString,
+                _registered_method=True)
         self.FetchStash = channel.unary_unary(
                 '/tidemark.compute.v1.Compute/FetchStash',
                 request_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.FetchStashRequest.SerializeToString,
@@ -80,6 +85,13 @@ class ComputeServicer:
 
     def InspectSource(self, request, context):
         """Tables and schemas of a source, before anything of it is ingested.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListShards(self, request, context):
+        """Shards that stand below a location, a page of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +129,11 @@ def add_ComputeServicer_to_server(servicer, server):
                     servicer.InspectSource,
                     request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.SerializeToString,
+            ),
+            'ListShards': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListShards,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsResponse.SerializeToString,
             ),
             'FetchStash': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchStash,
@@ -210,6 +227,33 @@ class Compute:
             '/tidemark.compute.v1.Compute/InspectSource',
             tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_compute__pb2.InspectSourceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListShards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.compute.v1.Compute/ListShards',
+            tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_compute__pb2.ListShardsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -314,6 +314,7 @@ class FileChange(_message.Message):
     message: str
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
+<<<<<<< HEAD
 class InsertHeader(_message.Message):
     __slots__ = ("namespace", "source", "table", "operation", "format", "key")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -351,3 +352,62 @@ class InsertReply(_message.Message):
     repeated: bool
     table: str
     def __init__(self, time: _Optional[int] = ..., rows: _Optional[int] = ..., repeated: _Optional[bool] = ..., table: _Optional[str] = ...) -> None: ...
+=======
+class RetainedTablesRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class RetainedTable(_message.Message):
+    __slots__ = ("name", "part", "version", "kind", "owner", "state", "location", "instance", "bytes", "upper", "error")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    UPPER_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    part: str
+    version: int
+    kind: str
+    owner: str
+    state: str
+    location: str
+    instance: str
+    bytes: int
+    upper: int
+    error: str
+    def __init__(self, name: _Optional[str] = ..., part: _Optional[str] = ..., version: _Optional[int] = ..., kind: _Optional[str] = ..., owner: _Optional[str] = ..., state: _Optional[str] = ..., location: _Optional[str] = ..., instance: _Optional[str] = ..., bytes: _Optional[int] = ..., upper: _Optional[int] = ..., error: _Optional[str] = ...) -> None: ...
+
+class RetainedTablesReply(_message.Message):
+    __slots__ = ("tables", "more", "unlisted")
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    UNLISTED_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedCompositeFieldContainer[RetainedTable]
+    more: bool
+    unlisted: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tables: _Optional[_Iterable[_Union[RetainedTable, _Mapping]]] = ..., more: _Optional[bool] = ..., unlisted: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteTableRequest(_message.Message):
+    __slots__ = ("namespace", "table", "instance")
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    table: str
+    instance: str
+    def __init__(self, namespace: _Optional[str] = ..., table: _Optional[str] = ..., instance: _Optional[str] = ...) -> None: ...
+
+class DeleteTableReply(_message.Message):
+    __slots__ = ("location",)
+    LOCATION_FIELD_NUMBER: _ClassVar[int]
+    location: str
+    def __init__(self, location: _Optional[str] = ...) -> None: ...
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)

@@ -74,10 +74,22 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.FromString,
                 _registered_method=True)
+<<<<<<< HEAD
         self.Insert = channel.stream_unary(
                 '/tidemark.gateway.v1.Gateway/Insert',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
+=======
+        self.RetainedTables = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/RetainedTables',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesReply.FromString,
+                _registered_method=True)
+        self.DeleteTable = channel.unary_unary(
+                '/tidemark.gateway.v1.Gateway/DeleteTable',
+                request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
+                response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.FromString,
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
                 _registered_method=True)
 
 
@@ -138,8 +150,20 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+<<<<<<< HEAD
     def Insert(self, request_iterator, context):
         """One transaction of a DataSource of kind `table`: the header, pieces of the body, the end. Answers once it is durable.
+=======
+    def RetainedTables(self, request, context):
+        """The tables that no object of the namespace has, in the storage of its instances.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTable(self, request, context):
+        """Have such a table deleted. Answers once the intent is stored.
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -188,10 +212,22 @@ def add_GatewayServicer_to_server(servicer, server):
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.SerializeToString,
             ),
+<<<<<<< HEAD
             'Insert': grpc.stream_unary_rpc_method_handler(
                     servicer.Insert,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.SerializeToString,
+=======
+            'RetainedTables': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetainedTables,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesReply.SerializeToString,
+            ),
+            'DeleteTable': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTable,
+                    request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.FromString,
+                    response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.SerializeToString,
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -421,7 +457,11 @@ class Gateway:
             _registered_method=True)
 
     @staticmethod
+<<<<<<< HEAD
     def Insert(request_iterator,
+=======
+    def RetainedTables(request,
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
             target,
             options=(),
             channel_credentials=None,
@@ -431,12 +471,48 @@ class Gateway:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
+<<<<<<< HEAD
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
             '/tidemark.gateway.v1.Gateway/Insert',
             tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
+=======
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/RetainedTables',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTable(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidemark.gateway.v1.Gateway/DeleteTable',
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
+            tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.FromString,
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
             options,
             channel_credentials,
             insecure,

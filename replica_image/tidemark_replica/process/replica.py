@@ -43,6 +43,7 @@ from tidemark_replica.render.execution.background_merges import merge_pool
 from tidemark_replica.render.step_worker.pool import StepWorkers
 from tidemark_replica.server.epoch_gate import EpochGate
 from tidemark_replica.server.server import ComputeService, start_server
+from tidemark_replica.shards.shard_listing import list_shards
 from tidemark_replica.shards.shards import ShardHandles, ShardWatch
 from tidemark_replica.shards.store_watch import StoreWatch
 from tidemark_replica.sinks.client_sinks import ClientSinks
@@ -116,7 +117,11 @@ class Replica:
             threading.Thread(target=self._start_spark_early, name="start spark", daemon=True).start()
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
+<<<<<<< HEAD
         service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, self._ingestions.write)
+=======
+        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, list_shards)
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)

@@ -95,6 +95,7 @@ STATUS: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 Describe = Callable[[pb.DescribeRequest], Description]
 Inspect = Callable[[SourceSpec], tuple[SourceTable, ...]]
+ListShards = Callable[[pb.ListShardsRequest], pb.ListShardsResponse]
 ReadStash = Callable[[str, int], bytes]
 
 
@@ -167,12 +168,17 @@ class ComputeService:
         describe: Describe,
         inspect: Inspect,
         read_stash: ReadStash,
+<<<<<<< HEAD
         write: Write,
+=======
+        list_shards: ListShards,
+>>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
     ) -> None:
         """`read_stash` returns the bytes of a stashed answer from an offset on; `write` receives rows."""
         self._writes = WriteCalls(write)
         self._gate, self._mailbox, self._refusals = gate, mailbox, RefusalLog()
         self._describe, self._inspect, self._read_stash = describe, inspect, read_stash
+        self._list_shards = list_shards
 
     def command_response_stream(self, requests: Iterator[bytes], context: Any) -> Iterator[pb.Frame]:
         conversation = Conversation(self._gate, self._mailbox, self._refusals)
@@ -206,6 +212,9 @@ class ComputeService:
             raise
         return pb.InspectSourceResponse(tables=[codec.encode(table) for table in tables])
 
+    def list_shards(self, request: pb.ListShardsRequest, context: Any) -> pb.ListShardsResponse:
+        return self._list_shards(request)
+
     def fetch_stash(self, request: pb.FetchStashRequest, context: Any) -> pb.FetchStashResponse:
         if request.offset < 0:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"offset {request.offset} is before the beginning")
@@ -234,6 +243,9 @@ class ComputeService:
                 ),
                 "InspectSource": grpc.unary_unary_rpc_method_handler(
                     self.inspect_source, pb.InspectSourceRequest.FromString, pb.InspectSourceResponse.SerializeToString
+                ),
+                "ListShards": grpc.unary_unary_rpc_method_handler(
+                    self.list_shards, pb.ListShardsRequest.FromString, pb.ListShardsResponse.SerializeToString
                 ),
                 "FetchStash": grpc.unary_unary_rpc_method_handler(
                     self.fetch_stash, pb.FetchStashRequest.FromString, pb.FetchStashResponse.SerializeToString

@@ -122,6 +122,12 @@ class ReplicaConnection:
         )
         return answer
 
+    async def list_shards(self, location: str, after: str, without: Iterable[str]) -> compute_pb2.ListShardsResponse:
+        """A page of the shards below a location. Raises: grpc.RpcError; OperatorError without a connection."""
+        request = compute_pb2.ListShardsRequest(location=location, after=after, without=without)
+        answer: compute_pb2.ListShardsResponse = await self._connected().ListShards(request, timeout=DESCRIBE_SECONDS)
+        return answer
+
     async def fetch(self, uuid: str, offset: int) -> bytes:
         """A piece of a stashed answer, from a byte offset on. Raises: grpc.RpcError; OperatorError without a
         connection."""

@@ -33,7 +33,8 @@ from tidemark_operator.gateway.query.statement_cache import SPARK, StatementCach
 from tidemark_operator.gateway.query.strict_read import STRICT_SECONDS, latest_ingested
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RowSource, inline_rows
-from tidemark_operator.introspection.relations import empty_rows, is_introspection, rows
+from tidemark_operator.introspection.relations import RETAINED_TABLES, empty_rows, is_introspection, rows
+from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.kube.client import INSTANCES
 from tidemark_protocol.ids import GlobalId, ReplicaId, Time
 from tidemark_protocol.messages.commands import Peek
@@ -94,6 +95,7 @@ class PreparedQuery:
 async def prepare(
     context: ReconcileContext,
     statements: StatementCache,
+    tables: RetainedTables,
     access: Access,
     request: QueryRequest,
     wait_slot: WaitSlot = nullcontext,
@@ -119,6 +121,7 @@ async def prepare(
     when = TimeRequest(request.as_of, least)
     seconds = None if least is None else STRICT_SECONDS
     has_rows = any(map(is_introspection, _reads(planned)))
+    stored = await tables.complete(namespace) if RETAINED_TABLES in _reads(planned) else ()
 
     def target(running: RunningInstance) -> ReplicaId | None:
         return resolve_replica(running, request.replica) if request.replica else None
@@ -147,7 +150,7 @@ async def prepare(
     def now() -> Query:
         if has_rows:
             possible()
-        return made(partial(rows, context, namespace))
+        return made(partial(rows, context, namespace, stored=stored))
 
     await when_possible(possible, seconds, wait_slot)
     return PreparedQuery(now, has_rows or isinstance(planned, PlannedOneShot))

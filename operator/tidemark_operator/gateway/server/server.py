@@ -48,6 +48,7 @@ from tidemark_operator.handlers.reconcile.data_source import DataSourceReconcile
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.files import change_file, files
 from tidemark_operator.introspection.frontiers import frontiers
+from tidemark_operator.introspection.retained_tables import RetainedTables, retained_table
 from tidemark_operator.kube.reviews import Reviews
 from tidemark_protocol.messages.responses import PeekError, PeekRows, PeekStashed
 from tidemark_protocol.pb import gateway_pb2, gateway_pb2_grpc
@@ -72,11 +73,12 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         self,
         context: ReconcileContext,
         sources: DataSourceReconciler,
+        tables: RetainedTables,
         state: Path,
         listening: ListenerConfig,
         file: Path,
     ) -> None:
-        self._context, self._sources = context, sources
+        self._context, self._sources, self._tables = context, sources, tables
         self._state, self._listening, self._file = state, listening, file
         self._token = secrets.token_urlsafe(32)
         self._door = Authenticator(self._token, Reviews(context.kube))
@@ -139,7 +141,7 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
             more = {"skip_errors": request.skip_errors, "dialect": request.dialect or SPARK}
             query_request = QueryRequest(request.namespace, request.sql, *isolation, **more)
             slot = partial(self._limits.waits.hold, access.caller)
-            prepared = await prepare(self._context, self._statements, access, query_request, slot)
+            prepared = await prepare(self._context, self._statements, self._tables, access, query_request, slot)
             error = await self._answer(prepared, access.caller, slot, rpc)
         if error is not None:
             await rpc.abort(grpc.StatusCode.FAILED_PRECONDITION, error)
@@ -190,6 +192,21 @@ class Gateway(gateway_pb2_grpc.GatewayServicer):
         async with self._admitted(rpc) as access:
             await access.check_objects(request.namespace)
             return files(self._context, request.namespace, request.source)
+
+    async def RetainedTables(self, request: Any, rpc: Any) -> Any:
+        async with self._admitted(rpc) as access:
+            await access.check_objects(request.namespace)
+            listing = await self._tables.listing(request.namespace)
+            return gateway_pb2.RetainedTablesReply(
+                tables=map(retained_table, listing.tables), more=listing.more, unlisted=listing.unlisted
+            )
+
+    async def DeleteTable(self, request: Any, rpc: Any) -> Any:
+        """Store that a table which no object has is to be deleted."""
+        async with self._admitted(rpc) as access:
+            await access.check_tables(request.namespace)
+            location = await self._tables.delete(request.namespace, request.table, request.instance)
+            return gateway_pb2.DeleteTableReply(location=location)
 
     async def ChangeFile(self, request: Any, rpc: Any) -> Any:
         """Store a request about a file of a DataSource."""

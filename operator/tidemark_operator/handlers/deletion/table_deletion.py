@@ -11,6 +11,7 @@ and a table that another object has adopted all the same is not deleted.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -25,13 +26,15 @@ from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.tombstones import TableAddress, Tombstones
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.client import Body, Kube
+from tidemark_operator.kube.client import ApiError, Body, Kube
 from tidemark_protocol.ids import ReplicaId, ShardId
 from tidemark_protocol.messages.responses import ShardDeleted
 
 LOG = logging.getLogger(__name__)
 TIMEOUT_MS = 60_000
 """After which a tombstone is stored."""
+WITHOUT_OWNER = "table-"
+"""Begins the name of a tombstone of one table, in the place of an owner's uid."""
 REPEAT_MS = 10_000
 LATE_MS = 300_000
 """After which no replica is still deleting: a replica tries for a minute (`tidemark_persist.log.deletion`), and its
@@ -128,6 +131,13 @@ class TableDeleter:
             left = []
         self.requests.forget(table for table in tables if table not in left)  # `collect` goes on with the others
         return True
+
+    async def bury(self, key: Key, table: TableAddress) -> None:
+        """Store that a table which no object has is to be deleted; `collect` does it. `key`: of the object that had it.
+        Raises ApiError."""
+        digest = hashlib.sha256(table.location.encode()).hexdigest()[:40]
+        if not await self._tombstones.store(key, f"{WITHOUT_OWNER}{digest}", [table]):
+            raise ApiError(403, f"namespace {key.namespace} is being deleted")
 
     async def collect(self, namespace: str) -> None:
         """Goes on with the tables that tombstones list, and removes tombstones whose tables are gone. A table outside

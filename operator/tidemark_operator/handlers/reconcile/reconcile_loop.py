@@ -68,13 +68,13 @@ class ReconcileLoop:
         self.queue: WorkQueue[Key] = WorkQueue(self._reconcile)
         ready = partial(note_ready, context.events)
         self.publisher = Publisher(context.kube, context.cache, self._status_of, self._settled, ready)
-        self._deleter = TableDeleter(context.kube, context.fleet, context.registry)
+        self.deleter = TableDeleter(context.kube, context.fleet, context.registry)
         self._slots = HydrationSlots(context, self.publisher)
         self._round_robin: RoundRobin[Key] = RoundRobin()
         self._gathering: set[str] = set()
         self._missed = asyncio.Event()
-        self.sources = DataSourceReconciler(context, self.publisher, self._deleter, self.queue.add)
-        self._dataflows = DataflowReconciler(context, self.publisher, self._deleter, self.queue.add_first)
+        self.sources = DataSourceReconciler(context, self.publisher, self.deleter, self.queue.add)
+        self._dataflows = DataflowReconciler(context, self.publisher, self.deleter, self.queue.add_first)
         self.ready = self.lost_leadership = False
 
     async def start(self) -> None:
@@ -141,7 +141,7 @@ class ReconcileLoop:
         for key in [*self._round_robin.next(existing), *self._context.registry.waiting()]:
             self.queue.add(key)
         for namespace in {key.namespace for key, _ in self._context.cache.all(INSTANCES)}:
-            await self._deleter.collect(namespace)
+            await self.deleter.collect(namespace)
 
     def missed(self) -> None:
         """Watches began: they have no event for objects that were deleted before."""
@@ -181,7 +181,7 @@ class ReconcileLoop:
             case ShardAppeared() | DataflowGone():
                 self._enqueue_namespace(instance.namespace)
             case ShardRemoved(replica, answer):
-                self._deleter.requests.answered(instance.name, replica, answer, now_ms())
+                self.deleter.requests.answered(instance.name, replica, answer, now_ms())
                 self._enqueue_namespace(instance.namespace)
             case DataflowChanged(owner):
                 changed = Key(DATAFLOWS, instance.namespace, name_of(owner))

@@ -71,7 +71,7 @@ class CopyTarget:
     def rows_there(self) -> int | None:
         """The number of rows of this copy, if an attempt has won; else None. Raises CopyFailed where the target is
         something else."""
-        others = any(not _PART.fullmatch(file.path) for file in self.storage.list("")) or self.storage.has_folders()
+        others = any(not _PART.fullmatch(file.path) for file in self.storage.list("")) or bool(self.storage.folders())
         record = _winner(self.copy.sink.location)  # read after the listing, which may have the winner's files
         if record is not None:
             return self.finish(record)

@@ -1,0 +1,93 @@
+"""The shards below a location are listed in pages, with owner, upper and size; what is no shard is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from tests.s3_fixtures import Place
+from tidemark_persist import Shard, create_or_open
+from tidemark_protocol.pb import compute_pb2 as pb
+from tidemark_replica.shards import shard_listing
+from tidemark_replica.shards.shard_listing import list_shards
+
+SCHEMA = pa.schema([("a", pa.int64())])
+NAMES = ("a/t/v1", "a/t/v10", "a/t/v2", "a-b/__remap/v1", "b/u/v1", "b/v/v1")
+
+
+def shard(place: Place, name: str) -> Shard:
+    return create_or_open(f"{place.location}/{name}", SCHEMA, shard_id=f"uid/{name}")
+
+
+def pages(location: str, without: tuple[str, ...] = ()) -> Iterator[list[pb.ListedShard]]:
+    after = ""
+    while True:
+        answer = list_shards(pb.ListShardsRequest(location=location, after=after, without=without))
+        assert answer.error == ""
+        yield list(answer.shards)
+        if not (after := answer.next):
+            return
+
+
+@pytest.fixture
+def shards(place: Place) -> Place:
+    """Of several names, parts and versions."""
+    for name in NAMES:
+        shard(place, name)
+    return place
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 100])
+def test_every_shard_is_on_one_page(shards: Place, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(shard_listing, "PAGE_SHARDS", most)
+
+    found = list(pages(shards.location))
+
+    assert sorted(s.location for page in found for s in page) == sorted(f"{shards.location}/{n}" for n in NAMES)
+    assert all(len(page) <= most for page in found)
+    assert {s.owner for page in found for s in page} == {f"uid/{n}" for n in NAMES}
+
+
+def test_a_page_that_takes_long_ends_after_a_name(shards: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page goes on: also where all that it found is left out."""
+    monkeypatch.setattr(shard_listing, "PAGE_SECONDS", 0.0)
+    without = tuple(f"{shards.location}/{name}" for name in NAMES if not name.startswith("b/"))
+
+    found = list(pages(shards.location, without))
+
+    assert [[s.owner for s in page] for page in found] == [[], [], ["uid/b/u/v1", "uid/b/v/v1"]]
+
+
+def test_upper_and_size_are_of_the_newest_version(shards: Place) -> None:
+    written = shard(shards, "b/u/v1")
+    updates = pa.table({"a": [1], "__time": [3], "__diff": [1]})
+    written.compare_and_append(updates, expected_upper=0, new_upper=7, term=1)
+
+    (page,) = pages(f"{shards.location}")
+
+    (found,) = (s for s in page if s.owner == "uid/b/u/v1")
+    assert found.upper == 7
+    assert found.bytes > 100
+    assert {s.bytes for s in page if s is not found} == {0}
+
+
+def test_a_shard_that_cannot_be_read_says_so_and_hides_no_other(shards: Place) -> None:
+    """Also one that is deleted is no shard."""
+    deleted = shard(shards, "b/v/v1")
+    deleted.delete()
+    if "://" not in shards.location:
+        with open(f"{shards.location}/b/u/v1/_delta_log/{0:020}.json", "w") as log:
+            log.write("no log")
+
+    (page,) = pages(shards.location)
+
+    found = {s.location.removeprefix(f"{shards.location}/"): s.error for s in page}
+    assert sorted(found) == sorted(set(NAMES) - {"b/v/v1"})
+    if "://" not in shards.location:
+        assert found["b/u/v1"] != ""
+
+
+def test_nothing_is_listed_where_nothing_is(tmp_path: object) -> None:
+    assert list(pages(f"{tmp_path}/none")) == [[]]
