@@ -25,6 +25,7 @@ from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.introspection.inline_rows import RESULT
 from tidemark_operator.introspection.relations import NO_FILTER, ColumnFilter, relations, rows
+from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.planning import Finishing, Planned, PlannedExport, PlannedOneShot, PlanQueryRequest
 from tidemark_protocol.plan.dataflow import BuildDesc, SourceImport
@@ -72,7 +73,9 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(queries, "rows", counted)
     statements = StatementCache(context.registry, planner, PlannerAdmission(planner_queue()))
     asked = queries.QueryRequest("ns", "SELECT ...", instance="default")
-    prepared = asyncio.run(queries.prepare(cast(ReconcileContext, context), statements, Anybody(), asked))
+    prepared = asyncio.run(
+        queries.prepare(cast(ReconcileContext, context), statements, cast(RetainedTables, None), Anybody(), asked)
+    )
     assert len(looks) > LOOKS_IN_VAIN
     assert made == []
     query = prepared.now()

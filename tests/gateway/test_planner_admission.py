@@ -24,6 +24,7 @@ from tidemark_operator.gateway.query.query import QueryRequest, prepare
 from tidemark_operator.gateway.query.statement_cache import StatementCache
 from tidemark_operator.gateway.streams.stream_dataflow import Subject, plan_subject
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.introspection.retained_tables import RetainedTables
 from tidemark_operator.planning.planner_fault import FIRST_PAUSE_MS
 from tidemark_protocol.messages.planning import MAX_SQL_CHARACTERS, Diagnostic, Refused
 
@@ -65,7 +66,7 @@ def ways(
     statements, limits = StatementCache(context.registry, context.planner, shared), Limits()
     limits.planner = shared
     return {
-        "query": lambda: prepare(context, statements, Anybody(), QueryRequest("ns", text)),
+        "query": lambda: prepare(context, statements, cast(RetainedTables, None), Anybody(), QueryRequest("ns", text)),
         "subscribe": lambda: plan_subject(context, limits, Anybody(), Subject("ns", text), "subscribe"),
         "copy": lambda: plan_subject(context, limits, Anybody(), Subject("ns", text), "copy"),
         "explain": lambda: explain(context, shared, "anne", "ns", text),
