@@ -64,7 +64,7 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
         return choose_time(spans, when)
 
     def counted(
-        context: ReconcileContext, namespace: str, id: GlobalId, wanted: ColumnFilter = NO_FILTER
+        context: ReconcileContext, namespace: str, id: GlobalId, wanted: ColumnFilter = NO_FILTER, **stored: Any
     ) -> Constant | None:
         made.append(id)
         return rows(context, namespace, id, wanted)
@@ -73,9 +73,8 @@ def test_must_rows_are_not_made_while_a_query_waits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(queries, "rows", counted)
     statements = StatementCache(context.registry, planner, PlannerAdmission(planner_queue()))
     asked = queries.QueryRequest("ns", "SELECT ...", instance="default")
-    prepared = asyncio.run(
-        queries.prepare(cast(ReconcileContext, context), statements, cast(RetainedTables, None), Anybody(), asked)
-    )
+    at, tables = cast(ReconcileContext, context), cast(RetainedTables, None)
+    prepared = asyncio.run(queries.prepare(at, statements, tables, Anybody(), asked))
     assert len(looks) > LOOKS_IN_VAIN
     assert made == []
     query = prepared.now()
