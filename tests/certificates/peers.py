@@ -39,18 +39,15 @@ def _not_written(*_: object) -> NoReturn:
 def replica(address: str, tls: CertificateFolder | None) -> Iterator[None]:
     """The replica's server, which describes a replica that has nothing."""
     described = Description(INCARNATION, None, 0, (), (), ())
-<<<<<<< HEAD
-    service = ComputeService(EpochGate(), Mailbox(), lambda _: described, lambda _: (), lambda _, __: b"", _not_written)
-=======
     service = ComputeService(
         EpochGate(),
         Mailbox(),
         lambda _: described,
         lambda _: (),
         lambda _, __: b"",
+        _not_written,
         lambda _: compute_pb2.ListShardsResponse(),
     )
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
     server = start_server(service, address, tls)
     try:
         yield

@@ -314,7 +314,6 @@ class FileChange(_message.Message):
     message: str
     def __init__(self, id: _Optional[int] = ..., action: _Optional[str] = ..., table: _Optional[str] = ..., file: _Optional[str] = ..., outcome: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
-<<<<<<< HEAD
 class InsertHeader(_message.Message):
     __slots__ = ("namespace", "source", "table", "operation", "format", "key")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -352,7 +351,7 @@ class InsertReply(_message.Message):
     repeated: bool
     table: str
     def __init__(self, time: _Optional[int] = ..., rows: _Optional[int] = ..., repeated: _Optional[bool] = ..., table: _Optional[str] = ...) -> None: ...
-=======
+
 class RetainedTablesRequest(_message.Message):
     __slots__ = ("namespace",)
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
@@ -410,4 +409,3 @@ class DeleteTableReply(_message.Message):
     LOCATION_FIELD_NUMBER: _ClassVar[int]
     location: str
     def __init__(self, location: _Optional[str] = ...) -> None: ...
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)

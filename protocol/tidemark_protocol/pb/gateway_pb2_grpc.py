@@ -74,12 +74,11 @@ class GatewayStub:
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.FromString,
                 _registered_method=True)
-<<<<<<< HEAD
         self.Insert = channel.stream_unary(
                 '/tidemark.gateway.v1.Gateway/Insert',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
-=======
+                _registered_method=True)
         self.RetainedTables = channel.unary_unary(
                 '/tidemark.gateway.v1.Gateway/RetainedTables',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.SerializeToString,
@@ -89,7 +88,6 @@ class GatewayStub:
                 '/tidemark.gateway.v1.Gateway/DeleteTable',
                 request_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
                 response_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.FromString,
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
                 _registered_method=True)
 
 
@@ -150,10 +148,13 @@ class GatewayServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-<<<<<<< HEAD
     def Insert(self, request_iterator, context):
         """One transaction of a DataSource of kind `table`: the header, pieces of the body, the end. Answers once it is durable.
-=======
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RetainedTables(self, request, context):
         """The tables that no object of the namespace has, in the storage of its instances.
         """
@@ -163,7 +164,6 @@ class GatewayServicer:
 
     def DeleteTable(self, request, context):
         """Have such a table deleted. Answers once the intent is stored.
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -212,12 +212,11 @@ def add_GatewayServicer_to_server(servicer, server):
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.ChangeFileReply.SerializeToString,
             ),
-<<<<<<< HEAD
             'Insert': grpc.stream_unary_rpc_method_handler(
                     servicer.Insert,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.SerializeToString,
-=======
+            ),
             'RetainedTables': grpc.unary_unary_rpc_method_handler(
                     servicer.RetainedTables,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.RetainedTablesRequest.FromString,
@@ -227,7 +226,6 @@ def add_GatewayServicer_to_server(servicer, server):
                     servicer.DeleteTable,
                     request_deserializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.FromString,
                     response_serializer=tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.SerializeToString,
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -457,11 +455,7 @@ class Gateway:
             _registered_method=True)
 
     @staticmethod
-<<<<<<< HEAD
     def Insert(request_iterator,
-=======
-    def RetainedTables(request,
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
             target,
             options=(),
             channel_credentials=None,
@@ -471,14 +465,33 @@ class Gateway:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-<<<<<<< HEAD
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
             '/tidemark.gateway.v1.Gateway/Insert',
             tidemark__protocol_dot_pb_dot_gateway__pb2.InsertRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.InsertReply.FromString,
-=======
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetainedTables(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
         return grpc.experimental.unary_unary(
             request,
             target,
@@ -512,7 +525,6 @@ class Gateway:
             '/tidemark.gateway.v1.Gateway/DeleteTable',
             tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableRequest.SerializeToString,
             tidemark__protocol_dot_pb_dot_gateway__pb2.DeleteTableReply.FromString,
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
             options,
             channel_credentials,
             insecure,

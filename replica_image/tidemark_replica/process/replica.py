@@ -117,11 +117,8 @@ class Replica:
             threading.Thread(target=self._start_spark_early, name="start spark", daemon=True).start()
         prepare_address(self._options.listen)
         inspect, piece = self._ingestions.inspect, self._stash.piece
-<<<<<<< HEAD
-        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, self._ingestions.write)
-=======
-        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, list_shards)
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
+        write = self._ingestions.write
+        service = ComputeService(self._gate, self._mailbox, self._describer, inspect, piece, write, list_shards)
         self._server = start_server(service, self._options.listen, self._options.tls)
         if self._options.metrics_port is not None:
             self._metrics.serve(self._options.metrics_host, self._options.metrics_port)

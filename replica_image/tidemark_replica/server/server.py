@@ -168,11 +168,8 @@ class ComputeService:
         describe: Describe,
         inspect: Inspect,
         read_stash: ReadStash,
-<<<<<<< HEAD
         write: Write,
-=======
         list_shards: ListShards,
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
     ) -> None:
         """`read_stash` returns the bytes of a stashed answer from an offset on; `write` receives rows."""
         self._writes = WriteCalls(write)

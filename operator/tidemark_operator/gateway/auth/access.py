@@ -6,12 +6,9 @@
                                             SubjectAccessReview ──► per object, get dataflows/data, datasources/data;
                                                                     for copies, create dataflows/copies besides;
                                                                     to let files go, update datasources/files;
-<<<<<<< HEAD
                                                                     to insert, upsert or delete rows, create, update
-                                                                    or delete datasources/rows
-=======
+                                                                    or delete datasources/rows;
                                                                     to delete retained tables, delete dataflows/tables
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
     no authorization, but a client certificate of the cluster
                                             its subject is the user, whose rights are reviewed as above
 
@@ -87,17 +84,15 @@ class Access(ABC):
         `check`."""
         await self.check(Action("update", DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "files"))
 
-<<<<<<< HEAD
     async def check_write(self, namespace: str, source: str, operation: str) -> None:
         """Check the right to insert, upsert or delete rows of a DataSource. Raises as `check`, and QueryRefused."""
         if (verb := WRITE_VERBS.get(operation)) is None:
             raise QueryRefused(f"operation {operation!r:.40} is not of {', '.join(WRITE_VERBS)}")
         await self.check(Action(verb, DATA_SOURCES.group, DATA_SOURCES.plural, namespace, source, "rows"))
-=======
+
     async def check_tables(self, namespace: str) -> None:
         """Check the right to delete tables that no object has, of DataSources too. Raises as `check`."""
         await self.check(Action("delete", DATAFLOWS.group, DATAFLOWS.plural, namespace, subresource="tables"))
->>>>>>> 5145a854 (tables: list what no object has, and delete it on request)
 
 
 def _rows(resource: Resource, namespace: str, name: str) -> Action:
