@@ -212,7 +212,9 @@ class StashEdge:
         self._spool = Spool(stash, spill_above=0)
         self._spool.write(self.ANSWER)
         stash.keep(self.UUID, StashedResult(self._spool, 1))
-        self._service = ComputeService(EpochGate(), Mailbox(), _not_asked, _not_asked, stash.piece, _not_asked, _not_asked)
+        self._service = ComputeService(
+            EpochGate(), Mailbox(), _not_asked, _not_asked, stash.piece, _not_asked, _not_asked
+        )
 
     def take(self, data: bytes) -> grpc.StatusCode | None:
         """Serve a request; returns the status of a refusal, or None. Raises DecodeError."""

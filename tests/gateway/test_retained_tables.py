@@ -12,7 +12,7 @@ from tests.handlers.harness import ONE, READABLE, OperatorHarness
 from tests.handlers.revisions import dataflow, rev
 from tests.handlers.tombstones import Buried
 from tests.resources.manifests import body
-from tidemark_operator.errors import NotYet, QueryRefused, Waiting
+from tidemark_operator.errors import QueryNotReady, QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.introspection import retained_tables as module
@@ -145,7 +145,7 @@ def test_the_relation_has_all_tables_or_none(monkeypatch: pytest.MonkeyPatch) ->
         asked(storage, read)
     lost = Storage(failure=Waiting("NoReplicaOnline", "waiting for a replica"))
     assert listing(lost).unlisted == ("default: waiting for a replica",)
-    with pytest.raises(NotYet, match="could not be listed: default"):
+    with pytest.raises(QueryNotReady, match="could not be listed: default"):
         asked(lost, read)
 
 
@@ -192,10 +192,10 @@ def test_an_object_that_cannot_be_read_protects_its_tables_too() -> None:
 
 
 def test_a_deletion_that_cannot_be_decided_is_asked_again() -> None:
-    with pytest.raises(NotYet, match="no log"):
+    with pytest.raises(QueryNotReady, match="no log"):
         delete(Storage(listed("x/v/v1", error="no log")), "x/v/v1")
-    with pytest.raises(NotYet, match="could not be stored: etcd is full; ask again"):
+    with pytest.raises(QueryNotReady, match="could not be stored: etcd is full; ask again"):
         delete(Storage(listed("x/v/v1"), failure=ApiError(500, "etcd is full")), "x/v/v1")
     ends = ApiError(403, "NamespaceTerminating")
-    with pytest.raises(NotYet, match="namespace ns is being deleted"):
+    with pytest.raises(QueryNotReady, match="namespace ns is being deleted"):
         delete(Storage(listed("x/v/v1"), failure=ends), "x/v/v1")

@@ -20,7 +20,7 @@ from typing import Any
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
 from tidemark_operator.catalogue.table_locations import table_owners
-from tidemark_operator.errors import NotYet, QueryRefused, Waiting
+from tidemark_operator.errors import QueryNotReady, QueryRefused, Waiting
 from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
 from tidemark_operator.handlers.deletion.tombstones import TableAddress
@@ -76,7 +76,7 @@ class RetainedTables:
         self._context, self._deleter = context, deleter
 
     async def listing(self, namespace: str) -> Listing:
-        """At most MAX_TABLES, as far as they are found in LIST_SECONDS. Raises NotYet where tombstones are unknown."""
+        """At most MAX_TABLES, as far as they are found in LIST_SECONDS. Raises QueryNotReady where tombstones are unknown."""
         shards: dict[str, tuple[RunningInstance, ListedShard]] = {}
         unlisted, more = list[str](), False
         until = asyncio.get_running_loop().time() + LIST_SECONDS
@@ -91,7 +91,7 @@ class RetainedTables:
         try:
             deleting = await self._deleter.locations(namespace)
         except ApiError as error:
-            raise NotYet(f"tables that are to be deleted are not known: {error}; ask again") from None
+            raise QueryNotReady(f"tables that are to be deleted are not known: {error}; ask again") from None
         owned = table_owners(self._context.registry, namespace, but="")
         found = [_parsed(*each) for at, each in sorted(shards.items()) if at not in owned]
         sources = {(table.name, table.owner) for table in found if table.part == REMAP}
@@ -112,10 +112,12 @@ class RetainedTables:
         return replace(table, state=state, kind=made_by if table.owner else "")
 
     async def complete(self, namespace: str) -> tuple[RetainedTable, ...]:
-        """All tables, for the relation. Raises NotYet, QueryRefused where not all could be listed."""
+        """All tables, for the relation. Raises QueryNotReady, QueryRefused where not all could be listed."""
         found = await self.listing(namespace)
         if found.unlisted:
-            raise NotYet(f"the storage of an instance could not be listed: {'; '.join(found.unlisted)}; ask again")
+            raise QueryNotReady(
+                f"the storage of an instance could not be listed: {'; '.join(found.unlisted)}; ask again"
+            )
         if found.more:
             raise QueryRefused(
                 f"namespace {namespace} has more than {MAX_TABLES} tables that no object has: kubectl tidemark tables "
@@ -128,7 +130,7 @@ class RetainedTables:
 
         Raises:
             QueryRefused: no instance, or more than one, has such a table, or an object of its name exists.
-            NotYet: it cannot be read now, or the intent could not be stored.
+            QueryNotReady: it cannot be read now, or the intent could not be stored.
         """
         address = _TABLE.fullmatch(table)
         if address is None:
@@ -140,7 +142,7 @@ class RetainedTables:
         try:
             await self._deleter.bury(Key(DATAFLOWS, namespace, address[1]), TableAddress(found.id, found.location))
         except ApiError as error:
-            raise NotYet(f"the deletion of table {table} could not be stored: {error}; ask again") from None
+            raise QueryNotReady(f"the deletion of table {table} could not be stored: {error}; ask again") from None
         return found.location
 
     def _refuse_existing(self, namespace: str, name: str, table: RetainedTable) -> None:
@@ -173,7 +175,7 @@ class RetainedTables:
         return list(by_root.values())
 
     async def _find(self, namespace: str, table: str, instance: str) -> RetainedTable:
-        """The table as a replica finds it. Raises QueryRefused, NotYet."""
+        """The table as a replica finds it. Raises QueryRefused, QueryNotReady."""
         found: list[RetainedTable] = []
         for running in self._instances(namespace):
             if instance and not self._shares_storage(running, instance):
@@ -182,10 +184,10 @@ class RetainedTables:
             try:
                 _, described = await running.describe([(ShardId(location), location)])
             except Waiting as error:
-                raise NotYet(f"{error}; ask again") from None
+                raise QueryNotReady(f"{error}; ask again") from None
             (shard,) = described.shards
             if shard.error is not None or (shard.exists and shard.owner is None):
-                raise NotYet(f"table {location} cannot be read now: {shard.error or 'the image is too old'}")
+                raise QueryNotReady(f"table {location} cannot be read now: {shard.error or 'the image is too old'}")
             if shard.exists:
                 found.append(_parsed(running, ListedShard(location=location, owner=shard.owner)))
         if not found:
