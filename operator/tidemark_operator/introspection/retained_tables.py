@@ -76,7 +76,7 @@ class RetainedTables:
         self._context, self._deleter = context, deleter
 
     async def listing(self, namespace: str) -> Listing:
-        """At most MAX_TABLES, as far as they are found in LIST_SECONDS. Raises QueryNotReady where tombstones are unknown."""
+        """At most MAX_TABLES, found in LIST_SECONDS. Raises QueryNotReady where tombstones are unknown."""
         shards: dict[str, tuple[RunningInstance, ListedShard]] = {}
         unlisted, more = list[str](), False
         until = asyncio.get_running_loop().time() + LIST_SECONDS
