@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -78,9 +79,15 @@ class SparkReference:
         return answers, _arrow(schema)
 
 
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """One database of the process: to begin one takes longer than most queries. Each cursor has its own tables."""
+    return duckdb.connect()
+
+
 def duckdb_answers(sql: str, tables: Mapping[str, Table], history: History) -> dict[int, Answer]:
     """The answers of DuckDB; it reads the same Arrow data."""
-    connection = duckdb.connect()
+    connection = _duckdb().cursor()
     connection.execute("SET TimeZone = 'UTC'")
     answers = {}
     for time in history.times:
