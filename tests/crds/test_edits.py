@@ -32,9 +32,14 @@ IMMUTABLE: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("DataSource", DELTA, {}, "delta is immutable"),
     ("DataSource", POSTGRES, {}, "postgres is immutable"),
     ("DataSource", POSTGRES, POSTGRES | {"postgres.host": "other"}, "postgres is immutable"),
-    ("DataSource", DELTA, DELTA | {"delta.tables": [{"name": "t", "path": "/other"}]}, "delta is immutable"),
-    ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "table is immutable"),
-    ("DataSource", FILES, FILES | {"files.path": "/other"}, "files is immutable"),
+    (
+        "DataSource",
+        DELTA,
+        DELTA | {"delta.tables": [{"name": "t", "path": "/other"}]},
+        r"delta.tables\[0\]: .* is immutable",
+    ),
+    ("DataSource", FILES, FILES | {"files.path": "/other"}, "files.path: .* is immutable"),
+    ("DataSource", WRITTEN, WRITTEN | {"table.maxTransactionBytes": "5Mi"}, "maxTransactionBytes: .* is immutable"),
     ("Dataflow", {}, {"instance": "other"}, "spec.instance: .* is immutable"),
 ]
 
@@ -74,6 +79,25 @@ def test_other_fields_can_be_edited_and_count_a_generation(
     assert kubectl.create(bent(kind, {}))["metadata"]["generation"] == 1
 
     assert kubectl.replace(bent(kind, changes))["metadata"]["generation"] == 2
+
+
+TABLES: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
+    (DELTA, "delta.tables", {"name": "more", "path": "/lake/more"}),
+    (FILES, "files.tables", {"name": "more", "format": "json"}),
+    (WRITTEN, "table.tables", {"name": "more", "columns": [{"name": "n", "type": "BIGINT"}]}),
+]
+
+
+@pytest.mark.parametrize(("kind_of_source", "path", "table"), TABLES)
+def test_tables_of_a_source_can_be_added_and_removed(
+    kind_of_source: dict[str, Any], path: str, table: dict[str, Any], kubectl: Kubectl
+) -> None:
+    kind, _, field = path.partition(".")
+    tables = kind_of_source[kind][field]
+    kubectl.create(bent("DataSource", kind_of_source))
+
+    kubectl.replace(bent("DataSource", kind_of_source | {path: [table, *tables]}))
+    kubectl.replace(bent("DataSource", kind_of_source | {path: [table]}))
 
 
 def test_a_dataflow_can_change_its_form(kubectl: Kubectl) -> None:

@@ -215,6 +215,7 @@ INGESTIONS = tuple(
     IngestionDescription(GlobalId("s1"), "shop", source, 500, ShardId("s1/remap"), "s3://bucket/remap", (INGESTED,))
     for source in (FILES, TPCH)
 )
+EDITED = replace(INGESTIONS[0], removed=("gone",))
 TARGETS = (IndexTarget(GlobalId("d/i")), ShardTarget(GlobalId("s1"), SHARD))
 PEEKS = tuple(Peek("u-1", target, Time(77), MFP, FINISHING, COLUMNS, ((LITERAL, LITERAL),)) for target in TARGETS)
 
@@ -292,5 +293,6 @@ MEMBERS: tuple[Any, ...] = (
     TOPICS,
     WRITTEN_TABLE,
     WRITTEN,
+    EDITED,
 )
 """The order is that of the lines of `members.tsv`."""

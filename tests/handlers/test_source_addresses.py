@@ -29,8 +29,8 @@ class Stored:
     def __init__(self, pinned: IngestionDescription | None) -> None:
         self._pinned = pinned
 
-    async def load(self, *_: object) -> IngestionDescription | None:
-        return self._pinned
+    async def all(self, *_: object) -> dict[int, IngestionDescription]:
+        return {} if self._pinned is None else {1: self._pinned}
 
 
 def of_two_servers(source: SourceSpec) -> Iterator[Address]:

@@ -19,8 +19,8 @@ from tidemark_operator.handlers.reconcile.data_source import DataSourceReconcile
 from tidemark_operator.handlers.status.statuses import status_of
 from tidemark_operator.kube.cache import Key, key_of
 from tidemark_operator.kube.client import DATA_SOURCES
-from tidemark_persist import create_or_open, open_shard
-from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, WriterTerm
+from tidemark_persist import Shard, create_or_open, open_shard
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId, Time, WriterTerm
 from tidemark_protocol.messages.responses import Description
 from tidemark_protocol.pb import compute_pb2
 from tidemark_protocol.plan import codec
@@ -40,8 +40,8 @@ class Kept:
         self.pinned: Any = None
         self.ingester: Any = None
 
-    async def load(self, *_: object) -> Any:
-        return self.pinned
+    async def all(self, *_: object) -> dict[int, Any]:
+        return {1: self.pinned} if self.pinned is not None else {}
 
     async def store(self, first: object, second: Any, third: Any) -> None:
         """A revision of the tables, or the ingester in the status."""
@@ -51,11 +51,12 @@ class Kept:
             self.pinned = third
 
 
-def leave(folder: Path, part: str, version: int, column: str = "a") -> None:
+def leave(folder: Path, part: str, version: int, column: str = "a") -> Shard:
     """A table as an earlier source left it, written under a term."""
     schema = pa.schema([(column, pa.int64())])
     shard = create_or_open(str(folder / "ns" / "s" / part / f"v{version}"), schema, shard_id=f"old/{part}/v{version}")
     shard.fence(TERM)
+    return shard
 
 
 def reconciled(folder: Path, buried: Sequence[str] = (), **spec: Any) -> tuple[Kept, dict[str, str]]:
@@ -128,6 +129,19 @@ def test_tables_of_other_columns_are_refused_by_name(tmp_path: Path) -> None:
     """Nothing is stored, and nothing is ingested."""
     leave(tmp_path, "__remap", 1)
     leave(tmp_path, "t", 1, column="b")
+
+    kept, reasons = reconciled(tmp_path, adopt=True)
+
+    assert kept.pinned is None
+    assert reasons["Ingesting"] == "CannotAdopt"
+
+
+def test_a_table_that_was_removed_from_its_source_is_not_adopted(tmp_path: Path) -> None:
+    """The bindings went on without it, and those that it lacks were compacted."""
+    for part, upper, since in (("__remap", 50, 40), ("t", 30, 0)):
+        shard = leave(tmp_path, part, 1)
+        shard.compare_and_append(None, expected_upper=0, new_upper=Time(upper), term=TERM)
+        shard.downgrade_since(Time(since))
 
     kept, reasons = reconciled(tmp_path, adopt=True)
 

@@ -23,8 +23,8 @@ OTHERS = "others"
 class Kept:
     """Nothing is stored of them yet."""
 
-    async def load(self, *_: object) -> None:
-        return None
+    async def all(self, *_: object) -> dict[int, object]:
+        return {}
 
 
 def test_inspections_that_hang_leave_workers_to_others() -> None:

@@ -107,4 +107,5 @@ def test_a_source_that_reads_tables_says_so() -> None:
 class Nothing:
     """An API server on which nothing is stored of a source."""
 
-    async def load(self, *_: object) -> None: ...
+    async def all(self, *_: object) -> dict[int, object]:
+        return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -33,7 +34,8 @@ def take_over(monkeypatch: pytest.MonkeyPatch, orchestrator: Stumbling) -> None:
     monkeypatch.setattr(main, "_orchestrator", made)
     monkeypatch.setattr(startup_retry, "RETRY_SECONDS", 0)
     there = cast(Any, None)
-    context = asyncio.run(main._context(there, there, there, there, "me"))
+    options = cast(Any, SimpleNamespace(allowed_hosts=()))
+    context = asyncio.run(main._context(there, options, there, there, "me"))
     assert cast(Any, context.orchestrator) is orchestrator
 
 

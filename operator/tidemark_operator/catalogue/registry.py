@@ -19,17 +19,22 @@ from tidemark_protocol.plan.ingestion import IngestionDescription
 class SourceState:
     """What is remembered of one DataSource.
 
-    `pinned`: its tables and shards, as stored. `ingester`: as stored in the status. `failure`: what the ingester, or
-    pinning, failed at. `refused`: why the source is not read, whatever replicas report. `schema_unknown_of`: tables
-    whose columns could not be inferred yet. `report`: the ingester's last one. `requests`: about its files, as stored.
+    `pinned`: its tables and shards, as stored. `retired`: what was pinned before; some of its tables may be left to
+    delete. `ingester`: as stored in the status. `failure`: what the ingester, or pinning, failed at. `edit`: why the
+    tables are not those of the spec yet. `refused`: why the source is not read, whatever replicas report.
+    `schema_unknown_of`: tables whose columns could not be inferred yet. `report`: the ingester's last one. `requests`:
+    about its files, as stored.
     """
 
     key: Key
     uid: str
     instance: str
     pinned: IngestionDescription | None = None
+    pinned_number: int = 0
+    retired: tuple[IngestionDescription, ...] = ()
     ingester: Ingester | None = None
     failure: IngestionFailure | None = None
+    edit: IngestionFailure | None = None
     refused: IngestionFailure | None = None
     schema_unknown_of: tuple[str, ...] = ()
     report: IngestionStatus | None = None

@@ -96,6 +96,7 @@ class Revisions:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._listed: dict[tuple[str, str], Body] = {}
+        self._listed_of: dict[str, list[Body]] = {}
         self._owners: set[str] | None = None
         """Uids of owners that may have revisions; None: nothing was listed yet."""
 
@@ -104,11 +105,13 @@ class Revisions:
         """List all revisions; within the block, `load` needs no request for them, since revisions never change."""
         bodies = await self._kube.list(REVISIONS, OWNER_LABEL)
         self._listed = {(body["metadata"]["namespace"], body["metadata"]["name"]): body for body in bodies}
-        self._owners = {body["metadata"]["labels"][OWNER_LABEL] for body in bodies}
+        for body in bodies:
+            self._listed_of.setdefault(body["metadata"]["labels"][OWNER_LABEL], []).append(body)
+        self._owners = set(self._listed_of)
         try:
             yield
         finally:
-            self._listed = {}
+            self._listed, self._listed_of = {}, {}
 
     async def load(self, namespace: str, name: str, expected: type[T]) -> T | None:
         """The value of a revision; None: it does not exist. Raises RevisionUnreadable."""
@@ -117,6 +120,12 @@ class Revisions:
             return None
         self._note_owner((body["metadata"].get("labels") or {}).get(OWNER_LABEL, ""))
         return parse_revision(body, expected)
+
+    async def all(self, owner: Meta, expected: type[T]) -> dict[int, T]:
+        """The values of all revisions that the owner had when they were listed, or has now, by their numbers. Raises
+        RevisionUnreadable."""
+        bodies = self._listed_of.get(owner.uid) or await self.of(owner)
+        return {int(body["revision"]): parse_revision(body, expected) for body in bodies}
 
     async def of(self, owner: Meta) -> list[Body]:
         """All revisions of the owner, the oldest first."""

@@ -58,6 +58,8 @@ class SourceTables:
                 continue
             if _maker(shard, part, self.version) != _maker(self.shards[REMAP], REMAP, self.version):
                 return f"{part} in v{self.version} was made by another object than the bindings in v{self.version}"
+            if shard.upper <= self.shards[REMAP].since and shard.upper != Frontier.minimum():
+                return f"{part} in v{self.version} was removed from its source, and lacks bindings that are gone"
             if _named(shard.columns) != _named(columns):
                 return f"{part} in v{self.version} has columns {_shown(shard.columns)}, not {_shown(columns)}"
         return ""

@@ -18,6 +18,9 @@ from tidemark_protocol.plan.reader_option import Option as Option
 from tidemark_protocol.types import Column
 from tidemark_protocol.vocabulary import wire_name
 
+DEAD_LETTER = "_dead_letter"
+"""What follows a table's name in that of the table of its dead letters."""
+
 
 @wire_name("FilesTable")
 @dataclass(frozen=True)
@@ -172,7 +175,11 @@ class IngestedTable:
 @wire_name("IngestionDescription")
 @dataclass(frozen=True)
 class IngestionDescription:
-    """Everything that a replica needs to ingest a DataSource. `tick_ms` divides all its times."""
+    """Everything that a replica needs to ingest a DataSource. `tick_ms` divides all its times.
+
+    `removed`: names of tables that the source once had. The bindings may still name them, so no other table has such a
+    name.
+    """
 
     id: GlobalId
     name: str
@@ -181,3 +188,4 @@ class IngestionDescription:
     remap_id: ShardId
     remap_location: str
     tables: tuple[IngestedTable, ...]
+    removed: tuple[str, ...] = ()

@@ -90,16 +90,19 @@ class Ingester:
         return self._tables
 
     def _apply_bound(self, upper: Time) -> None:
-        """Appends the bindings that a table lacks, in order of time."""
-        behind = [s.state().upper for _, s in self._tables if s.state().upper < upper]
+        """Appends the bindings that a table lacks, in order of time. A table that was added lately is in no binding up
+        to the remap's since; its upper stands still until the next tick, whose binding is its first one."""
+        behind: list[int] = [s.state().upper for _, s in self._tables if s.state().upper < upper]
         if not behind:
             return
+        if 0 in behind:
+            behind = [own for own in behind if own > 0] + [self._remap.state().since + 1]
         updates = self._bindings(Time(min(behind)), upper)
         for time in sorted(pc.unique(updates.column(TIME)).to_pylist()):
             binding = updates.filter(pc.equal(updates.column(TIME), time)).drop_columns([TIME])
             self._apply(binding, Time(time), Time(time + 1))
         for table, shard in self._tables:
-            if shard.state().upper < upper and not self._stands_still(table):
+            if 0 < shard.state().upper < upper and not self._stands_still(table):
                 self._append(shard, None, shard.state().upper, upper)
 
     def _bindings(self, lower: Time, upper: Time) -> pa.Table:

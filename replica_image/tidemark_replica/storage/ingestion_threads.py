@@ -88,18 +88,21 @@ class IngestionThreads:
             running.clock, running.requests = clock, command.requests
             return
         if running is not None:
-            running.stop()
+            self._end(running)
         new = _Ingestion(self, command, clock, after=running)
         self._running[command.ingestion.id] = new
         new.start()
 
     def drop(self, id: GlobalId) -> None:
         if running := self._running.pop(id, None):
-            running.stop()
-            self._ending = [*filter(_Ingestion.is_alive, self._ending), running]
+            self._end(running)
+
+    def _end(self, running: _Ingestion) -> None:
+        running.stop()
+        self._ending = [*filter(_Ingestion.is_alive, self._ending), running]
 
     def is_ending(self, location: str) -> bool:
-        """Whether a dropped ingestion may still write at the location."""
+        """Whether an ingestion that was dropped or replaced may still write at the location."""
         return any(ending.writes(location) and ending.is_alive() for ending in self._ending)
 
     def write(self, id: GlobalId, header: WriteHeader, pieces: Iterable[bytes]) -> PendingWrite:

@@ -33,7 +33,8 @@ class DataSourceDeletion:
         self.stop(state)
         if source.deletion_policy is DeletionPolicy.DELETE and state.pinned is not None:
             running = self._context.running(state.key.namespace, state.instance)
-            tables = [TableAddress(id, location) for id, location in pinned_shards(state.pinned)]
+            pinned = [shard for one in (*state.retired, state.pinned) for shard in pinned_shards(one)]
+            tables = [TableAddress(id, location) for id, location in dict(pinned).items()]
             if not await self._tables.delete(state.key, state.uid, running, tables, waited_ms(body)):
                 return POLL_SECONDS
         await set_finalizer(self._context.kube, self._context.cache, state.key, wanted=False)

@@ -1,7 +1,9 @@
-"""Reconciles a DataSource: its tables are pinned once, and one replica ingests them.
+"""Reconciles a DataSource: each of its tables is pinned once, and one replica ingests them.
 
     deleted, without readers ─► handlers/deletion/data_source_deletion.py
     tables pinned? ──no──► source_pinning.py
+        │
+    tables added or removed ─► table_edits.py
         │
     ingester ─► stored in the status, with a new writer term if it changed ─► RunIngestion
 
@@ -30,6 +32,7 @@ from tidemark_operator.handlers.publish.publisher import Publisher
 from tidemark_operator.handlers.reconcile.source_addresses import ADDRESS_NOT_ALLOWED, address_not_allowed
 from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
 from tidemark_operator.handlers.reconcile.source_pinning import SourcePinning
+from tidemark_operator.handlers.reconcile.table_edits import TableEdits
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.replica_specs import replica_spec
 from tidemark_operator.kube.cache import Key
@@ -42,6 +45,8 @@ from tidemark_protocol.ids import GlobalId, ReplicaId, WriterTerm
 from tidemark_protocol.messages.responses import IngestionStatus
 
 RETRY_SECONDS = 5.0
+EDIT_SECONDS = 2.0
+"""How often an edit of the tables that is not done is tried again."""
 TAKEOVER_SECONDS = 0.25
 """How often an ingester that is not online is looked at while another replica could take over."""
 
@@ -56,6 +61,7 @@ class DataSourceReconciler:
         self._requesting = asyncio.Lock()
         self._deletion = DataSourceDeletion(context, deleter)
         self._pinning = SourcePinning(context, deleter, again)
+        self._edits = TableEdits(context, deleter, self._pinning.inspections)
 
     def adopt(self, key: Key, body: Body) -> SourceState:
         """The state of this object. That of an earlier object of the same name is forgotten."""
@@ -87,7 +93,8 @@ class DataSourceReconciler:
         if running is None:
             known = state.refused
             return None if known is None or known.reason == ADDRESS_NOT_ALLOWED else known
-        return reads_own_tables(source.source, running.config.storage_location, state.key.namespace)
+        pinned = source.source if state.pinned is None else state.pinned.source
+        return reads_own_tables(pinned, running.config.storage_location, state.key.namespace)
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
@@ -118,7 +125,11 @@ class DataSourceReconciler:
             if not await self._pinning.pin(state, source, running):
                 return RETRY_SECONDS
             self._register(state)
+        editing = await self._edits.apply(state, source, running)
+        self._register(state)
         again = await self._ingest(state, source, running)
+        if editing:
+            again = min(again or EDIT_SECONDS, EDIT_SECONDS)
         return adopted_history_hold.POLL_SECONDS if again is None and self._hold_history(state) else again
 
     def report(self, replica: ReplicaId, status: IngestionStatus, namespace: str) -> Key | None:

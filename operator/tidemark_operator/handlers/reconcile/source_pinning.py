@@ -1,6 +1,8 @@
-"""Pins the tables of a DataSource: they are inspected once, by a replica, and stored in a ControllerRevision for good.
+"""Pins the tables of a DataSource: a replica inspects each once, and a ControllerRevision stores what it found.
 
 inspect ─► columns known? ─► a free shard version, or an adopted one ─► stored ─► state.pinned
+
+An edit of the spec that adds or removes tables stores the next revision (`table_edits`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceI
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
 from tidemark_operator.kube.cache import Key
-from tidemark_operator.kube.revisions import Owner, revision_name
+from tidemark_operator.kube.revisions import Owner
 from tidemark_operator.planning.adoption import SourceTables, newest_source
 from tidemark_operator.planning.shards import REMAP, ShardLocations, free_version
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
@@ -36,8 +38,8 @@ from tidemark_protocol.plan.ingestion import (
     SourceTable,
 )
 
-PINNED = 1
-"""The number of the one revision of a DataSource."""
+FIRST = 1
+"""The number of the first revision of a DataSource."""
 
 
 class SourcePinning:
@@ -50,8 +52,10 @@ class SourcePinning:
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads the pinned tables, if they are stored and not known yet. Raises RevisionUnreadable."""
         if state.pinned is None:
-            name = revision_name(source.meta, PINNED)
-            state.pinned = await self._context.revisions.load(state.key.namespace, name, IngestionDescription)
+            stored = await self._context.revisions.all(source.meta, IngestionDescription)
+            if stored:
+                state.pinned_number, state.pinned = max(stored.items(), key=lambda numbered: numbered[0])
+                state.retired = tuple(stored[number] for number in sorted(stored)[:-1])
 
     async def pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica for the tables of the source, and stores them. Returns whether they are stored; if not, the
@@ -63,8 +67,8 @@ class SourcePinning:
                 answer = await running.inspect(source.source)
         except Waiting:
             return False
-        tables = _tables(answer)
-        missing = _without_columns(source.source, tables)
+        tables = tables_of(answer)
+        missing = without_columns(source.source, tables)
         state.schema_unknown_of = missing
         state.failure = IngestionFailure("SourceUnreadable", answer.error) if answer.error else None
         if answer.error or missing:
@@ -79,8 +83,8 @@ class SourcePinning:
             return False
         pinned = pinned_ingestion(source, locations, version, tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
-        await self._context.revisions.store(owner, PINNED, pinned)
-        state.pinned = pinned
+        await self._context.revisions.store(owner, FIRST, pinned)
+        state.pinned, state.pinned_number = pinned, FIRST
         return True
 
     async def _locations(
@@ -130,18 +134,20 @@ def pinned_ingestion(
     return IngestionDescription(
         id=GlobalId(source.meta.uid),
         name=source.meta.name,
-        source=_with_columns(source.source, tables),
+        source=with_columns(source.source, tables),
         tick_ms=source.tick_ms,
         remap_id=remap_id,
         remap_location=remap_location,
-        tables=tuple(
-            IngestedTable(GlobalId(f"{source.meta.uid}/{t.name}"), t, locations.shard(t.name, version, t.columns))
-            for t in tables
-        ),
+        tables=tuple(ingested_table(source.meta.uid, locations, version, table) for table in tables),
     )
 
 
-def _with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
+def ingested_table(uid: str, locations: ShardLocations, version: int, table: SourceTable) -> IngestedTable:
+    """A table of the DataSource with this uid, in this version of its location."""
+    return IngestedTable(GlobalId(f"{uid}/{table.name}"), table, locations.shard(table.name, version, table.columns))
+
+
+def with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> SourceSpec:
     """The source with inferred columns as given ones: they are inferred once."""
     known = {table.name: table.columns for table in tables}
     if isinstance(source, DeltaSource):
@@ -153,14 +159,16 @@ def _with_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> Source
     return FilesSource(tuple(replace(t, columns=t.columns or known.get(t.name)) for t in source.tables))
 
 
-def _without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:
+def without_columns(source: SourceSpec, tables: tuple[SourceTable, ...]) -> tuple[str, ...]:
+    """Tables whose columns are neither declared nor found."""
     if not isinstance(source, FilesSource):
         return ()
     known = {table.name for table in tables}
     return tuple(t.name for t in source.tables if t.columns is None and t.name not in known)
 
 
-def _tables(answer: compute_pb2.InspectSourceResponse) -> tuple[SourceTable, ...]:
+def tables_of(answer: compute_pb2.InspectSourceResponse) -> tuple[SourceTable, ...]:
+    """The tables of a replica's answer. Raises Waiting."""
     try:
         return tuple(codec.decode(table, SourceTable) for table in answer.tables)
     except MalformedPlan as error:

@@ -39,6 +39,8 @@ class DataSourceFacts:
     ingester: str | None = None
     """The replica that ingests, once the frontiers of its tables are known."""
     failure: IngestionFailure | None = None
+    edit: IngestionFailure | None = None
+    """Why the tables are not those of the spec yet; the others are ingested."""
     files_in_error: int = 0
     """How many files have error rows in their table."""
     named_in_error: tuple[str, ...] = ()
@@ -50,7 +52,8 @@ class DataSourceFacts:
 def data_source_conditions(facts: DataSourceFacts) -> list[Verdict]:
     """The conditions of a DataSource, in the order of `TYPES`."""
     found, schema, ingesting = instance_found(facts.instance), _schema_known(facts), _ingesting(facts)
-    return [found, schema, ingesting, _erroring(facts), _ready(facts, found, schema, ingesting)]
+    needed = (found, ingesting) if facts.edit is not None else (found, schema, ingesting)
+    return [found, schema, ingesting, _erroring(facts), _ready(facts, *needed)]
 
 
 def _schema_known(facts: DataSourceFacts) -> Verdict:
@@ -61,6 +64,8 @@ def _schema_known(facts: DataSourceFacts) -> Verdict:
             f"no complete file of {', '.join(facts.schema_unknown_of)} to infer the columns from: add a file, or "
             "declare columns",
         )
+    if facts.edit is not None:
+        return no(SCHEMA_KNOWN, facts.edit.reason, facts.edit.message)
     return yes(SCHEMA_KNOWN, "SchemaKnown")
 
 
@@ -81,7 +86,8 @@ def _ingesting(facts: DataSourceFacts) -> Verdict:
 
 
 def _where(facts: DataSourceFacts) -> str:
-    return f"on replica {facts.ingester}" + (f"; {facts.warning}" if facts.warning else "")
+    edit = facts.edit.message if facts.edit else ""
+    return "; ".join(text for text in (f"on replica {facts.ingester}", edit, facts.warning) if text)
 
 
 def _erroring(facts: DataSourceFacts) -> Verdict:

@@ -28,7 +28,7 @@ from tidemark_persist import DIFF, ERROR, Shard, StagedFile, consolidate, write_
 from tidemark_protocol.ids import Time
 from tidemark_protocol.messages.commands import RELEASE, REREAD, FileRequest
 from tidemark_protocol.messages.responses import FileOutcome
-from tidemark_protocol.plan.ingestion import FilesTable, IngestedTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable, IngestedTable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, Row, parse, staged_row
 from tidemark_replica.storage.files.compression import compression_of
@@ -46,7 +46,6 @@ from tidemark_replica.storage.source import SourceShards
 from tidemark_replica.values.failure_text import public_text_with_type
 
 LOG = logging.getLogger(__name__)
-DEAD_LETTER = "_dead_letter"
 REQUESTS_PER_TICK = 16
 _Key = tuple[str, str]
 

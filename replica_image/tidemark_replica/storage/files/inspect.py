@@ -5,11 +5,10 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, SourceTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files.compression import NONE, compression_of
-from tidemark_replica.storage.files.file_requests import DEAD_LETTER
 from tidemark_replica.storage.files.file_store import FileStore, file_store
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion

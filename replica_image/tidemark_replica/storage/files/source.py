@@ -19,13 +19,13 @@ from tidemark_persist import StagedFile, restaged
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import FileRequest
 from tidemark_protocol.messages.responses import FileOutcome, SourceFile
-from tidemark_protocol.plan.ingestion import FilesSource, FilesTable, IngestedTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, REMAP_SCHEMA, STAGED, Row, binding_of, parse
 from tidemark_replica.storage.files.compression import compression_of
 from tidemark_replica.storage.files.file_list import LISTED_FILES, PENDING, FileList
-from tidemark_replica.storage.files.file_requests import DEAD_LETTER, Change, FileRequests
+from tidemark_replica.storage.files.file_requests import Change, FileRequests
 from tidemark_replica.storage.files.file_store import file_store
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
 from tidemark_replica.storage.files.problems import (

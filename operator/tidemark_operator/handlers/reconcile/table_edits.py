@@ -1,0 +1,165 @@
+"""Adds tables to a pinned DataSource, and removes them, while the others are ingested.
+
+    spec edited ─► table_edit ─► new tables inspected ─► next revision stored ─► state.pinned, RunIngestion
+                                                             └─► tables of earlier revisions deleted (deletionPolicy)
+                                                                 └─► earlier revisions deleted
+
+A table that a Dataflow reads is ingested until none does. An operator that dies goes on from the stored revisions: the
+newest one is what is ingested, and tables that only an earlier one names are what is left to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.controller.answers.client_end_messages import EndMessage
+from tidemark_operator.errors import Rejected, Waiting
+from tidemark_operator.fleet.running_instance import RunningInstance
+from tidemark_operator.handlers.deletion.table_deletion import TableDeleter
+from tidemark_operator.handlers.deletion.tombstones import TableAddress
+from tidemark_operator.handlers.reconcile.source_inspection_queue import SourceInspectionQueue
+from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tables
+from tidemark_operator.handlers.reconcile.source_pinning import (
+    ingested_table,
+    tables_of,
+    with_columns,
+    without_columns,
+)
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
+from tidemark_operator.kube.revisions import Owner
+from tidemark_operator.planning.shards import free_version
+from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit
+from tidemark_operator.resources.conditions.data_source import IngestionFailure
+from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
+from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable, SourceSpec
+
+
+@dataclass(frozen=True)
+class _Added:
+    """New tables with their columns, and what keeps them out."""
+
+    source: SourceSpec | None = None
+    tables: tuple[IngestedTable, ...] = ()
+    failure: IngestionFailure | None = None
+
+
+class TableEdits:
+    """`inspections`: those of all DataSources."""
+
+    def __init__(self, context: ReconcileContext, deleter: TableDeleter, inspections: SourceInspectionQueue) -> None:
+        self._context, self._deleter, self._inspections = context, deleter, inspections
+
+    async def apply(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
+        """Takes the tables of the pinned source to those of the spec. Returns whether something is left to do; the
+        state says why. Raises ApiError, Rejected."""
+        assert state.pinned is not None
+        edit = table_edit(state.pinned, source.source)
+        if edit.is_empty:
+            state.edit = None
+            return not await self._delete_retired(state, source, running)
+        added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
+        readers = self._readers(state, edit.removed)
+        removed = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
+        if removed or added.tables:
+            await self._store(state, source, removed, added)
+        state.edit = added.failure or _obstacle(edit, readers)
+        return not await self._delete_retired(state, source, running) or state.edit is not None
+
+    async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
+        instance = self._context.instance(state.key.namespace, state.instance)
+        if instance is None:
+            return _Added()
+        if own := reads_own_tables(new, running.config.storage_location, state.key.namespace):
+            return _Added(failure=own)
+        try:
+            with self._inspections.turn(state.key) as admitted:
+                if not admitted:
+                    return _Added(failure=state.edit)
+                answer = await running.inspect(new)
+            if answer.error:
+                return _Added(failure=IngestionFailure("SourceUnreadable", answer.error))
+            found = tables_of(answer)
+            if missing := without_columns(new, found):
+                return _Added(failure=_no_columns(missing))
+            locations = await shard_locations(
+                self._context.registry, self._deleter, state, instance.location, adopts=False
+            )
+            version = await free_version(locations, [table.name for table in found], 1, shard_lookup(running))
+        except (Waiting, Rejected) as error:
+            return _Added(failure=IngestionFailure(error.reason, str(error)))
+        tables = tuple(ingested_table(state.uid, locations, version, table) for table in found)
+        return _Added(with_columns(new, found), tables)
+
+    async def _store(
+        self, state: SourceState, source: DataSource, removed: Sequence[IngestedTable], added: _Added
+    ) -> None:
+        before = state.pinned
+        assert before is not None
+        now = edited(before, removed, added.source, added.tables)
+        owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
+        await self._context.revisions.store(owner, state.pinned_number + 1, now)
+        state.pinned, state.pinned_number = now, state.pinned_number + 1
+        state.retired = (*state.retired, before)
+        gone = [table.shard.shard_id for table in removed]
+        ending = EndMessage(f"its table was removed from DataSource {state.key.name}")
+        self._context.fleet.end_readers(state.key.namespace, gone, ending)
+
+    async def _delete_retired(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
+        """Deletes tables that only earlier revisions name, where the policy says so, then these revisions. Returns
+        whether all are gone. Raises ApiError."""
+        if not state.retired:
+            return True
+        assert state.pinned is not None
+        kept = {table.shard.shard_id for table in state.pinned.tables}
+        left = {t.shard.shard_id: t.shard.location for one in state.retired for t in one.tables}
+        tables = [TableAddress(id, location) for id, location in left.items() if id not in kept]
+        book = self._context.fleet.book(state.key.namespace)
+        for table in tables:
+            book.forget(table.id)
+        if source.deletion_policy is DeletionPolicy.DELETE and not await self._deleter.delete(
+            state.key, state.uid, running, tables, waited_ms=0
+        ):
+            return False
+        await self._context.revisions.prune(source.meta, keep=())
+        state.retired = ()
+        return True
+
+    def _readers(self, state: SourceState, removed: Sequence[IngestedTable]) -> dict[str, list[str]]:
+        """The Dataflows that read removed tables, by the table's name in the spec. One whose plan is being stored may
+        read any of them."""
+        readers: dict[str, list[str]] = {}
+        for key in self._context.registry.users(state.key):
+            user = self._context.registry.dataflow(key)
+            if user is None:
+                continue
+            imported = {id for mark in user.marks for id in mark.revision.imported}
+            storing = any(p.kind == state.key.resource.kind and p.name == state.key.name for p in user.planning.reads)
+            for table in removed:
+                if storing or GlobalId(table.shard.shard_id) in imported:
+                    name = table.table.name.removesuffix(DEAD_LETTER)
+                    readers.setdefault(name, []).append(key.name)
+        return readers
+
+
+def _obstacle(edit: TableEdit, readers: dict[str, list[str]]) -> IngestionFailure | None:
+    if edit.refused:
+        return IngestionFailure("TableNameUsed", edit.refused)
+    if not readers:
+        return None
+    name, dataflows = next(iter(readers.items()))
+    return IngestionFailure(
+        "TableInUse",
+        f"table {name} is not in the spec any more, but is read by Dataflow {', '.join(sorted(set(dataflows)))}: it is "
+        "ingested until these are deleted, or no longer read it",
+    )
+
+
+def _no_columns(tables: Sequence[str]) -> IngestionFailure:
+    return IngestionFailure(
+        "WaitingForFiles",
+        f"no complete file of {', '.join(tables)} to infer the columns from: add a file, or declare columns",
+    )

@@ -1,0 +1,111 @@
+"""What an edit of a DataSource's tables changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.protocol.samples import INGESTION
+from tidemark_operator.planning import table_edit as edits
+from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit
+from tidemark_protocol.ids import GlobalId, ShardId
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.ingestion import (
+    DeltaSource,
+    DeltaTable,
+    FilesSource,
+    FilesTable,
+    IngestedTable,
+    IngestionDescription,
+    SourceTable,
+    TpchSource,
+)
+from tidemark_protocol.types import BIGINT, Column
+
+COLUMNS = (Column("n", BIGINT),)
+
+
+def files(*names: str, **options: object) -> FilesSource:
+    return FilesSource(tuple(replace(FilesTable(name, "csv", "/in"), **options) for name in names))
+
+
+def ingested(name: str) -> IngestedTable:
+    shard = ShardMetadata(ShardId(f"u/{name}/v1"), f"/data/{name}/v1", COLUMNS)
+    return IngestedTable(GlobalId(f"u/{name}"), SourceTable(name, COLUMNS), shard)
+
+
+def pinned(*names: str, removed: tuple[str, ...] = ()) -> IngestionDescription:
+    """Tables of files, their columns found; `a` has dead letters."""
+    tables = tuple(ingested(name) for name in names)
+    return replace(
+        INGESTION, source=files(*names, columns=COLUMNS), tables=(*tables, ingested("a_dead_letter")), removed=removed
+    )
+
+
+def names_of(edit: TableEdit) -> list[str]:
+    return [table.table.name for table in edit.removed]
+
+
+def test_a_spec_with_the_pinned_tables_changes_nothing() -> None:
+    """Whether it declares the columns that were found, or none; in any order."""
+    assert table_edit(pinned("a", "b"), files("b", "a")).is_empty
+    assert table_edit(pinned("a", "b"), files("a", "b", columns=COLUMNS)).is_empty
+
+
+def test_a_table_that_the_spec_names_first_is_added() -> None:
+    edit = table_edit(pinned("a"), files("c", "a"))
+    assert edit == TableEdit(added=files("c"))
+
+
+def test_a_table_that_the_spec_names_no_more_is_removed_with_its_dead_letters() -> None:
+    edit = table_edit(pinned("a", "b"), files("b"))
+    assert names_of(edit) == ["a", "a_dead_letter"]
+    now = edited(pinned("a", "b"), edit.removed)
+    assert [table.table.name for table in now.tables] == ["b"]
+    assert now.source == files("b", columns=COLUMNS)
+    assert now.removed == ("a",)
+
+
+def test_added_tables_follow_those_that_stay() -> None:
+    before = pinned("a", "b")
+    now = edited(before, table_edit(before, files("c", "b")).removed, files("c", columns=COLUMNS), (ingested("c"),))
+    assert [table.table.name for table in now.tables] == ["b", "c"]
+    assert now.source == files("b", "c", columns=COLUMNS)
+    assert table_edit(now, files("c", "b")).is_empty
+    assert (now.remap_id, now.tick_ms) == (before.remap_id, before.tick_ms)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted"),
+    [
+        (pinned("a", removed=("b",)), files("a", "b")),
+        (pinned("a", "b"), FilesSource((*files("a").tables, FilesTable("b", "json", "/in")))),
+    ],
+    ids=["removed once", "removed and added as another one before it was looked at"],
+)
+def test_a_name_is_given_to_one_table(before: IngestionDescription, wanted: FilesSource) -> None:
+    """The bindings name tables."""
+    edit = table_edit(before, wanted)
+    assert edit.added is None
+    assert edit.removed == ()
+    assert "table b was removed" in edit.refused
+
+
+def test_the_number_of_removals_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edits, "MAX_REMOVED", 2)
+    edit = table_edit(pinned("a", "b", removed=("x", "y")), files("b"))
+    assert edit.removed == ()
+    assert "make another DataSource" in edit.refused
+
+
+def test_tables_of_a_lake_keep_the_columns_that_were_found() -> None:
+    table = DeltaTable("t", "/lake/t")
+    before = replace(INGESTION, source=DeltaSource((replace(table, columns=COLUMNS),)), tables=(ingested("t"),))
+    assert table_edit(before, DeltaSource((table,))).is_empty
+    assert table_edit(before, DeltaSource((replace(table, on_gap="resnapshot"),))).refused
+
+
+def test_generated_tables_are_never_edited() -> None:
+    before = replace(INGESTION, source=TpchSource("0.01", 5, 42))
+    assert table_edit(before, TpchSource("1", 5, 42)).is_empty

@@ -1,0 +1,96 @@
+"""Tables that are added to a source that has been ingested for long, wherever the ingester ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tests.storage.delta_tables import ingester, spec_of
+from tests.storage.ingestion_samples import oks
+from tidemark_persist import open_shard
+from tidemark_protocol.ids import Time
+from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable
+from tidemark_replica.storage import ingester as module
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    for name in ("a", "b"):
+        write_deltalake(str(tmp_path / name), pa.table({"n": [1]}))
+    return tmp_path
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    return tmp_path / "shards"
+
+
+def spec(lake: Path, *names: str) -> DeltaSource:
+    return spec_of(*(DeltaTable(name, str(lake / name)) for name in names))
+
+
+def upper(shards: Path, table: str) -> int:
+    return int(open_shard(f"{shards}/{table}").state().upper)
+
+
+@pytest.fixture
+def old(lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source of table a whose bindings were compacted, up to time 3000."""
+    monkeypatch.setattr(module, "REMAP_SINCE_LAG_MS", 100)
+    made = ingester(shards, spec(lake, "a"))
+    made.recover()
+    for time in range(1000, 3001, 100):
+        write_deltalake(str(lake / "a"), pa.table({"n": [time]}), mode="append")
+        made.tick(Time(time))
+    made.compact_remap()
+    assert open_shard(f"{shards}/remap").state().since > 2000
+
+
+@pytest.mark.usefixtures("old")
+def test_a_new_table_begins_with_its_first_binding(lake: Path, shards: Path) -> None:
+    """No time shows it empty. The other table goes on."""
+    now = ingester(shards, spec(lake, "a", "b"), term=1)
+    now.recover()
+    assert (upper(shards, "a"), upper(shards, "b")) == (3001, 0)
+    write_deltalake(str(lake / "a"), pa.table({"n": [7]}), mode="append")
+    now.tick(Time(3100))
+
+    assert oks(shards, "b") == [(1,)]
+    assert len(oks(shards, "a")) == 23
+    assert upper(shards, "a") == upper(shards, "b") == 3101
+
+
+@pytest.mark.usefixtures("old")
+def test_crash_between_the_first_binding_and_its_rows(
+    lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process gives the table its rows, at the time of the binding."""
+    now = ingester(shards, spec(lake, "a", "b"), term=1)
+    now.recover()
+    with monkeypatch.context() as patch:
+        patch.setattr(now, "_apply", lambda *_: None)
+        now.tick(Time(3100))
+        now.compact_remap()
+    write_deltalake(str(lake / "b"), pa.table({"n": [2]}), mode="append")
+
+    ingester(shards, spec(lake, "a", "b"), term=2).recover()
+    assert oks(shards, "b", as_of=3100) == [(1,)]
+    assert upper(shards, "b") == 3101
+    assert open_shard(f"{shards}/b").state().since == 0
+
+
+@pytest.mark.usefixtures("old")
+def test_a_removed_table_stands_still_while_the_other_goes_on(lake: Path, shards: Path) -> None:
+    both = ingester(shards, spec(lake, "a", "b"), term=1)
+    both.recover()
+    both.tick(Time(3100))
+    now = ingester(shards, spec(lake, "b"), term=1)
+    now.recover()
+    write_deltalake(str(lake / "b"), pa.table({"n": [2]}), mode="append")
+    now.tick(Time(3200))
+
+    assert upper(shards, "a") == 3101
+    assert oks(shards, "b") == [(1,), (2,)]
