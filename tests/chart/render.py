@@ -75,6 +75,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
                 "service": {"type": "LoadBalancer", "port": 443, "annotations": {"lb": "internal"}},
                 "tls": {"secretName": "query-tls"},
                 "clientCertificates": True,
+                "http": True,
             },
             "userRoles": {"create": False},
             "metrics": {

@@ -165,6 +165,10 @@ def _cast_text(texts: pa.Array, column: Column) -> pa.Array:
         _require(texts, r"^[+-]?\d+$")
         return pc.replace_substring_regex(texts, r"^\+", "").cast(arrow_type(kind))
     _require(texts, _NUMBER)
+    try:
+        return texts.cast(arrow_type(kind))
+    except pa.ArrowInvalid:  # a digit too many, or zeros that do not count
+        pass
     values = [None if text is None else _decimal(text, kind.precision, kind.scale) for text in texts.to_pylist()]
     return pa.array(values, arrow_type(kind))
 
