@@ -75,6 +75,12 @@ def postgres(table: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]
     return manifest("DataSource", {"instance": "default", "postgres": least | spec})
 
 
+def kafka(**table: Any) -> dict[str, Any]:
+    """A DataSource of one topic."""
+    entry = {"name": "t", "topic": "shop.T_1", "format": "text", **table}
+    return manifest("DataSource", {"instance": "default", "kafka": {"brokers": ["kafka:9092"], "tables": [entry]}})
+
+
 def long_form(views: list[str], exports: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
     """A Dataflow with views of these names."""
     named = [{"name": v, "sql": "SELECT 1 AS a"} for v in views]

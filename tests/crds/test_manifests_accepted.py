@@ -18,6 +18,7 @@ from tests.crds.manifests import (
     delta,
     files,
     files_in,
+    kafka,
     long_form,
     manifest,
     postgres,
@@ -79,6 +80,22 @@ def test_defaults_of_a_written_table_agree(kubectl: Kubectl) -> None:
 def test_defaults_of_a_postgres_source_agree(kubectl: Kubectl) -> None:
     """Of the source and of its tables."""
     least = postgres()
+    completed = kubectl.create(least)
+
+    assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"format": "json", "columns": [{"name": "_a", "type": "ARRAY<INT>"}], "start": {"at": "latest"}},
+        {"start": {"offsets": [{"partition": 0, "offset": 5}]}, "metadata": [{"name": "k", "from": "keyText"}]},
+        {"start": {"timestamp": "2026-01-31T12:00:00Z"}, "onGap": "skip", "onBadRecord": "deadLetter"},
+    ],
+)
+def test_defaults_of_a_topic_agree(table: dict[str, Any], kubectl: Kubectl) -> None:
+    least = kafka(**table)
     completed = kubectl.create(least)
 
     assert DataSource.parse(completed) == DataSource.parse({**completed, "spec": least["spec"]})

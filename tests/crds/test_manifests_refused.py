@@ -7,7 +7,19 @@ from typing import Any
 import pytest
 
 from tests.crds.kubectl import Kubectl
-from tests.crds.manifests import ABSENT, bent, delta, files, files_in, long_form, manifest, postgres, refreshed, written
+from tests.crds.manifests import (
+    ABSENT,
+    bent,
+    delta,
+    files,
+    files_in,
+    kafka,
+    long_form,
+    manifest,
+    postgres,
+    refreshed,
+    written,
+)
 from tidemark_devcluster.errors import KubectlFailed
 
 pytestmark = pytest.mark.cluster
@@ -93,7 +105,16 @@ SOURCES = [
     (postgres(maxTransactionBytes="1k"), "maxTransactionBytes: .* should match"),
     (postgres(port=0), "port: .* greater than or equal to 1"),
     (postgres({"columns": []}), "columns: .* at least 1"),
-    (bent("DataSource", {"kafka": {}}), 'unknown field "spec.kafka"'),
+    (bent("DataSource", {"kafka": kafka()["spec"]["kafka"]}), "spec: .* exactly one kind of source"),
+    (kafka(format="json"), "format json needs columns"),
+    (kafka(columns=[{"name": "a", "type": "INT"}]), "columns are of format json"),
+    (kafka(format="xml"), "format: Unsupported value"),
+    (kafka(topic="a/b"), "topic: .* should match"),
+    (kafka(start={"at": "latest", "offsets": [{"partition": 0, "offset": 1}]}), "start: Too many"),
+    (kafka(metadata=[{"name": "__k", "from": "key"}]), "metadata.*name: .* should match"),
+    (kafka(metadata=[{"name": "k", "from": "value"}]), "from: Unsupported value"),
+    (kafka(onGap="resnapshot"), "onGap: Unsupported value"),
+    (bent("DataSource", {"kinesis": {}}), 'unknown field "spec.kinesis"'),
     (bent("DataSource", {"loadGenerator": {}}), "spec.loadGenerator.tpch: Required value"),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 0}), "spec.loadGenerator.tpch.scaleFactor: .* from 0.001"),
     (bent("DataSource", {"loadGenerator.tpch.scaleFactor": 101}), "spec.loadGenerator.tpch.scaleFactor: .* to 100"),

@@ -19,6 +19,7 @@ from tidemark_operator.resources.addresses.address import Address, address
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
 from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec, TpchSource
+from tidemark_protocol.plan.kafka import KafkaSource
 
 PINNED = IngestionDescription(GlobalId("u-s"), "s", TpchSource("1", 1, 2), 1000, ShardId("r"), "/data/r", ())
 
@@ -84,3 +85,11 @@ def test_no_replica_is_sent_an_address_that_is_not_allowed(
 def test_sources_of_files_and_generators_connect_nowhere() -> None:
     """An empty list stops none of them."""
     assert source_addresses.address_not_allowed(TpchSource("1", 1, 1), AllowedHosts()) is None
+
+
+def test_the_brokers_of_a_topic_are_addresses() -> None:
+    source = KafkaSource(("kafka-0.shop.svc:9092", "kafka-1.shop.svc:9093"), ())
+    assert list(source_addresses.addresses_of(source)) == [
+        address("kafka-0.shop.svc", 9092),
+        address("kafka-1.shop.svc", 9093),
+    ]

@@ -11,7 +11,7 @@ from tests.resources.manifests import body, csv_table, data_source, dataflow
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_operator.resources.manifest.dataflow import CONTINUAL_TASK, INDEX, MATERIALIZED_VIEW, Dataflow
 from tidemark_operator.resources.manifest.digest import spec_digest
-from tidemark_operator.resources.manifest.errors import ResourceError
+from tidemark_operator.resources.manifest.errors import InvalidValue, ResourceError
 from tidemark_operator.resources.manifest.instance import ComputeInstance
 from tidemark_operator.resources.manifest.replica import ComputeReplica
 from tidemark_protocol.forbidden_source_folders import FORBIDDEN_FOLDERS
@@ -30,8 +30,9 @@ from tidemark_protocol.plan.ingestion import (
     WrittenSource,
     WrittenTable,
 )
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.plan.refresh import RefreshSchedule
-from tidemark_protocol.types import Column, SqlType
+from tidemark_protocol.types import STRING, Column, SqlType
 
 
 def test_short_form_is_one_view_and_one_export_of_the_dataflows_name() -> None:
@@ -326,3 +327,28 @@ def test_a_wrong_field_is_refused_by_name(kind: Any, manifest: dict[str, Any], p
         kind.parse(manifest)
 
     assert problem in str(error.value)
+
+
+def topic(**table: Any) -> dict[str, Any]:
+    entry = {"name": "t", "topic": "T", "format": "text"} | table
+    return data_source({"kafka": {"brokers": ["k:9092"], "tables": [entry]}})
+
+
+def test_a_topic_has_columns_and_a_place_to_start() -> None:
+    value = (Column("value", STRING),)
+    least = KafkaTable("t", "T", "text", value)
+    assert DataSource.parse(topic()).source == KafkaSource(("k:9092",), (least,))
+    starts = {
+        "latest": ({"at": "latest"}, (), 0),
+        "offsets": ({"offsets": [{"partition": 1, "offset": 5}]}, ((1, 5),), 0),
+        "timestamp": ({"timestamp": "1970-01-01T00:00:02.5Z"}, (), 2500),
+    }
+    for name, (start, offsets, ms) in starts.items():
+        source = DataSource.parse(topic(start=start)).source
+        assert source == KafkaSource(("k:9092",), (replace(least, start=name, start_offsets=offsets, start_ms=ms),))
+
+
+def test_a_column_of_a_topic_is_there_once() -> None:
+    metadata = [{"name": "VALUE", "from": "key"}]
+    with pytest.raises(InvalidValue, match="'VALUE' is there already"):
+        DataSource.parse(topic(metadata=metadata))

@@ -37,6 +37,7 @@ PAGES = (
     "object-stores",
     "sources",
     "delta",
+    "kafka",
     "written-tables",
     "postgres",
     "refreshes-and-ends",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address
+from tidemark_operator.resources.addresses.address import Address, InvalidAddress, address, address_of_text
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_protocol.plan.ingestion import PostgresSource, SourceSpec
+from tidemark_protocol.plan.kafka import KafkaSource
 
 ADDRESS_NOT_ALLOWED = "AddressNotAllowed"
 
@@ -35,3 +36,5 @@ def addresses_of(source: SourceSpec) -> Iterator[Address]:
     """
     if isinstance(source, PostgresSource):
         yield address(source.host, source.port)
+    if isinstance(source, KafkaSource):
+        yield from (address_of_text(broker) for broker in source.brokers)

@@ -7,6 +7,7 @@
     spec.delta               ->  DeltaSource      one table for each entry, an existing Delta table (`delta_table`)
     spec.table               ->  WrittenSource    one table for each entry, whose rows clients write (`written_table`)
     spec.postgres            ->  PostgresSource   one table for each entry, a table of a database (`postgres`)
+    spec.kafka               ->  KafkaSource      one table for each entry, a topic (`kafka_source`)
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from tidemark_operator.resources.manifest.delta_table import parse_delta_table
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_operator.resources.manifest.file_table import parse_file_table
 from tidemark_operator.resources.manifest.locations import local_path
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
-from tidemark_operator.resources.manifest.postgres import parse_postgres
 from tidemark_operator.resources.manifest.quantities import size_bytes
-from tidemark_operator.resources.manifest.written_table import parse_written_table
+from tidemark_operator.resources.manifest.sources.delta_table import parse_delta_table
+from tidemark_operator.resources.manifest.sources.file_table import parse_file_table
+from tidemark_operator.resources.manifest.sources.kafka_source import parse_kafka
+from tidemark_operator.resources.manifest.sources.postgres import parse_postgres
+from tidemark_operator.resources.manifest.sources.written_table import parse_written_table
 from tidemark_protocol.plan.ingestion import DeltaSource, FilesSource, SourceSpec, TpchSource, WrittenSource
 
 KIND = "DataSource"
@@ -73,6 +75,8 @@ def _source(spec: Fields) -> SourceSpec:
         return _written(spec.child("table"))
     if spec.has("postgres"):
         return parse_postgres(spec.child("postgres"))
+    if spec.has("kafka"):
+        return parse_kafka(spec.child("kafka"))
     return _tpch(spec.child("loadGenerator").child("tpch"))
 
 

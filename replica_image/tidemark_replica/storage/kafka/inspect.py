@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tidemark_protocol.plan.ingestion import SourceTable
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
-from tidemark_protocol.types import STRING
+from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
+from tidemark_replica.values.arrow_types import arrow_schema
 
 FORMATS = ("json", "text", "bytes")
 
@@ -33,6 +34,10 @@ def _check(table: KafkaTable) -> None:
         wanted = STRING if table.format == "text" else BINARY
         if [column.type for column in table.columns] != [wanted]:
             raise SourceUnusable(f"{where}: format {table.format} needs one column of type {wanted}")
+    try:
+        arrow_schema(table.columns)
+    except TypeNotSupported as error:
+        raise SourceUnusable(f"{where}: {error}") from None
     names = [column.name for column in columns_of(table)]
     if not names or len({name.lower() for name in names}) != len(names):
         raise SourceUnusable(f"{where}: column names must be there and differ: {', '.join(names)}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidemark_operator.resources.manifest.delta_table import column_names
 from tidemark_operator.resources.manifest.fields import Fields
 from tidemark_operator.resources.manifest.quantities import size_bytes
+from tidemark_operator.resources.manifest.sources.delta_table import column_names
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 
 

@@ -1,0 +1,66 @@
+"""A kafka source: its brokers, and a topic for each table."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tidemark_operator.resources.manifest.columns import parse_columns
+from tidemark_operator.resources.manifest.errors import InvalidValue
+from tidemark_operator.resources.manifest.fields import Fields
+from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
+from tidemark_protocol.plan.reader_option import Option
+from tidemark_protocol.types import STRING, Column, SqlType
+
+MAX_BYTES_PER_TICK = 64 << 20
+_PLAIN = {"text": (Column("value", STRING),), "bytes": (Column("value", SqlType("binary")),)}
+
+
+def parse_kafka(fields: Fields) -> KafkaSource:
+    """The source of `spec.kafka`."""
+    return KafkaSource(
+        brokers=fields.texts("brokers"),
+        tables=tuple(_table(table) for table in fields.children("tables")),
+        secret=fields.text("secret", ""),
+        group=fields.text("group", ""),
+        max_bytes_per_tick=fields.integer("maxBytesPerTick", MAX_BYTES_PER_TICK),
+    )
+
+
+def _table(fields: Fields) -> KafkaTable:
+    format = fields.text("format")
+    columns = parse_columns(fields) if format == "json" else _PLAIN[format]
+    metadata = tuple(fields.children("metadata")) if fields.has("metadata") else ()
+    names = {column.name.lower() for column in columns}
+    for column in metadata:
+        if (name := column.text("name")).lower() in names:
+            raise InvalidValue(column.at("name"), f"{name!r} is there already; SQL ignores upper and lower case")
+        names.add(name.lower())
+    start, offsets, ms = _start(fields.child("start") if fields.has("start") else None)
+    return KafkaTable(
+        name=fields.text("name"),
+        topic=fields.text("topic"),
+        format=format,
+        columns=columns,
+        metadata=tuple(Option(column.text("name"), column.text("from")) for column in metadata),
+        start=start,
+        start_offsets=offsets,
+        start_ms=ms,
+        on_bad_record=fields.text("onBadRecord", "error"),
+        on_gap=fields.text("onGap", "stop"),
+    )
+
+
+def _start(fields: Fields | None) -> tuple[str, tuple[tuple[int, ...], ...], int]:
+    """Where it begins, and for that the offsets by partition, or the time in milliseconds."""
+    if fields is None:
+        return "earliest", (), 0
+    if fields.has("offsets"):
+        pairs = tuple((pair.integer("partition"), pair.integer("offset")) for pair in fields.children("offsets"))
+        return "offsets", pairs, 0
+    if fields.has("timestamp"):
+        text = fields.text("timestamp")
+        try:
+            return "timestamp", (), int(datetime.fromisoformat(text).timestamp() * 1000)
+        except ValueError:
+            raise InvalidValue(fields.at("timestamp"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z") from None
+    return fields.text("at", "earliest"), (), 0

@@ -1,0 +1,56 @@
+"""examples/kafka from kubectl apply to a view: each record once, also around the death of the replica."""
+
+from __future__ import annotations
+
+import runpy
+from decimal import Decimal
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.system import CHECKOUT, System, wait_for
+from tests.kafka.broker import Broker
+from tests.kafka.topics import delete_topic, new_topic
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.cluster]
+
+EXAMPLE = CHECKOUT / "examples" / "kafka"
+
+
+def spent(system: System) -> dict[str, tuple[int, Decimal]]:
+    rows = system.query("SELECT customer, orders, spent FROM revenue")["rows"]
+    return {row["customer"]: (row["orders"], Decimal(str(row["spent"]))) for row in rows}
+
+
+def example(kafka: Broker) -> dict[str, Any]:
+    """Its documents by kind, ticking faster, with this broker."""
+    text = (EXAMPLE / "topic.yaml").read_text().replace("127.0.0.1:9092", kafka.address)
+    return {document["kind"]: document for document in yaml.safe_load_all(text.replace("tick: 1s", "tick: 200ms"))}
+
+
+def test_crash_records_reach_the_view_once_whoever_is_killed(system: System, kafka: Broker) -> None:
+    """Orders, the replica killed with SIGKILL, more orders; then the topic is created anew."""
+    new_topic(kafka, name="orders", partitions=2)
+    produce = runpy.run_path(str(EXAMPLE / "orders.py"))["produce"]
+    produce(kafka.address)
+    for kind, document in example(kafka).items():
+        system.apply(kind, document["metadata"]["name"], document["spec"])
+    system.wait_hydrated("revenue")
+    expected = {name: (1, Decimal("10.25")) for name in ("ann", "bob", "eve")}
+    wait_for("the first orders", lambda: spent(system) == expected, system.log)
+
+    pids = system.replica_pids()
+    system.kill_replica()
+    produce(kafka.address, 3)
+    wait_for("another process", lambda: system.replica_pids() not in ({}, pids), system.log)
+    expected = {name: (2, Decimal("20.50")) for name in ("ann", "bob", "eve")}
+    wait_for("all orders", lambda: spent(system) == expected, system.log)
+    letters = system.query("SELECT value, reason FROM broker.orders_dead_letter")["rows"]
+    assert len(letters) == 2
+
+    delete_topic(kafka, "orders")
+    new_topic(kafka, name="orders")
+    message = system.wait_condition("datasource", "broker", "Ingesting", "False", "TopicReplaced")
+    assert "table orders:" in message
+    assert spent(system) == expected
