@@ -27,9 +27,9 @@ class Failed(Exception):
 class Postgres:
     """A running server."""
 
-    def __init__(self, programs: Path, folder: Path, command: Sequence[str | Path]) -> None:
+    def __init__(self, programs: Path, folder: Path, port: int, command: Sequence[str | Path]) -> None:
         self._programs, self._psql = programs, programs / "psql"
-        self.folder = folder
+        self.folder, self.port = folder, port
         self._command = command
         self.start()
 
@@ -46,13 +46,18 @@ class Postgres:
 
     def _accepts(self) -> bool:
         assert self._process.poll() is None, f"PostgreSQL ended: {(self.folder / 'log').read_text()}"
-        return subprocess.run([self._programs / "pg_isready", "-q", "-h", self.folder], check=False).returncode == 0
+        return (
+            subprocess.run(
+                [self._programs / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port)], check=False
+            ).returncode
+            == 0
+        )
 
     def rows(self, sql: str) -> list[Row]:
         """The answer, each value as its text."""
         command = [self._psql, "-X", "-q", "--csv", "-t", "-P", f"null={NULL}", "-v", "ON_ERROR_STOP=1"]
         done = subprocess.run(
-            [*command, "-h", self.folder, "-U", "test", "-d", "postgres", "-c", sql],
+            [*command, "-h", self.folder, "-p", str(self.port), "-U", "test", "-d", "postgres", "-c", sql],
             capture_output=True,
             text=True,
             check=False,
@@ -69,7 +74,7 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def running(*settings: str) -> Iterator[Postgres]:
+def running(*settings: str, port: int = 5432) -> Iterator[Postgres]:
     """A server with an empty database, in UTC. Its folder is short, as the name of a socket must be. `settings`: more
     of its configuration, `name=value`.
 
@@ -78,7 +83,7 @@ def running(*settings: str) -> Iterator[Postgres]:
     remove_left_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
     try:
-        yield from _running(folder, settings)
+        yield from _running(folder, port, settings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -92,7 +97,7 @@ def remove_left_folders() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _running(folder: Path, more: Sequence[str]) -> Iterator[Postgres]:
+def _running(folder: Path, port: int, more: Sequence[str]) -> Iterator[Postgres]:
     bin = programs()
     assert bin is not None, "PostgreSQL is not installed: make postgres-packages"
     data = folder / "data"
@@ -108,8 +113,9 @@ def _running(folder: Path, more: Sequence[str]) -> Iterator[Postgres]:
         cwd=folder,
     )
     settings = ("listen_addresses=", f"unix_socket_directories={folder}", "timezone=UTC", "fsync=off", *more)
+    settings = (*settings, f"port={port}")
     options = [argument for setting in settings for argument in ("-c", setting)]
-    server = Postgres(bin, folder, [*command, bin / "postgres", "-D", data, *options])
+    server = Postgres(bin, folder, port, [*command, bin / "postgres", "-D", data, *options])
     try:
         yield server
     finally:

@@ -34,7 +34,7 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def server(port: int) -> Iterator[Postgres]:
-    with running(*LOGICAL, "listen_addresses=127.0.0.1", f"port={port}") as started:
+    with running(*LOGICAL, "listen_addresses=127.0.0.1", port=port) as started:
         hba = started.folder / "data" / "pg_hba.conf"
         hba.write_text("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n")
         yield started
