@@ -79,11 +79,11 @@ async def run(options: Options) -> int:
     async with Kube.connect(options.kubeconfig, options.namespaces) as kube:
         identity = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         leadership = Leadership(kube, options.lease_namespace, identity)
-        fleet = Fleet(leadership)
+        fleet, registry = Fleet(leadership), Registry()
         if options.metrics_port is not None:
 
             def samples() -> list[Metric]:
-                return [*metrics.leading(leadership), *metrics.metrics(fleet)]
+                return [*metrics.leading(leadership), *metrics.metrics(fleet, registry)]
 
             metrics.serve(samples, options.metrics_port, options.metrics_host)
         tasks = Background(stop)
@@ -95,7 +95,9 @@ async def run(options: Options) -> int:
             tasks.start("leadership", leadership.keep())
             if options.pods is not None:
                 await namespace_access.begin(kube)
-            return await _lead(await _context(kube, options, leadership, fleet, identity), options, tasks, stop)
+            return await _lead(
+                await _context(kube, options, leadership, (fleet, registry), identity), options, tasks, stop
+            )
         finally:
             await tasks.end()
             await leadership.release()
@@ -177,16 +179,16 @@ class Background:
 
 
 async def _context(
-    kube: Kube, options: Options, leadership: Leadership, fleet: Fleet, identity: str
+    kube: Kube, options: Options, leadership: Leadership, kept: tuple[Fleet, Registry], identity: str
 ) -> ReconcileContext:
-    """The leader's state. The orchestrator adopts the replicas that run."""
+    """The leader's state. The orchestrator adopts the replicas that run. `kept`: what metrics are read from."""
     orchestrator, peers, planner = await _orchestrator(kube, options)
     await retry_at_startup("the running replicas", orchestrator.adopt)
     return ReconcileContext(
         kube=kube,
         cache=Cache(),
-        registry=Registry(),
-        fleet=fleet,
+        registry=kept[1],
+        fleet=kept[0],
         orchestrator=orchestrator,
         planner=planner,
         revisions=Revisions(kube),

@@ -16,7 +16,10 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from tidemark_operator.catalogue.registry import Registry
+from tidemark_operator.catalogue.source_tables import TableState, all_tables
 from tidemark_operator.errors import OperatorError
+from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.fleet.fleet import Fleet
 from tidemark_operator.fleet.instance_counters import SECONDS
 from tidemark_operator.fleet.lag_histogram import BUCKETS
@@ -24,9 +27,11 @@ from tidemark_operator.fleet.running_instance import RunningInstance
 from tidemark_operator.gateway.server.listener import LOOPBACK
 from tidemark_operator.kube.leadership import Leadership
 from tidemark_protocol import metrics_http
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.wire.protobuf import MESSAGE_NAMES
 
 OF_INSTANCE = ("namespace", "instance")
+OF_TABLE = (*OF_INSTANCE, "source", "table")
 SCRAPE_SECONDS = 5.0
 
 
@@ -74,12 +79,13 @@ def leading(leadership: Leadership) -> Iterator[Metric]:
     )
 
 
-def metrics(fleet: Fleet) -> Iterator[Metric]:
-    """The samples of all instances."""
+def metrics(fleet: Fleet, registry: Registry) -> Iterator[Metric]:
+    """The samples of all instances, and of the tables of all DataSources."""
     instances = list(fleet.all())
     yield from _gauges(instances)
     yield from _counters(instances)
     yield from _histograms(instances)
+    yield from _tables(list(all_tables(registry, fleet)), now_ms())
 
 
 _GAUGES: Mapping[str, tuple[str, Callable[[RunningInstance], float]]] = {
@@ -122,6 +128,45 @@ def _gauges(instances: Sequence[RunningInstance]) -> Iterator[Metric]:
         gauge.add_metric((*_labels(instance), "true"), sum(hydrated))
         gauge.add_metric((*_labels(instance), "false"), len(hydrated) - sum(hydrated))
     yield gauge
+
+
+_TABLES: Mapping[str, tuple[str, Callable[[TableReport], float | None]]] = {
+    "rows": ("Updates in the files of the table", lambda r: r.rows),
+    "bytes": ("Bytes of the files of the table", lambda r: r.bytes),
+    "snapshot_ratio": (
+        "How much of the first rows is read; only while they are",
+        lambda r: None if r.snapshot_percent is None else r.snapshot_percent / 100,
+    ),
+    "malformed_records": ("Records that could not be decoded", lambda r: r.malformed),
+    "errors": ("Errors since the ingester began", lambda r: r.errors),
+    "stopped": ("1: the table takes no further rows", lambda r: float(r.stopped)),
+}
+
+
+def _tables(tables: Sequence[TableState], now: int) -> Iterator[Metric]:
+    """Of sources that are ingested now: others stand still because somebody suspended them."""
+    ingesting = [(_table_labels(table), table) for table in tables if table.ingesting]
+    for name, (says, read) in _TABLES.items():
+        gauge = GaugeMetricFamily(f"tidemark_source_table_{name}", says, labels=OF_TABLE)
+        for labels, table in ingesting:
+            if table.report is not None and (value := read(table.report)) is not None:
+                gauge.add_metric(labels, value)
+        yield gauge
+    lag = GaugeMetricFamily("tidemark_source_table_lag_seconds", "Behind the clock", labels=OF_TABLE)
+    behind = GaugeMetricFamily(
+        "tidemark_source_table_behind", "What the source has and the table lacks", labels=(*OF_TABLE, "unit")
+    )
+    for labels, table in ingesting:
+        if (lag_ms := table.lag_ms(now)) is not None:
+            lag.add_metric(labels, lag_ms / 1000)
+        if table.report is not None and table.report.behind is not None:
+            behind.add_metric((*labels, table.report.unit), table.report.behind)
+    yield from (lag, behind)
+
+
+def _table_labels(table: TableState) -> tuple[str, ...]:
+    key = table.source.key
+    return key.namespace, table.source.instance, key.name, table.ingested.table.name
 
 
 def _counters(instances: Sequence[RunningInstance]) -> Iterator[Metric]:

@@ -25,7 +25,7 @@ from tidemark_persist.log.create import create_table, verify
 from tidemark_persist.log.deletion import refuse_deleted, remove_everything
 from tidemark_persist.log.delta_log import DeltaLog
 from tidemark_persist.log.entry import DataFile
-from tidemark_persist.log.state import ShardState
+from tidemark_persist.log.state import ShardSize, ShardState
 from tidemark_persist.maintenance.lease import LEASE_SECONDS, Lease
 from tidemark_persist.maintenance.maintenance import Maintenance, MaintenancePolicy, Work
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema, user_schema
@@ -57,10 +57,9 @@ class ShardReader:
         """The frontiers at the handle's version."""
         return self._log.state.frontiers
 
-    @property
-    def live_bytes(self) -> int:
-        """The size of the data files of the handle's version."""
-        return self._log.state.live_bytes
+    def size(self) -> ShardSize:
+        """The updates and bytes in the files at the handle's version."""
+        return self._log.state.size()
 
     def refresh(self) -> ShardState:
         """Follows the log to the newest version: cheap enough for every tick, whatever the size of the shard."""

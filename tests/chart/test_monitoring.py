@@ -10,9 +10,11 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
-from tests.chart.render import CHART, kept
+from tests.chart.render import CHART, ROOT, kept
+from tests.gateway.source_tables import registered
 from tests.gateway.test_metrics import fleet
 from tidemark_operator import metrics
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.kube.client import Kube
 from tidemark_operator.kube.leadership import Leadership
 
@@ -28,8 +30,9 @@ OF_HISTOGRAMS = ("_bucket", "_sum", "_count")
 def exported_metrics() -> dict[str, set[str]]:
     """Labels by the names that Prometheus stores."""
     samples: dict[str, set[str]] = {}
+    there = fleet()
     leadership = Leadership(cast(Kube, None), "ns", "me")
-    for metric in [*metrics.leading(leadership), *metrics.metrics(fleet())]:
+    for metric in [*metrics.leading(leadership), *metrics.metrics(there, registered(there))]:
         for name in stored(metric):
             samples.setdefault(name, set()).update(*(s.labels for s in metric.samples if s.name == name))
     return samples
@@ -76,7 +79,7 @@ def test_brackets_of_an_expression_are_closed(where: str) -> None:
 
 def test_buckets_that_are_asked_for_are_told() -> None:
     """`le` is compared as text."""
-    bounds = {s.labels["le"] for m in metrics.metrics(fleet()) for s in m.samples if "le" in s.labels}
+    bounds = {s.labels["le"] for m in metrics.metrics(fleet(), Registry()) for s in m.samples if "le" in s.labels}
     asked = {le for text in expressions().values() for le in re.findall(r'le="([^"]*)"', text)}
 
     assert asked
@@ -91,6 +94,28 @@ def test_each_alert_says_what_it_means_and_what_to_do() -> None:
         assert says.keys() == {"summary", "description"}
         asked = set(re.findall(r"\$labels\.(\w+)", str(says)))
         assert asked <= set.intersection(*(exported_metrics()[name] for name in NAME.findall(rule["expr"])))
+
+
+def test_the_runbook_has_every_alert_once() -> None:
+    """And none that does not exist."""
+    page = (ROOT / "docs" / "guides" / "alerts.md").read_text()
+    rules = [rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]]
+
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == rules
+
+
+def test_the_reference_has_every_metric_of_the_operator() -> None:
+    """`_name` continues the beginning of the first name of its row, up to a whole word."""
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text().partition("## Replica")[0]
+    named = set()
+    for row in re.findall(r"^\| (`tidemark_[^|]*) \|", page, re.MULTILINE):
+        first, *more = re.findall(r"`([a-z_]+)`", row)
+        words = first.split("_")
+        named |= {first, *("_".join(words[:n]) + rest for rest in more for n in range(2, len(words)))}
+    there, leadership = fleet(), Leadership(cast(Kube, None), "ns", "me")
+    exported = {m.name for m in [*metrics.leading(leadership), *metrics.metrics(there, registered(there))]}
+
+    assert exported - named == set()
 
 
 def test_dashboard_and_alerts_are_rendered_as_they_are() -> None:

@@ -65,6 +65,9 @@ class Scripted(GatewayServicer):
     def Frontiers(self, request: pb.FrontiersRequest, context: grpc.ServicerContext) -> pb.FrontiersReply:
         collections = [
             pb.CollectionFrontiers(namespace="default", name="tpch.orders", kind="table", read=0, write=9_500),
+            pb.CollectionFrontiers(namespace="default", name="lake.a", kind="table", behind=3, unit="versions"),
+            pb.CollectionFrontiers(namespace="default", name="lake.b", kind="table", behind=3, snapshot_percent=12),
+            pb.CollectionFrontiers(namespace="default", name="lake.c", kind="table", behind=3, stopped=True),
             pb.CollectionFrontiers(
                 namespace="default",
                 name="delays",
@@ -183,10 +186,13 @@ def test_frontiers_shows_lag_as_kubectl_shows_ages(gateway: Scripted, capsys: py
     assert main(["frontiers"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
 
-    assert [line[0] for line in lines] == ["NAME", "delays", "new", "tpch.orders"]
-    assert lines[1][-3:] == ["finished", "True", "r1"]
-    assert lines[2][-2:] == ["42%", "r1"]
-    assert lines[3][-3:] == ["0.5s", "False", "<none>"]
+    assert [line[0] for line in lines] == ["NAME", "delays", "lake.a", "lake.b", "lake.c", "new", "tpch.orders"]
+    assert lines[1][-4:] == ["finished", "<none>", "True", "r1"]
+    assert lines[2][-4:-2] == ["3", "versions"]
+    assert lines[3][-4:-2] == ["snapshot", "12%"]
+    assert lines[4][-3] == "stopped"
+    assert lines[5][-2:] == ["42%", "r1"]
+    assert lines[6][-4:] == ["0.5s", "<none>", "False", "<none>"]
     assert main(["frontiers", "-n", "empty"]) == 0
     assert capsys.readouterr().out == "No collections found in namespace empty.\n"
 

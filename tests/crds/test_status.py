@@ -18,6 +18,8 @@ from tidemark_operator.resources.conditions.condition import yes
 from tidemark_operator.resources.conditions.instance import InstanceFacts
 from tidemark_operator.resources.manifest.meta import InstanceName, Namespace
 from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.ids import Time
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.types import Column, SqlType
 
 pytestmark = pytest.mark.cluster
@@ -61,6 +63,9 @@ def data_source_status() -> dict[str, Any]:
         columns=COLUMNS,
         read_frontier=Frontier.at(0),
         write_frontier=Frontier.at(now().ms - 5000),
+        ingested=status_documents.Ingested(
+            TableReport("orders", 5, 9, 3, "versions", 40, 2, "it failed", 7, Time(now().ms), True)
+        ),
     )
     return status_documents.data_source_status(
         now(), [yes("Ready", "Ingesting")], [table], 0, "r1", status_documents.FileCounters(1, 2, 3, 4)

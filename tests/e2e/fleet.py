@@ -20,6 +20,7 @@ from tests.replica.plans import COLUMNS, SCHEMA
 from tests.replica.process import wait_until
 from tests.waiting import BOUND
 from tidemark_operator import metrics
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.controller_events import DataflowGone, IngestionReported
 from tidemark_operator.controller.frontiers.collection import ExportOnReplica
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
@@ -197,7 +198,7 @@ class Fleet:
     def serve_metrics(self) -> int:
         """What the operator tells of its instances, of this one; the port."""
         all_of_them = SimpleNamespace(all=lambda: iter([self.instance]))
-        return self._do(lambda: metrics.serve(lambda: metrics.metrics(cast(Operators, all_of_them)), 0))
+        return self._do(lambda: metrics.serve(lambda: metrics.metrics(cast(Operators, all_of_them), Registry()), 0))
 
     def close(self) -> None:
         """Replicas go on without it."""

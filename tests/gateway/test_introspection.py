@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -243,6 +245,18 @@ def test_a_plan_that_a_replica_would_refuse_is_not_sent() -> None:
     assert decode(encode(deep), PlannedPeek) == deep
     with pytest.raises(QueryRefused, match="cannot be computed: plan is nested deeper than"):
         made(deep, ROWS)
+
+
+def test_the_reference_has_every_relation_with_its_columns() -> None:
+    """In their order."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "introspection.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]* \| (.*) \|$", page, re.MULTILINE)
+    found = {name: re.sub(r" \([^)]*\)", "", columns) for name, columns in rows}
+
+    assert found.keys() == {relation.name for relation in relations()}
+    for relation in relations():
+        words = re.findall(r"`(\w+)`", found[relation.name])
+        assert words == [column.name for column in relation.columns]
 
 
 def test_files_are_listed_as_their_ingester_reported_them() -> None:

@@ -13,6 +13,7 @@ from tests.controller.harness import INPUT, LAG, R1, TERM, at
 from tests.metrics_client import Scraped, scrape
 from tests.protocol.samples import SHARD, dataflow
 from tidemark_operator import metrics
+from tidemark_operator.catalogue.registry import Registry
 from tidemark_operator.controller.frontiers.dataflows import Dataflow
 from tidemark_operator.controller.hydration.quarantine import Standing
 from tidemark_operator.errors import OperatorError
@@ -66,7 +67,7 @@ def test_a_scrape_tells_what_there_is() -> None:
 
     async def scraped() -> Scraped:
         there = fleet()
-        return await asyncio.to_thread(scrape, metrics.serve(lambda: metrics.metrics(there), 0))
+        return await asyncio.to_thread(scrape, metrics.serve(lambda: metrics.metrics(there, Registry()), 0))
 
     value = partial(asyncio.run(scraped()).value, namespace="ns", instance="default")
     assert value("tidemark_controller_dataflows") == 1

@@ -75,6 +75,10 @@ RESPONSES: list[r.Response] = [
         ),
         outcomes=(r.FileOutcome(7), r.FileOutcome(8, "FILE_CHANGED: it is gone")),
         activity="reads 1 file(s) of table t, 254 MB",
+        tables=(
+            r.TableReport("t"),
+            r.TableReport("u", 5, 9, 0, "versions", 0, 2, "VersionGone: 7", 3, Time(0), True),
+        ),
     ),
     r.ShardDeleted(ShardId("s1")),
     r.ShardDeleted(ShardId("s1"), "permission denied"),

@@ -23,8 +23,15 @@ kubectl tidemark frontiers -n team-a
 # List those of all namespaces as JSON, with the operators of a hydration
 kubectl tidemark frontiers -A -o json
 """
-_COLUMNS = ("NAME", "KIND", "READABLE FROM", "COMPLETE BEFORE", "LAG", "HYDRATED", "REPLICAS")
-_COLOURS = {"True": "green", "False": "yellow", "<none>": "yellow", "<unknown>": "dim", "finished": "dim"}
+_COLUMNS = ("NAME", "KIND", "READABLE FROM", "COMPLETE BEFORE", "LAG", "BEHIND", "HYDRATED", "REPLICAS")
+_COLOURS = {
+    "True": "green",
+    "False": "yellow",
+    "stopped": "red",
+    "<none>": "yellow",
+    "<unknown>": "dim",
+    "finished": "dim",
+}
 
 
 @click.command(cls=Command, epilog=_EXAMPLES)
@@ -34,7 +41,8 @@ _COLOURS = {"True": "green", "False": "yellow", "<none>": "yellow", "<unknown>":
 def frontiers(gateway: Gateway, namespace: str, all_namespaces: bool, output: str) -> None:
     """List how far tables and exports are complete.
 
-    HYDRATED is True, False, or how much of the hydration is done in percent.
+    HYDRATED is True, False, or how much of the hydration is done in percent. BEHIND is of tables: what the source has
+    and the table lacks, or how much of the snapshot is read.
     """
     request = FrontiersRequest(namespace=namespace, all_namespaces=all_namespaces)
     with connected(gateway) as stub:
@@ -62,9 +70,20 @@ def _row(c: CollectionFrontiers, now: int) -> list[str]:
         "<unknown>" if read is None else times.show(read),
         "<unknown>" if write is None else times.show(write),
         times.show_lag(now, write),
+        _behind(c),
         _hydrated(c),
         ",".join(r.replica for r in c.replicas) or "<none>",
     ]
+
+
+def _behind(c: CollectionFrontiers) -> str:
+    """`stopped`, `snapshot 12%`, `3 versions`; `<none>` of exports, and of tables whose source does not tell."""
+    if c.stopped:
+        return "stopped"
+    if (percent := _optional(c, "snapshot_percent")) is not None:
+        return f"snapshot {percent}%"
+    behind = _optional(c, "behind")
+    return "<none>" if behind is None else f"{behind} {c.unit}"
 
 
 def _hydrated(c: CollectionFrontiers) -> str:

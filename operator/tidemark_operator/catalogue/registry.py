@@ -79,6 +79,9 @@ class Registry:
     def sources(self, namespace: str) -> list[SourceState]:
         return [s for s in self._sources.values() if s.key.namespace == namespace]
 
+    def all_sources(self) -> list[SourceState]:
+        return list(self._sources.values())
+
     def dataflows(self, namespace: str) -> list[DataflowState]:
         return [d for d in self._dataflows.values() if d.key.namespace == namespace]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, ExportOnReplica
 from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
@@ -16,8 +17,6 @@ from tidemark_protocol.pb.gateway_pb2 import CollectionFrontiers, FrontiersReply
 
 
 def frontiers(context: ReconcileContext, namespace: str, all_namespaces: bool) -> FrontiersReply:
-    """The reply for one namespace, or for all; times are milliseconds since 1970."""
-    """The reply for one namespace, or for all; times are milliseconds since 1970."""
     """The reply for one namespace, or for all; times are milliseconds since 1970."""
     keys = [key for resource in (DATA_SOURCES, DATAFLOWS) for key, _ in context.cache.all(resource)]
     namespaces = sorted({key.namespace for key in keys}) if all_namespaces else [namespace]
@@ -34,16 +33,20 @@ def _namespace(context: ReconcileContext, namespace: str) -> Iterator[Collection
 
 def _tables(context: ReconcileContext, state: SourceState) -> Iterator[CollectionFrontiers]:
     book = context.fleet.book(state.key.namespace)
-    for ingested in state.pinned.tables if state.pinned else ():
-        known = book.frontiers(ingested.shard.shard_id)
+    for table in tables_of(state, context.fleet):
+        known, report = book.frontiers(table.ingested.shard.shard_id), table.report
         yield CollectionFrontiers(
             namespace=state.key.namespace,
-            name=f"{state.key.name}.{ingested.table.name}",
+            name=f"{state.key.name}.{table.ingested.table.name}",
             kind="table",
-            id=ingested.id,
+            id=table.ingested.id,
             read=_number(known.since if known else None),
-            write=_number(known.upper if known else None),
-            hydrated=known is not None and known.upper > Frontier.minimum(),
+            write=_number(table.upper),
+            hydrated=table.upper is not None and table.upper > Frontier.minimum(),
+            behind=report.behind if report else None,
+            unit=report.unit if report else "",
+            snapshot_percent=report.snapshot_percent if report else None,
+            stopped=report is not None and report.stopped,
         )
 
 

@@ -10,6 +10,7 @@
     steps               per dataflow and replica: steps and their durations since it was rendered
     operators           per operator: records, bytes and time, and its progress while the dataflow hydrates
     imports             per dataflow: its inputs, their write frontiers, and how far the dataflow has read
+    tables              the tables of sources: rows, bytes, lag, errors
     files               the files of sources: their rows and errors, and what became of them
     retained_tables     tables that no object has, as replicas found them when the query was asked
     wallclock_lag       a histogram per export: seconds at each lag behind the clock
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tidemark_operator.catalogue.dataflow_state import name_of
+from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.reports.operator_costs import operator_costs
 from tidemark_operator.errors import QueryRefused
@@ -38,6 +40,7 @@ from tidemark_operator.introspection.retained_tables import RetainedTable
 from tidemark_protocol.frontier import Frontier
 from tidemark_protocol.ids import GlobalId, ShardId
 from tidemark_protocol.messages.planning import Relation
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.dataflow import DataflowDescription, ShardMetadata
 from tidemark_protocol.plan.expr import Literal
 from tidemark_protocol.plan.lir import Constant, ConstantRow
@@ -107,6 +110,33 @@ def _retained(table: RetainedTable) -> Row:
     known = (table.kind or None, table.owner or None, table.state, None if table.error else table.bytes)
     times = (_time(upper), upper is not None and upper.is_empty)
     return table.name, table.part, table.version, *known, *times, table.instance, table.location, table.error or None
+
+
+def _tables(context: ReconcileContext, namespace: str) -> Iterator[Row]:
+    now = now_ms()
+    for source in context.registry.sources(namespace):
+        for table in tables_of(source, context.fleet):
+            ingester = source.ingester.replica if source.ingester else None
+            report = table.report or TableReport(table.ingested.table.name)
+            size = (report.rows, report.bytes) if table.report else (None, None)
+            yield (
+                source.key.name,
+                table.ingested.table.name,
+                source.instance,
+                ingester,
+                *size,
+                _time(table.upper),
+                table.upper is not None and table.upper.is_empty,
+                table.lag_ms(now),
+                report.behind,
+                report.unit or None,
+                report.snapshot_percent,
+                report.malformed,
+                report.stopped,
+                report.error or None,
+                report.errors,
+                report.error_time,
+            )
 
 
 def _errors(context: ReconcileContext, namespace: str) -> Iterator[Row]:
@@ -246,6 +276,13 @@ _RELATIONS: dict[str, tuple[tuple[Column, ...], Callable[[ReconcileContext, str]
     "imports": (
         _columns("dataflow:s instance:s name:s kind:s write_time:n finished:b lag_ms:n input_time:n"),
         _imports,
+    ),
+    "tables": (
+        _columns(
+            "source:s table:s instance:s replica:s rows:n bytes:n write_time:n finished:b lag_ms:n behind:n unit:s "
+            "snapshot_percent:n malformed:n stopped:b error:s errors:n error_time:n"
+        ),
+        _tables,
     ),
     "files": (_columns("source:s table:s file:s size:n rows:n errors:n state:s reason:s time:n"), _files),
     "retained_tables": (

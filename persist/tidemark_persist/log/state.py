@@ -35,6 +35,14 @@ class ShardState:
 
 
 @dataclass(frozen=True)
+class ShardSize:
+    """The live files of a shard: `rows` updates, those that compaction has not merged yet included, in `bytes`."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class UpperMove:
     """The append that took the upper from `lower` to `upper`."""
 
@@ -52,6 +60,8 @@ class TableState:
         self._by_time = sorted((file.max_time, file.path) for file in self._files.values())
         self._moves: OrderedDict[Time, UpperMove] = OrderedDict()
         self._removed: OrderedDict[str, float] = OrderedDict()
+        self._rows = sum(file.rows for file in self._files.values())
+        self._bytes = sum(file.size for file in self._files.values())
 
     def apply(self, entry: LogEntry, now: float) -> None:
         """Move to the entry's version, which must be the next one; it was seen at `now`, in seconds."""
@@ -65,6 +75,8 @@ class TableState:
         for file in entry.adds:
             self._forget(file.path)  # an add of a known path replaces it
             self._files[file.path] = file
+            self._rows += file.rows
+            self._bytes += file.size
             insort(self._by_time, (file.max_time, file.path))
         if entry.upper is not None and entry.upper != before.upper:
             self._moves[before.upper] = UpperMove(before.upper, entry.upper, entry.commit_id)
@@ -90,14 +102,13 @@ class TableState:
         """Whether the file is live."""
         return path in self._files
 
-    @property
-    def live_bytes(self) -> int:
-        """The size of all live files."""
-        return sum(file.size for file in self._files.values())
-
     def file_count(self) -> int:
         """How many files are live."""
         return len(self._files)
+
+    def size(self) -> ShardSize:
+        """The updates and bytes in all live files."""
+        return ShardSize(self._rows, self._bytes)
 
     def move_from(self, lower: Time) -> UpperMove | None:
         """The append that moved the upper off `lower`, if it is remembered."""
@@ -120,6 +131,8 @@ class TableState:
     def _forget(self, path: str) -> None:
         file = self._files.pop(path, None)
         if file is not None:
+            self._rows -= file.rows
+            self._bytes -= file.size
             del self._by_time[bisect_left(self._by_time, (file.max_time, path))]
 
     def _trim_removed(self, now: float) -> None:

@@ -180,6 +180,30 @@ class FileOutcome:
 
 
 @dataclass(frozen=True)
+class TableReport:
+    """How far a table of a source is ingested.
+
+    `rows`: updates in the shard's files. `bytes`: of these files. `behind`: what the source has and the table lacks, in
+    `unit` (files, versions, bytes, offsets); None: unknown. `snapshot_percent`: while the first rows are read, and of
+    kinds that know it. `malformed`: records that could not be decoded, in the table or set aside. `error`: the last
+    one, `errors` of them since the ingester began, at `error_time` in milliseconds since 1970. `stopped`: the table
+    takes no further binding.
+    """
+
+    table: str
+    rows: int = 0
+    bytes: int = 0
+    behind: int | None = None
+    unit: str = ""
+    snapshot_percent: int | None = None
+    malformed: int = 0
+    error: str = ""
+    errors: int = 0
+    error_time: Time | None = None
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
 class IngestionStatus:
     """`state`: running, waiting, fenced, failed. `message`: the reason, or a remark of a running ingestion.
 
@@ -195,6 +219,7 @@ class IngestionStatus:
     files: tuple[SourceFile, ...] = ()
     outcomes: tuple[FileOutcome, ...] = ()
     activity: str = ""
+    tables: tuple[TableReport, ...] = ()
 
 
 @dataclass(frozen=True)

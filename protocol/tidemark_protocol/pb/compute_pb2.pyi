@@ -319,7 +319,7 @@ class ShardFrontiers(_message.Message):
     def __init__(self, id: _Optional[str] = ..., upper: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class IngestionStatus(_message.Message):
-    __slots__ = ("id", "state", "message", "counters", "outcomes", "activity", "files")
+    __slots__ = ("id", "state", "message", "counters", "outcomes", "activity", "files", "tables")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +334,7 @@ class IngestionStatus(_message.Message):
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     ACTIVITY_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: str
     message: str
@@ -341,7 +342,34 @@ class IngestionStatus(_message.Message):
     outcomes: _containers.RepeatedCompositeFieldContainer[FileOutcome]
     activity: str
     files: _containers.RepeatedCompositeFieldContainer[SourceFile]
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., outcomes: _Optional[_Iterable[_Union[FileOutcome, _Mapping]]] = ..., activity: _Optional[str] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ...) -> None: ...
+    tables: _containers.RepeatedCompositeFieldContainer[TableReport]
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., message: _Optional[str] = ..., counters: _Optional[_Mapping[str, int]] = ..., outcomes: _Optional[_Iterable[_Union[FileOutcome, _Mapping]]] = ..., activity: _Optional[str] = ..., files: _Optional[_Iterable[_Union[SourceFile, _Mapping]]] = ..., tables: _Optional[_Iterable[_Union[TableReport, _Mapping]]] = ...) -> None: ...
+
+class TableReport(_message.Message):
+    __slots__ = ("table", "rows", "bytes", "behind", "unit", "snapshot_percent", "malformed", "error", "errors", "error_time", "stopped")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MALFORMED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_TIME_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    rows: int
+    bytes: int
+    behind: int
+    unit: str
+    snapshot_percent: int
+    malformed: int
+    error: str
+    errors: int
+    error_time: int
+    stopped: bool
+    def __init__(self, table: _Optional[str] = ..., rows: _Optional[int] = ..., bytes: _Optional[int] = ..., behind: _Optional[int] = ..., unit: _Optional[str] = ..., snapshot_percent: _Optional[int] = ..., malformed: _Optional[int] = ..., error: _Optional[str] = ..., errors: _Optional[int] = ..., error_time: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
 
 class FileOutcome(_message.Message):
     __slots__ = ("id", "refusal")

@@ -61,7 +61,7 @@ class FrontiersRequest(_message.Message):
     def __init__(self, namespace: _Optional[str] = ..., all_namespaces: _Optional[bool] = ...) -> None: ...
 
 class CollectionFrontiers(_message.Message):
-    __slots__ = ("namespace", "name", "kind", "id", "read", "write", "input", "output", "hydrated", "replicas", "hydrated_percent")
+    __slots__ = ("namespace", "name", "kind", "id", "read", "write", "input", "output", "hydrated", "replicas", "hydrated_percent", "behind", "unit", "snapshot_percent", "stopped")
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,10 @@ class CollectionFrontiers(_message.Message):
     HYDRATED_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     HYDRATED_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
     namespace: str
     name: str
     kind: str
@@ -84,7 +88,11 @@ class CollectionFrontiers(_message.Message):
     hydrated: bool
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaFrontiers]
     hydrated_percent: int
-    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., read: _Optional[int] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ..., hydrated: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaFrontiers, _Mapping]]] = ..., hydrated_percent: _Optional[int] = ...) -> None: ...
+    behind: int
+    unit: str
+    snapshot_percent: int
+    stopped: bool
+    def __init__(self, namespace: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., read: _Optional[int] = ..., write: _Optional[int] = ..., input: _Optional[int] = ..., output: _Optional[int] = ..., hydrated: _Optional[bool] = ..., replicas: _Optional[_Iterable[_Union[ReplicaFrontiers, _Mapping]]] = ..., hydrated_percent: _Optional[int] = ..., behind: _Optional[int] = ..., unit: _Optional[str] = ..., snapshot_percent: _Optional[int] = ..., stopped: _Optional[bool] = ...) -> None: ...
 
 class OperatorHydration(_message.Message):
     __slots__ = ("name", "percent")

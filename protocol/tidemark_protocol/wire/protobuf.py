@@ -119,7 +119,8 @@ def _ingestion_status_to_proto(r: responses.IngestionStatus) -> pb.IngestionStat
     ]
     outcomes = [pb.FileOutcome(id=o.id, refusal=o.refusal) for o in r.outcomes]
     told = {"id": r.id, "state": r.state, "message": r.message, "activity": r.activity}
-    return pb.IngestionStatus(**told, counters=r.counters, files=files, outcomes=outcomes)
+    tables = [pb.TableReport(**vars(table)) for table in r.tables]
+    return pb.IngestionStatus(**told, counters=r.counters, files=files, outcomes=outcomes, tables=tables)
 
 
 def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionStatus:
@@ -138,7 +139,24 @@ def _ingestion_status_from_proto(m: pb.IngestionStatus) -> responses.IngestionSt
     )
     outcomes = tuple(responses.FileOutcome(o.id, o.refusal) for o in m.outcomes)
     told = (m.state, m.message, dict(m.counters))
-    return responses.IngestionStatus(global_id(m.id), *told, files, outcomes, m.activity)
+    tables = tuple(_table_report_from_proto(t) for t in m.tables)
+    return responses.IngestionStatus(global_id(m.id), *told, files, outcomes, m.activity, tables)
+
+
+def _table_report_from_proto(m: pb.TableReport) -> responses.TableReport:
+    return responses.TableReport(
+        table=m.table,
+        rows=m.rows,
+        bytes=m.bytes,
+        behind=m.behind if m.HasField("behind") else None,
+        unit=m.unit,
+        snapshot_percent=m.snapshot_percent if m.HasField("snapshot_percent") else None,
+        malformed=m.malformed,
+        error=m.error,
+        errors=m.errors,
+        error_time=Time(m.error_time) if m.HasField("error_time") else None,
+        stopped=m.stopped,
+    )
 
 
 def _frontiers_to_proto(r: responses.Frontiers) -> pb.Frontiers:

@@ -76,4 +76,4 @@ def _described(location: str) -> pb.ListedShard | None:
         return None
     except (PersistError, OSError) as error:
         return pb.ListedShard(location=location, error=public_text(error))
-    return pb.ListedShard(location=location, owner=shard.shard_id, upper=shard.state().upper, bytes=shard.live_bytes)
+    return pb.ListedShard(location=location, owner=shard.shard_id, upper=shard.state().upper, bytes=shard.size().bytes)

@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 
 from tidemark_persist import Fenced, ShardWriters
 from tidemark_protocol.frontier import Frontier
-from tidemark_protocol.ids import GlobalId
+from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import RunIngestion
-from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse
+from tidemark_protocol.messages.responses import IngestionStatus, ShardFrontiers, StorageResponse, TableReport
 from tidemark_protocol.plan.ingestion import (
     DeltaSource,
     FilesSource,
@@ -45,6 +45,7 @@ from tidemark_replica.storage.postgres.inspect import tables_of as postgres_tabl
 from tidemark_replica.storage.postgres.source import PostgresIngestion
 from tidemark_replica.storage.source import Source
 from tidemark_replica.storage.source_secrets import SourceSecrets
+from tidemark_replica.storage.table_reports import TableErrors, table_reports
 from tidemark_replica.storage.tpch.initial import check_scale_factor
 from tidemark_replica.storage.tpch.source import TpchIngestion
 from tidemark_replica.storage.tpch.tables import TABLES
@@ -181,6 +182,7 @@ class _Ingestion(threading.Thread):
         self._lock = threading.Lock()
         self._ticked = False
         self._source: Source | None = None
+        self._errors = TableErrors()
         self._status = IngestionStatus(command.ingestion.id, "waiting", "starting")
         self._uppers: dict[str, ShardFrontiers] = {}
         self._reported: dict[str, StorageResponse] = {}
@@ -236,7 +238,7 @@ class _Ingestion(threading.Thread):
                 self._set_status("waiting", str(error))
             except BaseException as error:  # a Rust panic is no Exception; it is retried, too
                 LOG.warning("source %s: %s", self._command.ingestion.name, log_text(error))
-                self._set_status("failed", public_text_with_type(error)[:MESSAGE_LENGTH_MAX])
+                self._fail(public_text_with_type(error))
                 failures = 1 if self._ticked else failures + 1
             self._halt.wait(_BACKOFF_S[min(failures, len(_BACKOFF_S)) - 1] if failures else 0.1)
 
@@ -251,6 +253,7 @@ class _Ingestion(threading.Thread):
 
     def _tick_until_halt(self, source: Source, ingester: Ingester) -> None:
         description = self._command.ingestion
+        self._errors.begun()
         ingester.recover()
         self._observe(ingester)
         retry_at = monotonic() + RETRY_STOPPED_S
@@ -269,10 +272,41 @@ class _Ingestion(threading.Thread):
                 self._ticked = True
                 ingester.run_ahead(bound)
                 self._observe(ingester)
-                stopped = "; ".join(source.stopped().values())[:MESSAGE_LENGTH_MAX]
-                self._set_status("stopped" if stopped else "running", stopped or source.warning(), source)
+                self._report(source, ingester)
                 self._maintain(ingester)
             self._halt.wait(self._until_next(description.tick_ms))
+
+    def _report(self, source: Source, ingester: Ingester) -> None:
+        """After a tick. Counters, files and tables are reported together with the state."""
+        stopped = {name: self._manager.secrets.scrub(text) for name, text in source.stopped().items()}
+        self._errors.stopped(stopped, Time(wall_clock_ms()))
+        tables = table_reports(ingester.table_shards(), source.progress(), stopped, self._errors)
+        text = "; ".join(stopped.values())[:MESSAGE_LENGTH_MAX]
+        status = IngestionStatus(
+            self._command.ingestion.id,
+            "stopped" if text else "running",
+            self._manager.secrets.scrub(text or source.warning()),
+            dict(source.counters()),
+            source.files(),
+            source.outcomes(),
+            tables=tables,
+        )
+        with self._lock:
+            self._status = status
+
+    def _fail(self, message: str) -> None:
+        """The whole source failed: every table of it, however far it is."""
+        text = self._manager.secrets.scrub(message)[:MESSAGE_LENGTH_MAX]
+        names = [table.table.name for table in self._command.ingestion.tables]
+        self._errors.failed(names, text, Time(wall_clock_ms()))
+        with self._lock:
+            known = {table.table: table for table in self._status.tables}
+            failed = []
+            for name in names:
+                error = self._errors.of(name)
+                told = known.get(name, TableReport(name))
+                failed.append(replace(told, error=error.text, errors=error.count, error_time=error.time))
+            self._status = replace(self._status, state="failed", message=text, tables=tuple(failed))
 
     def _maintain(self, ingester: Ingester) -> None:
         ingester.compact_remap()
@@ -292,11 +326,7 @@ class _Ingestion(threading.Thread):
         with self._lock:
             self._uppers = uppers
 
-    def _set_status(self, state: str, message: str = "", source: Source | None = None) -> None:
-        """Counters, files and outcomes stay as they were where there is no source."""
+    def _set_status(self, state: str, message: str = "") -> None:
+        """Counters, files, outcomes and tables stay as they were."""
         with self._lock:
-            status = replace(self._status, state=state, message=self._manager.secrets.scrub(message))
-            if source is not None:
-                counters, files, outcomes = dict(source.counters()), source.files(), source.outcomes()
-                status = replace(status, counters=counters, files=files, outcomes=outcomes)
-            self._status = status
+            self._status = replace(self._status, state=state, message=self._manager.secrets.scrub(message))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidemark_persist import Shard, StagedFile
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import FileRequest
-from tidemark_protocol.messages.responses import FileOutcome, SourceFile
+from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 
 ACTIVITY_SECONDS = 2.0
@@ -85,6 +85,11 @@ class Source(Protocol):
 
     def counters(self) -> Mapping[str, int]:
         """Numbers for people, by name."""
+        return {}
+
+    def progress(self) -> Mapping[str, TableReport]:
+        """What the source knows of its tables' progress, by the table's name: `behind` in `unit`, `snapshot_percent`
+        and `malformed`. The other fields are the ingester's."""
         return {}
 
     def activity(self) -> str:

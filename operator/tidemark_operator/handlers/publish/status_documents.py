@@ -15,9 +15,10 @@ from tidemark_operator.resources.conditions.condition import Verdict, merge_cond
 from tidemark_operator.resources.conditions.dataflow import HYDRATED, HYDRATING, PROGRESSING
 from tidemark_operator.resources.conditions.frontier import Reported, frontier_status, meet, timestamp
 from tidemark_operator.resources.conditions.instance import InstanceFacts
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.types import Column
 
-MAX_REPLICAS, MAX_COLUMNS, MAX_TABLE_COLUMNS, MAX_NAME, MAX_TYPE = 16, 1024, 256, 128, 1024
+MAX_REPLICAS, MAX_COLUMNS, MAX_TABLE_COLUMNS, MAX_NAME, MAX_TYPE, MAX_UNIT = 16, 1024, 256, 128, 1024, 32
 """The longest lists and texts that the schema allows. The rest is left out: the API server would refuse the whole
 status."""
 
@@ -131,6 +132,27 @@ class FileCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class Ingested:
+    """How far a table of a source is, as its ingester reported it. Its lag behind the clock is that of the table's
+    write frontier, whose time is in the status already: a number that grows by itself would be written for ever."""
+
+    report: TableReport
+
+    def document(self) -> dict[str, Any]:
+        r = self.report
+        error = _present(message=r.error, count=r.errors, at=None if r.error_time is None else timestamp(r.error_time))
+        return _present(
+            rows=r.rows,
+            bytes=r.bytes,
+            behind=None if r.behind is None else {"count": r.behind, "unit": r.unit[:MAX_UNIT]},
+            snapshotPercent=r.snapshot_percent,
+            malformedRecords=r.malformed,
+            stopped=r.stopped,
+            lastError=error if r.errors else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TableStatus:
     name: str
     id: str | None = None
@@ -138,6 +160,7 @@ class TableStatus:
     columns: tuple[Column, ...] = ()
     read_frontier: Reported = None
     write_frontier: Reported = None
+    ingested: Ingested | None = None
 
     def document(self, now_ms: int) -> dict[str, Any]:
         return _present(
@@ -147,6 +170,7 @@ class TableStatus:
             columns=_columns(self.columns, MAX_TABLE_COLUMNS),
             readFrontier=frontier_status(self.read_frontier, now_ms),
             writeFrontier=frontier_status(self.write_frontier, now_ms),
+            ingested=None if self.ingested is None else self.ingested.document(),
         )
 
 
@@ -284,7 +308,7 @@ def has_arrived(status: Mapping[str, Any]) -> bool:
 
 
 _FRONTIERS = ("readFrontier", "writeFrontier", "inputFrontier", "outputFrontier")
-_COUNTERS = ("hydratedPercent", "caughtUpPercent", "files", "dataflows", "dataflowsHydrated", "hydrations")
+_COUNTERS = ("hydratedPercent", "caughtUpPercent", "files", "ingested", "dataflows", "dataflowsHydrated", "hydrations")
 _MOVING = frozenset((*_FRONTIERS, *_COUNTERS))
 _COUNTING = (HYDRATING, HYDRATED)
 """Reasons whose message has a number that moves."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark_operator.catalogue.dataflow_state import DataflowState, Obstacle, PendingRevision, name_of
 from tidemark_operator.catalogue.registry import SourceState
+from tidemark_operator.catalogue.source_tables import tables_of
 from tidemark_operator.controller.frontiers.collection import Collection, failures
 from tidemark_operator.controller.frontiers.dataflows import Dataflow as Installed
 from tidemark_operator.controller.frontiers.shards import ShardBook
@@ -81,7 +82,8 @@ def _instance(context: ReconcileContext, key: Key, now: status_documents.Now) ->
 def _source(context: ReconcileContext, state: SourceState, body: Body, now: status_documents.Now) -> dict[str, Any]:
     book = context.fleet.book(state.key.namespace)
     tables = []
-    for ingested in state.pinned.tables if state.pinned else ():
+    for table in tables_of(state, context.fleet):
+        ingested = table.ingested
         known = book.frontiers(ingested.shard.shard_id)
         tables.append(
             status_documents.TableStatus(
@@ -91,6 +93,7 @@ def _source(context: ReconcileContext, state: SourceState, body: Body, now: stat
                 columns=ingested.table.columns,
                 read_frontier=known.since if known else None,
                 write_frontier=known.upper if known and known.upper > Frontier.minimum() else None,
+                ingested=status_documents.Ingested(table.report) if table.report else None,
             )
         )
     reported = bool(tables) and all(table.write_frontier is not None for table in tables)

@@ -14,7 +14,7 @@ from tidemark_replica.storage.delta.bindings import BoundVersion
 from tidemark_replica.storage.delta.commit_log import Commit, log_path, read_commit
 from tidemark_replica.storage.delta.definition import Definition, check_features
 from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, TABLE_REPLACED, VERSION_GONE, TableStopped
-from tidemark_replica.storage.delta.versions import TableVersion, check_location, open_version
+from tidemark_replica.storage.delta.versions import TableVersion, check_location, newest_version, open_version
 from tidemark_replica.storage.errors import SourceUnusable
 
 COMMITS_MAX = 100
@@ -32,6 +32,8 @@ class FollowedTable:
         self.resnapshots = spec.on_gap == "resnapshot"
         self.columns: tuple[Column, ...] = spec.columns
         self.storage = Storage.at(spec.path)
+        self.has_more = False
+        """Whether `next` left versions for a later tick."""
         self._checked: tuple[int, object] | None = None
         """The version whose log entry was compared with its digest, and the entry's size and age then."""
 
@@ -50,11 +52,12 @@ class FollowedTable:
         """The version to bind after the bound one; None if there is nothing new."""
         check_location(self.storage)
         self._check_entry(bound)
-        last, total = bound, 0
+        last, total, self.has_more = bound, 0, True
         for version in range(bound.version + 1, bound.version + 1 + COMMITS_MAX):
             try:
                 commit = read_commit(self.storage, version)
                 if commit is None:
+                    self.has_more = False
                     break
                 total += commit.bytes_to_read
                 if last is not bound and total > BYTES_MAX:
@@ -68,6 +71,13 @@ class FollowedTable:
             self._check_quiet(bound)
             return None
         return last
+
+    def versions_after(self, bound: BoundVersion) -> int | None:
+        """How many versions the table has after the bound one; None where nobody can tell."""
+        if not self.has_more:
+            return 0
+        newest = newest_version(self.storage)
+        return None if newest is None else max(newest - bound.version, 0)
 
     def commits(self, before: BoundVersion, after: BoundVersion) -> list[Commit]:
         """The commits between two bound versions."""

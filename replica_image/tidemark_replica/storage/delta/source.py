@@ -17,9 +17,10 @@ from itertools import chain
 
 import pyarrow as pa
 
-from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_staged
+from tidemark_persist import DIFF, TIME, Shard, StagedFile, StorageError, consolidate, write_staged
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import DeltaSource, IngestedTable
 from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, binding_rows, bound_version
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
@@ -112,6 +113,21 @@ class DeltaIngestion(Source):
 
     def counters(self) -> Mapping[str, int]:
         return {f"version/{name}": bound.version for name, bound in self._bound.items()}
+
+    def progress(self) -> Mapping[str, TableReport]:
+        return {
+            name: TableReport(name, behind=self._behind(name, bound), unit="versions")
+            for name, bound in self._bound.items()
+        }
+
+    def _behind(self, name: str, bound: BoundVersion) -> int | None:
+        """None where the table is stopped or cannot be asked now: a report must not end the ingestion."""
+        if name in self._stopped:
+            return None
+        try:
+            return self._tables[name].versions_after(bound)
+        except (TableStopped, StorageError):
+            return None
 
     def stopped(self) -> Mapping[str, str]:
         return self._stopped

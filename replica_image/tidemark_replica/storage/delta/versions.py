@@ -97,12 +97,12 @@ def open_version(storage: Storage, version: int | None = None) -> TableVersion:
         if version is None or not any(words in str(error) for words in _GONE):
             with storage.errors("opening the Delta table"):
                 raise
-    if version is not None and (newest := _newest(storage)) is not None:
+    if version is not None and (newest := newest_version(storage)) is not None:
         raise TableStopped(VERSION_GONE, f"version {version} of {storage.location} is gone; the newest is {newest}")
     raise TableStopped(TABLE_MISSING, f"there is no Delta table at {storage.location}")
 
 
-def _newest(storage: Storage) -> int | None:
+def newest_version(storage: Storage) -> int | None:
     """The number of the newest version; None where there is no table."""
     with storage.errors("opening the Delta table"):
         try:

@@ -34,6 +34,8 @@ class FileList:
 
     def __init__(self) -> None:
         self._attention: dict[_Key, SourceFile] = {}
+        self._malformed: dict[_Key, int] = {}
+        """Malformed records of these files, those that were set aside included."""
         self._read: dict[_Key, SourceFile] = {}
         self._pending: list[SourceFile] = []
         self._released: dict[str, dict[_Key, SourceFile]] = {}
@@ -51,13 +53,13 @@ class FileList:
             self._add_read(SourceFile(table, file.name, file.size, READ, rows=rows, time=time))
         else:
             known = SourceFile(table, file.name, file.size, READ, rows=rows, time=time)
-            self._add_attention(_with_problem(known, problem))
+            self._add_attention(_with_problem(known, problem), problem)
 
     def add_problems(self, table: str, problems: Mapping[str, Problem]) -> None:
         """Problems as the shards have them, by the name of the file."""
         for name, problem in problems.items():
             known = self._attention.get((table, name)) or self._read.pop((table, name), None)
-            self._add_attention(_with_problem(known or SourceFile(table, name, 0, READ), problem))
+            self._add_attention(_with_problem(known or SourceFile(table, name, 0, READ), problem), problem)
 
     def set_released(self, table: str, released: Iterable[FileVersion]) -> None:
         """The files of a table that were let go: all of them."""
@@ -68,6 +70,7 @@ class FileList:
     def forget(self, table: str, name: str) -> None:
         """The file is no longer what it was."""
         self._attention.pop((table, name), None)
+        self._malformed.pop((table, name), None)
         self._read.pop((table, name), None)
         self._shown = None
 
@@ -80,6 +83,10 @@ class FileList:
     def in_error(self) -> int:
         """How many files have error rows in their table."""
         return sum(file.errors > 0 for file in self._attention.values())
+
+    def malformed(self, table: str) -> int:
+        """How many malformed records the remembered files of a table have."""
+        return sum(count for (of, _), count in self._malformed.items() if of == table)
 
     def shown(self) -> tuple[SourceFile, ...]:
         """At most LISTED_FILES: those with errors, refused ones, pending ones, then the newest."""
@@ -96,10 +103,13 @@ class FileList:
             del self._read[next(iter(self._read))]
         self._shown = None
 
-    def _add_attention(self, file: SourceFile) -> None:
-        self._attention[(file.table, file.file)] = file
+    def _add_attention(self, file: SourceFile, problem: Problem) -> None:
+        key = (file.table, file.file)
+        self._attention[key] = file
+        self._malformed[key] = 0 if problem.code in FILE_CODES else problem.count
         if len(self._attention) > ATTENTION_FILES:
-            del self._attention[next(iter(self._attention))]
+            oldest = next(iter(self._attention))
+            del self._attention[oldest], self._malformed[oldest]
         self._shown = None
 
 

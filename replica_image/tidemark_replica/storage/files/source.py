@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tidemark_persist import StagedFile, restaged
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.commands import FileRequest
-from tidemark_protocol.messages.responses import FileOutcome, SourceFile
+from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableReport
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
@@ -54,6 +54,7 @@ class FilesIngestion(Source):
         self._last_listed: dict[str, dict[str, FileVersion]] = {name: {} for name in self._specs}
         self._waiting: dict[tuple[str, str], SourceFile] = {}
         self._changed: dict[str, int] = {}
+        self._unbound = dict.fromkeys(self._specs, 0)
         self._list = FileList()
         self._requests = FileRequests(self._specs, session)
         self._changes: list[Change] = []
@@ -150,6 +151,12 @@ class FilesIngestion(Source):
     def files(self) -> tuple[SourceFile, ...]:
         return self._list.shown()
 
+    def progress(self) -> Mapping[str, TableReport]:
+        return {
+            name: TableReport(name, behind=unbound, unit="files", malformed=self._list.malformed(name))
+            for name, unbound in self._unbound.items()
+        }
+
     def activity(self) -> str:
         began, text = self._reading
         return text if text and monotonic() - began >= ACTIVITY_SECONDS else ""
@@ -187,6 +194,7 @@ class FilesIngestion(Source):
                 end = "has no parquet footer" if table.format == "parquet" else "does not end with a newline"
                 end = end if file.size else "is empty"
                 self._wait(table, file.name, file.size, f"waiting, it {end} (half written?)")
+        self._unbound[table.name] = len(new) - len(settled)
         return settled
 
     def _wait(self, table: FilesTable, name: str, size: int, reason: str = "") -> None:

@@ -135,9 +135,9 @@ class FollowedTopic:
     def skips(self, stopped: TopicStopped) -> bool:
         return self.table.on_gap == "skip" and stopped.reason in GAPS
 
-    def lag(self) -> int:
-        """Offsets that the table is behind."""
-        return self._reader.lag() if self._reader is not None else 0
+    def lag(self) -> int | None:
+        """Offsets that the table is behind; None while no client is open."""
+        return None if self._reader is None else self._reader.lag()
 
     def show(self, bound: Position) -> None:
         """Commits the position to the consumer group, for people."""

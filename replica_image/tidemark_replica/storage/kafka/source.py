@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from tidemark_persist import StagedFile
 from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.errors import IngestionError
@@ -105,10 +106,16 @@ class KafkaIngestion(Source):
     def counters(self) -> Mapping[str, int]:
         found = {}
         for name, topic in self._tables.items():
-            found[f"offset_lag/{name}"] = topic.lag()
+            found[f"offset_lag/{name}"] = topic.lag() or 0
             found[f"malformed/{name}"] = topic.malformed
             found[f"gaps/{name}"] = topic.gaps
         return found
+
+    def progress(self) -> Mapping[str, TableReport]:
+        return {
+            name: TableReport(name, behind=topic.lag(), unit="offsets", malformed=topic.malformed)
+            for name, topic in self._tables.items()
+        }
 
     def warning(self) -> str:
         problems = [text for name in self._tables if (text := self._tables[name].problem)]

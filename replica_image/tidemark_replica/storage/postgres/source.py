@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from tidemark_persist import Shard, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
+from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.postgres.changes import TableChanges
@@ -125,6 +126,12 @@ class PostgresIngestion(Source):
         slot = self._findings.slot if self._findings else None
         lsn = {} if self._at.system is None else {"lsn": self._at.lsn}
         return lsn | ({} if slot is None else {"walBytesBehind": slot.behind})
+
+    def progress(self) -> Mapping[str, TableReport]:
+        """Every table lacks the bytes of WAL that the slot keeps behind."""
+        slot = self._findings.slot if self._findings else None
+        behind = None if slot is None else slot.behind
+        return {name: TableReport(name, behind=behind, unit="bytes") for name in self._tables}
 
     def warning(self) -> str:
         slot = self._findings.slot if self._findings else None

@@ -1,0 +1,47 @@
+"""The tables of DataSources: what their ingester reported last, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidemark_operator.catalogue.registry import Registry, SourceState
+from tidemark_operator.fleet.fleet import Fleet
+from tidemark_protocol.frontier import Frontier
+from tidemark_protocol.messages.responses import TableReport
+from tidemark_protocol.plan.ingestion import IngestedTable
+
+
+@dataclass(frozen=True)
+class TableState:
+    """One table. `upper` None: no replica has reported it. `report` None: no ingester has reported the table yet.
+    `ingesting`: whether the source is ingested now; it is not while it, or its instance, is suspended."""
+
+    source: SourceState
+    ingested: IngestedTable
+    upper: Frontier | None
+    report: TableReport | None
+    ingesting: bool
+
+    def lag_ms(self, now_ms: int) -> int | None:
+        """How far the table is behind the clock; None where that is unknown, or nothing more is to come."""
+        return None if self.upper is None or self.upper.time is None else max(now_ms - self.upper.time, 0)
+
+
+def tables_of(source: SourceState, fleet: Fleet) -> Iterator[TableState]:
+    """The tables in the order of the source."""
+    if source.pinned is None:
+        return
+    book, running = fleet.book(source.key.namespace), fleet.get(source.key.namespace, source.instance)
+    ingesting = running is not None and running.is_ingesting(source.pinned.id)
+    reports = {report.table: report for report in source.report.tables} if source.report else {}
+    for ingested in source.pinned.tables:
+        known = book.frontiers(ingested.shard.shard_id)
+        upper = known.upper if known else None
+        yield TableState(source, ingested, upper, reports.get(ingested.table.name), ingesting)
+
+
+def all_tables(registry: Registry, fleet: Fleet) -> Iterator[TableState]:
+    """The tables of all DataSources of all namespaces."""
+    for source in registry.all_sources():
+        yield from tables_of(source, fleet)

@@ -1,0 +1,78 @@
+"""What an ingestion reports of each of its tables, and the count of their errors.
+
+shard ──► rows, bytes      source ──► behind, unit, snapshot_percent, malformed      failures ──► error, errors
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from tidemark_persist import Shard
+from tidemark_protocol.ids import Time
+from tidemark_protocol.messages.responses import TableReport
+from tidemark_protocol.plan.ingestion import IngestedTable
+
+ERROR_LENGTH_MAX = 500
+
+
+@dataclass(frozen=True)
+class CountedError:
+    """The last error of a table, and how many there were. `time`: milliseconds since 1970."""
+
+    text: str = ""
+    count: int = 0
+    time: Time | None = None
+
+
+class TableErrors:
+    """The errors of the tables of one ingestion, since this process began it. Their number is that of the tables."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, CountedError] = {}
+        self._stopped: dict[str, str] = {}
+
+    def failed(self, tables: Iterable[str], text: str, now: Time) -> None:
+        """An error that concerns all of these tables."""
+        for table in tables:
+            known = self._errors.get(table, CountedError())
+            self._errors[table] = CountedError(text[:ERROR_LENGTH_MAX], known.count + 1, now)
+
+    def begun(self) -> None:
+        """The ingestion begins (again): a table that stops now stops once more."""
+        self._stopped = {}
+
+    def stopped(self, tables: Mapping[str, str], now: Time) -> None:
+        """These tables are stopped now; each counts once until `begun`, or until its reason is another."""
+        for table, text in tables.items():
+            if self._stopped.get(table) != text:
+                self.failed([table], text, now)
+        self._stopped = dict(tables)
+
+    def of(self, table: str) -> CountedError:
+        return self._errors.get(table, CountedError())
+
+
+def table_reports(
+    tables: Iterable[tuple[IngestedTable, Shard]],
+    progress: Mapping[str, TableReport],
+    stopped: Mapping[str, str],
+    errors: TableErrors,
+) -> tuple[TableReport, ...]:
+    """The reports of the tables in their order. `progress`: what the source knows of them, by name."""
+    found = []
+    for ingested, shard in tables:
+        name, size = ingested.table.name, shard.size()
+        error = errors.of(name)
+        found.append(
+            replace(
+                progress.get(name, TableReport(name)),
+                rows=size.rows,
+                bytes=size.bytes,
+                error=error.text,
+                errors=error.count,
+                error_time=error.time,
+                stopped=name in stopped,
+            )
+        )
+    return tuple(found)

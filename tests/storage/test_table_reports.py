@@ -1,0 +1,172 @@
+"""What an ingestion reports of its tables: sizes, what is missing, malformed records, and errors."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.storage.delta_tables import Upstream, ingester, spec_of, tick
+from tests.storage.directory import Directory
+from tests.storage.ingestion_samples import description, tpch_tables
+from tests.waiting import until
+from tidemark_persist import ShardWriters, open_shard
+from tidemark_protocol.ids import Time, WriterTerm
+from tidemark_protocol.messages.commands import RunIngestion
+from tidemark_protocol.messages.responses import IngestionStatus, TableReport
+from tidemark_protocol.plan.ingestion import DeltaTable, SourceTable, TpchSource
+from tidemark_replica.storage.clock import ControllerClock
+from tidemark_replica.storage.delta import followed_table
+from tidemark_replica.storage.delta.source import DeltaIngestion
+from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.ingestion_threads import IngestionThreads
+from tidemark_replica.storage.source import Source
+from tidemark_replica.storage.source_secrets import SourceSecrets
+from tidemark_replica.storage.table_reports import TableErrors
+from tidemark_replica.storage.tpch.source import TpchIngestion
+
+
+def test_errors_are_counted_once_for_each_time_that_they_happen() -> None:
+    """A table that stays stopped is not counted at every tick; one that stops again is."""
+    errors = TableErrors()
+    for at in range(3):
+        errors.stopped({"t": "VersionGone: 7"}, Time(at))
+    assert (errors.of("t").count, errors.of("t").time) == (1, 0)
+    errors.begun()
+    errors.stopped({"t": "VersionGone: 7"}, Time(9))
+    errors.stopped({"t": "TableMissing: it"}, Time(10))
+    assert (errors.of("t").text, errors.of("t").count, errors.of("t").time) == ("TableMissing: it", 3, 10)
+    errors.failed(["t", "u"], "x" * 5000, Time(11))
+    assert (errors.of("t").count, errors.of("u").count, len(errors.of("u").text)) == (4, 1, 500)
+    assert errors.of("v").count == 0
+
+
+def test_the_size_of_a_shard_is_that_of_its_files(tmp_path: Path) -> None:
+    """After appends and compaction, by a handle that followed and by one that opens it."""
+    upstream = Upstream(tmp_path / "up", 3)
+    follower = ingester(tmp_path, spec_of(DeltaTable("t", upstream.path)))
+    follower.recover()
+    for step in range(12):
+        upstream.append()
+        tick(follower, 1000 * (step + 1))
+    ((_, writer),) = follower.table_shards()
+    for work in writer.maintenance_due():
+        writer.run_maintenance(work)
+    opened, on_disk = open_shard(writer.location), list(Path(writer.location).glob("*.parquet"))
+
+    assert writer.size() == opened.size()
+    assert opened.size().rows >= 20 + 12
+    assert 0 < opened.size().bytes <= sum(file.stat().st_size for file in on_disk)
+
+
+def test_a_delta_table_tells_how_many_versions_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick binds a bounded number of commits; the rest is behind. What cannot be asked is unknown."""
+    monkeypatch.setattr(followed_table, "COMMITS_MAX", 3)
+    upstream = Upstream(tmp_path / "up", 3)
+    spec = spec_of(DeltaTable("t", upstream.path))
+    source = DeltaIngestion(spec)
+    tables = tuple(SourceTable(t.name, t.columns or ()) for t in spec.tables)
+    follower = Ingester(description(tmp_path, spec, tables), WriterTerm(1), source, ShardWriters())
+    follower.recover()
+    tick(follower, 1000)
+    for _ in range(7):
+        upstream.append()
+    told = []
+    for step in range(4):
+        tick(follower, 2000 + step)
+        told.append(source.progress()["t"])
+    assert [report.behind for report in told] == [4, 1, 0, 0]
+    assert {report.unit for report in told} == {"versions"}
+
+    for _ in range(4):
+        upstream.append()
+    tick(follower, 3000)
+    shutil.rmtree(upstream.path)
+    assert source.progress()["t"].behind is None
+
+
+@pytest.mark.spark
+def test_files_tell_what_waits_and_what_was_malformed(spark: SparkSession, tmp_path: Path) -> None:
+    """Malformed records are counted in error rows, also after a restart, and in dead letters of this ingester."""
+    for policy in ("error", "deadLetter"):
+        root = tmp_path / policy
+        root.mkdir()
+        directory = Directory(spark, root, on_bad_record=policy, max_files_per_tick=1)
+        directory.put("1.csv", "a,b\n1,x\nbad,y\nworse,z\n")
+        directory.put("2.csv", "a,b\n2,x\n")
+        directory.put("3.csv", "a,b\n3,x")
+        directory.ticks(2)
+        assert directory.source.progress()["t"] == TableReport("t", behind=2, unit="files", malformed=2)
+        directory.ticks(1)
+        assert directory.source.progress()["t"] == TableReport("t", behind=1, unit="files", malformed=2)
+        directory.restart()
+        directory.ticks(2)
+        known = 2 if policy == "error" else 0
+        assert directory.source.progress()["t"] == TableReport("t", behind=1, unit="files", malformed=known)
+
+
+class Failing(TpchIngestion):
+    """A source whose errors quote a password, `times` times."""
+
+    times = 3
+    password = "hunter2-hunter2"
+
+    def discover(self, time: Time) -> pa.Table:
+        if Failing.times > 0:
+            Failing.times -= 1
+            raise PermissionError(13, f"password {self.password}")
+        return super().discover(time)
+
+    def stopped(self) -> Mapping[str, str]:
+        return {"nation": f"ColumnChanged: asked with {self.password}"}
+
+    def warning(self) -> str:
+        return f"connected with {self.password}"
+
+
+@pytest.fixture
+def threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[IngestionThreads]:
+    secrets = SourceSecrets(tmp_path / "secrets")
+    (tmp_path / "secrets" / "db").mkdir(parents=True)
+    (tmp_path / "secrets" / "db" / "password").write_text(Failing.password)
+    secrets.read("db")
+    manager = IngestionThreads(None, ShardWriters(), tmp_path / "cache", secrets)
+
+    def failing(*_: object) -> Source:
+        return Failing(TpchSource("0.001", 10, 7), tmp_path / "cache")
+
+    monkeypatch.setattr(manager, "source_for", failing)
+    monkeypatch.setattr(Failing, "times", 3)
+    monkeypatch.setattr("tidemark_replica.storage.ingestion_threads._BACKOFF_S", (0.01,))
+    yield manager
+    manager.close()
+
+
+def test_an_ingestion_reports_its_tables_and_no_secret(threads: IngestionThreads, tmp_path: Path) -> None:
+    """Failures of the whole source count for each table, and stay as the last error when it goes on."""
+    now = Time(int(time.time() * 1000))
+    of = description(tmp_path, TpchSource("0.001", 10, 7), tpch_tables("nation", "region"))
+    threads.run(RunIngestion(of, WriterTerm(1), now, 30_000), ControllerClock(now, 30_000))
+    reported: list[IngestionStatus] = []
+
+    def is_stopped() -> bool:
+        reported.extend(r for r in threads.poll() if isinstance(r, IngestionStatus))
+        return bool(reported) and reported[-1].state == "stopped"
+
+    until(is_stopped)
+    nation, region = reported[-1].tables
+    assert (region.table, region.errors, region.stopped) == ("region", 3, False)
+    assert region.error.startswith("PermissionError: Permission denied")
+    assert (nation.rows, region.rows) == (0, 5)  # the stopped one takes nothing
+    assert region.bytes > nation.bytes == 0
+    assert (nation.errors, nation.stopped) == (4, True)
+    assert nation.error == "ColumnChanged: asked with <password of Secret db>"
+    failed = [status for status in reported if status.state == "failed"]
+    assert failed
+    assert [table.errors for table in failed[-1].tables] == [failed[-1].tables[0].errors] * 2
+    assert Failing.password not in repr(reported)
