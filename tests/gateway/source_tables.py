@@ -41,7 +41,7 @@ def registered(fleet: Fleet, ingests: bool = True) -> Registry:
     registry, key = Registry(), Key(DATA_SOURCES, "ns", "shop")
     report = IngestionStatus(PINNED.id, "stopped", "VersionGone: version 7 is gone", tables=REPORTS)
     ingester = Ingester("r1", WriterTerm(1))
-    registry.put_source(SourceState(key, "u-s", "default", PINNED, ingester, report=report))
+    registry.put_source(SourceState(key, "u-s", "default", pinned=PINNED, ingester=ingester, report=report))
     book, running = fleet.book("ns"), fleet.get("ns", "default")
     assert running is not None
     for table, upper in zip(PINNED.tables, (at(now_ms() - BEHIND_SECONDS * 1000), None), strict=True):

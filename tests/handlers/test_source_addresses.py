@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -18,7 +19,7 @@ from tidemark_operator.kube.client import DATA_SOURCES
 from tidemark_operator.resources.addresses.address import Address, address
 from tidemark_operator.resources.addresses.allowed_hosts import AllowedHosts
 from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
-from tidemark_protocol.plan.ingestion import IngestionDescription, SourceSpec, TpchSource
+from tidemark_protocol.plan.ingestion import IngestionDescription, PostgresSource, SourceSpec, TpchSource
 from tidemark_protocol.plan.kafka import KafkaSource
 
 PINNED = IngestionDescription(GlobalId("u-s"), "s", TpchSource("1", 1, 2), 1000, ShardId("r"), "/data/r", ())
@@ -80,6 +81,35 @@ def test_no_replica_is_sent_an_address_that_is_not_allowed(
         assert f"--source-hosts={names} " in ingesting["message"]
 
     asyncio.run(scenario())
+
+
+POSTGRES = PostgresSource("db.shop.svc", 5432, "shop", "orders-db", "p", ())
+KAFKA = KafkaSource(("k-0.kafka.svc:9093", "k-1.kafka.svc:9092"), ())
+
+
+@pytest.mark.parametrize(
+    ("source", "patterns", "refused"),
+    [
+        (POSTGRES, ["*.shop.svc:5432"], None),
+        (POSTGRES, ["db.shop.svc:5433"], "db.shop.svc:5432"),
+        (replace(POSTGRES, host="DB.shop.svc."), ["db.shop.svc"], None),
+        (replace(POSTGRES, host="db.shop.svc,other"), ["*", "db.shop.svc"], "cannot be checked"),
+        (replace(POSTGRES, host="/var/run/postgresql"), ["*"], "cannot be checked"),
+        (replace(POSTGRES, host="127.0.0.1"), ["*"], "127.0.0.1:5432"),
+        (KAFKA, ["*.kafka.svc:9092-9093"], None),
+        (KAFKA, ["*.kafka.svc:9093"], "k-1.kafka.svc:9092"),
+        (KAFKA, ["k-1.kafka.svc"], "k-0.kafka.svc:9093"),
+        (replace(KAFKA, brokers=("PLAINTEXT://k-0.kafka.svc:9093",)), ["*"], "cannot be checked"),
+        (replace(KAFKA, brokers=("[::1]:9092",)), ["*"], "[::1]:9092"),
+    ],
+)
+def test_every_server_of_a_source_is_checked(source: SourceSpec, patterns: list[str], refused: str | None) -> None:
+    """All brokers, not the first alone."""
+    failure = source_addresses.address_not_allowed(source, AllowedHosts.parse(patterns))
+
+    assert (failure is None) == (refused is None)
+    assert failure is None or (failure.reason == "AddressNotAllowed" and refused is not None)
+    assert failure is None or str(refused) in failure.message
 
 
 def test_sources_of_files_and_generators_connect_nowhere() -> None:
