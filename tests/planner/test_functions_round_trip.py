@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from tests.evaluator.edges import EDGES
@@ -119,9 +120,15 @@ def _raised_or_null(rows: DataFrame, call: Call) -> Any:
     return failed.cast("int")
 
 
+@cache
+def _jvm_classes(session: SparkSession) -> tuple[Any, Any]:
+    """ExpressionUtils and TryEval. Each package in their names is asked of the JVM, so they are kept."""
+    sql = session._jvm.org.apache.spark.sql
+    return sql.classic.ExpressionUtils, sql.catalyst.expressions.TryEval
+
+
 def _tried(rows: DataFrame, call: Call) -> Any:
     """A struct of the call's value; NULL where it raises."""
-    jvm = rows.sparkSession._jvm
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    utils, try_eval = _jvm_classes(rows.sparkSession)
     wrapped = utils.expression(functions.expr(f"named_struct('v', {to_sql(call)})")._jc)
-    return ClassicColumn(utils.column(jvm.org.apache.spark.sql.catalyst.expressions.TryEval(wrapped)))
+    return ClassicColumn(utils.column(try_eval(wrapped)))
