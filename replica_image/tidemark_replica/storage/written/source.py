@@ -30,8 +30,8 @@ from tidemark_replica.storage.written.receive import ReceivedWrite
 from tidemark_replica.storage.written.refusal import KEY_REUSED, WriteRefused
 from tidemark_replica.storage.written.transaction import found_by, reads_contents, updates_of
 
-SHARE_BYTES = 32 << 20
-"""A call with more rows is divided into shares of about so many bytes."""
+SHARE_BYTES, SHARES_MAX = 8 << 20, 256
+"""A call with more rows is divided into shares of about so many bytes; each share is two open files."""
 CALLS_PER_TICK = 64
 _Place = tuple[IngestedTable, Shard]
 
@@ -167,7 +167,7 @@ def _updates_in_shares(spec: WrittenTable, shard: Shard, write: ReceivedWrite) -
         for batch in write.batches():
             yield updates_of(spec, write.operation, pa.Table.from_batches([batch]), empty)
         return
-    shares, sought = write.size // SHARE_BYTES + 1, Sought(write.batches(), found_by(spec))
+    shares, sought = min(write.size // SHARE_BYTES + 1, SHARES_MAX), Sought(write.batches(), found_by(spec))
 
     def share_of(table: pa.Table) -> np.ndarray:
         return sought.hashes(table) % np.uint64(shares)
