@@ -60,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with tempfile.TemporaryDirectory(dir=scratch) as home:
                 progress(f"at most {rows} updates a step" if rows else "without a bound")
                 measured.append(_of_bound(Path(home), plan, history, rows))
-                figures |= {f"{name}_{rows}": value for name, value in measured[-1].figures().items()}
+                found = measured[-1].figures()
+                progress(", ".join(f"{name} {value:.4g}" for name, value in found.items() if value is not None))
+                figures |= {f"{name}_{rows}": value for name, value in found.items()}
     unbounded = measured[bounds.index(0)].updates_per_s if 0 in bounds else None
     last = measured[-1]
     ratios: Figures = {

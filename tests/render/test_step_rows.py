@@ -52,6 +52,17 @@ def test_a_step_has_at_least_one_time(tmp_path: Path) -> None:
     assert StepRows().narrowed(files, 1, 8, 1) == 7
 
 
+def test_contents_beyond_the_bound_are_a_step_and_no_file_is_read_for_it() -> None:
+    """A hydration reads them at its as_of: what has come since cannot make its step narrower."""
+
+    def read(lower: int) -> list[Any]:
+        raise AssertionError(f"times from {lower} on were read")
+
+    contents = TimedFile("contents", 0, 11, 100, read)
+    merged = TimedFile("merged", 0, 20, 100, read)
+    assert StepRows().narrowed([contents, merged], 10, 20, 50) == 11
+
+
 def test_the_bound_is_on_the_sum_of_all_inputs(tmp_path: Path) -> None:
     """Each of which alone would fit."""
     one, other = (shard_of(tmp_path / name, [[5, 5], [6, 6], [7, 7]]) for name in ("one", "other"))

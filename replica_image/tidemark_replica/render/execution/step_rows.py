@@ -103,6 +103,8 @@ class StepRows:
         wide = sorted((f for f in files if f.upper > max(f.lower, lower) + 1), key=lambda f: f.lower)
         ends = np.array([max(f.lower, lower) for f in single], np.int64)
         found = [Counts(ends, np.array([self._at_most(f, upper) for f in single], np.int64))]
+        if int(found[0].rows[ends == lower].sum()) > limit:  # the contents at an as_of: no file tells more
+            return lower + 1
         end = _end(found, lower, upper, limit)
         for file in wide:
             if file.lower >= end:
