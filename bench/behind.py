@@ -27,7 +27,7 @@ from bench.harness.engine import AS_OF, Source
 from bench.harness.query import Planner, describe, planner
 from bench.harness.ratios import Figures, rounded
 from bench.harness.replica import Driven, driven, rss_mib
-from bench.harness.workload.deltas import deltas
+from bench.harness.workload.deltas import Delta, deltas
 from bench.harness.workload.queries import JOIN_AND_SUM
 from bench.harness.workload.tpch import tables
 from bench.peers.duckdb_apply import DuckDb
@@ -86,8 +86,9 @@ class _History:
         data = {name: tables(lines)[name] for name in JOIN_AND_SUM.tables}
         changes = deltas(data["lineitem"], sizes)
         database = DuckDb(data, [JOIN_AND_SUM])
-        for change in changes:
-            database.apply(change)
+        retracted = pa.concat_tables([change.retracted for change in changes]).combine_chunks()
+        database.apply(Delta(retracted, pa.concat_tables([change.inserted for change in changes]).combine_chunks()))
+        progress(f"{len(changes)} ticks")
         updates = [change.updates(at) for at, change in enumerate(changes, AS_OF + 1)]
         return _History(lines, updates[:steady], updates[steady:], database.answer(JOIN_AND_SUM))
 
