@@ -109,6 +109,8 @@ REFUSED_QUERIES = {
     "SELECT k FROM ONLY t": "only",
     "SELECT i IN (SELECT j FROM t) AS x FROM t": "outside the conditions of WHERE",
     "SELECT k FROM t WHERE b OR i NOT IN (SELECT j FROM t)": "outside the conditions of WHERE",
+    "SELECT k, i * 0 AS i FROM t ORDER BY i + 0 LIMIT 1": "in an expression of ORDER BY",
+    "SELECT j AS k, sum(k) AS j FROM t GROUP BY j, k HAVING j > 3": "in an expression of HAVING",
     "DELETE FROM t": "not one query",
     "SELECT 1; SELECT 2": "not one query",
     "SELECT x / 2 AS y FROM (SELECT i AS x FROM t UNION ALL SELECT m FROM t) q": "quotient",

@@ -58,7 +58,7 @@ kubectl tidemark query 'SELECT * FROM delays' -n team-a --service-account reader
 )
 @click.option(
     "--dialect",
-    type=click.Choice(["spark", "postgres"]),
+    type=click.Choice(["spark", "postgres", "duckdb", "snowflake", "bigquery", "tsql"]),
     default="spark",
     show_default=True,
     help="Whose SQL it is. What would mean something else is refused by name.",

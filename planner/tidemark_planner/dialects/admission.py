@@ -1,7 +1,7 @@
 """The allow-list of each dialect: constructs and functions that were compared with the engine itself.
 
 Every node of sqlglot's tree must be of a class below, with no other arguments than those below: what sqlglot learns to
-read later is refused until it is listed. tests/dialects compares each entry with a real PostgreSQL.
+read later is refused until it is listed. tests/dialects compares each entry with a real PostgreSQL, and with DuckDB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlglot import exp
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.number_kinds import FRACTIONS, Kind, Numbers, Tables
 
-DIALECTS = ("postgres",)
+COMPARED = ("postgres", "duckdb")
 
 _CONSTRUCTS = """
     Select: distinct expressions from_ group having joins limit offset order where windows with_
@@ -49,12 +49,13 @@ _CONSTRUCTS = """
 """
 
 
-def _read(table: str) -> Mapping[str, frozenset[str]]:
+def read_constructs(table: str) -> Mapping[str, frozenset[str]]:
     entries = (entry.partition(":") for line in table.split("\n") for entry in line.split(";") if entry.strip())
     return {name.strip(): frozenset(arguments.split()) for name, _, arguments in entries}
 
 
-_ADMITTED = _read(_CONSTRUCTS)
+_ADMITTED = read_constructs(_CONSTRUCTS)
+_OF_DUCKDB = {**_ADMITTED, "IntDiv": frozenset({"expression", "this"})}
 _TYPES = frozenset("INT BIGINT SMALLINT BOOLEAN DOUBLE TEXT DATE DECIMAL".split())
 _UNITS = frozenset("DAY HOUR MINUTE SECOND MONTH YEAR".split())
 _NUMBERS = ("integer", *FRACTIONS)
@@ -63,15 +64,72 @@ _AS_TEXT = ("integer", "text", "date")
 
 def check_admitted(tree: exp.Expression, dialect: str, tables: Tables) -> None:
     """Raises NotTranslated unless every part of the tree is known to mean the same in Spark."""
-    check = _Check(dialect, Numbers(tables, tree, dialect))
+    numbers = Numbers(tables, tree, dialect)
+    check = _DuckDB(numbers) if dialect == "duckdb" else _Compared(dialect, numbers)
     for node in tree.walk():
         check(node)
 
 
-class _Check:
-    def __init__(self, dialect: str, numbers: Numbers) -> None:
-        self._dialect, self._numbers = dialect, numbers
-        self._own: dict[type[exp.Expression], Callable[[Any], None]] = {
+class Check:
+    """Refuses a node that is not on the list, or that `own` of its class refuses."""
+
+    def __init__(self, dialect: str, numbers: Numbers, admitted: Mapping[str, frozenset[str]]) -> None:
+        self.dialect, self.numbers, self._admitted = dialect, numbers, admitted
+        self.own: dict[type[exp.Expression], Callable[[Any], None]] = {}
+
+    def __call__(self, node: exp.Expression) -> None:
+        name = type(node).__name__
+        known = self._admitted.get(name)
+        word = node.sql_name() if isinstance(node, exp.Func) else name
+        if isinstance(node, exp.Anonymous):
+            word = f"{node.name}()"
+        if known is None:
+            raise self.refused(word, node)
+        others = sorted(at for at, value in node.args.items() if value not in (None, [], False) and at not in known)
+        if others:
+            raise self.refused(f"{word} with {', '.join(others)}", node)
+        own = self.own.get(type(node))
+        if own is not None:
+            own(node)
+
+    def refused(self, what: str, node: Any) -> NotTranslated:
+        return NotTranslated(f"{what} of dialect {self.dialect} is not known to mean the same in Spark", node)
+
+    def kinds(self, node: Any) -> list[Kind]:
+        operands = [node.this, node.args.get("expression")]
+        return [self.numbers.kind(each) for each in operands if each is not None]
+
+    def literal(self, node: Any) -> None:
+        if not node.is_string and "e" in node.this.lower():
+            raise self.refused("a number with an exponent (cast a text to double precision)", node)
+
+    def distinct(self, node: Any) -> None:
+        if isinstance(node.parent, exp.Select) and node.args.get("on"):
+            raise self.refused("DISTINCT ON", node)
+        if not isinstance(node.parent, exp.Select) and len(node.expressions) > 1:
+            raise self.refused("DISTINCT of several expressions", node)
+
+    def subquery_in(self, node: Any) -> None:
+        """Elsewhere Spark takes the NULL of IN (subquery) for false."""
+        above = node.parent
+        while isinstance(above, exp.Paren | exp.And | exp.Not):
+            if isinstance(above, exp.Not) and not isinstance(above.this.unnest(), exp.In):
+                break
+            above = above.parent
+        if node.args.get("query") is not None and not isinstance(above, exp.Where):
+            raise self.refused("IN (subquery) outside the conditions of WHERE", node)
+
+    def join(self, node: Any) -> None:
+        if str(node.args.get("method") or "").upper() not in ("", "NATURAL"):
+            raise self.refused(f"{node.args['method'].upper()} JOIN", node)
+
+
+class _Compared(Check):
+    """`dialect`: its engine runs in the tests."""
+
+    def __init__(self, dialect: str, numbers: Numbers, admitted: Mapping[str, frozenset[str]] | None = None) -> None:
+        super().__init__(dialect, numbers, _ADMITTED if admitted is None else admitted)
+        self.own = {
             exp.Add: self._sum,
             exp.Sub: self._sum,
             exp.Mul: self._numeric,
@@ -84,126 +142,153 @@ class _Check:
             exp.Cast: self._cast,
             exp.DPipe: self._text,
             exp.Concat: self._text,
-            exp.Literal: self._literal,
-            exp.Distinct: self._distinct,
+            exp.Literal: self.literal,
+            exp.Distinct: self.distinct,
             exp.Interval: self._interval,
-            exp.Join: self._join,
+            exp.Join: self.join,
             exp.Tuple: self._tuple,
-            exp.In: self._in,
+            exp.In: self.subquery_in,
+            exp.Ordered: self._ordered,
+            exp.Having: self._having,
         }
 
-    def __call__(self, node: exp.Expression) -> None:
-        name = type(node).__name__
-        known = _ADMITTED.get(name)
-        word = node.sql_name() if isinstance(node, exp.Func) else name
-        if isinstance(node, exp.Anonymous):
-            word = f"{node.name}()"
-        if known is None:
-            raise self._refused(word, node)
-        others = sorted(at for at, value in node.args.items() if value not in (None, [], False) and at not in known)
-        if others:
-            raise self._refused(f"{word} with {', '.join(others)}", node)
-        own = self._own.get(type(node))
-        if own is not None:
-            own(node)
+    def _ordered(self, node: Any) -> None:
+        """A name alone is the select list's. In an expression it is a column's, and in Spark the select list's."""
+        select = node.parent.parent if isinstance(node.parent, exp.Order) else None
+        if isinstance(select, exp.Select) and not isinstance(node.this.unnest(), exp.Column):
+            self._no_alias(node.this, select, "ORDER BY")
 
-    def _refused(self, what: str, node: Any) -> NotTranslated:
-        return NotTranslated(f"{what} of dialect {self._dialect} is not known to mean the same in Spark", node)
+    def _having(self, node: Any) -> None:
+        self._no_alias(node.this, node.parent, "HAVING")
 
-    def _kinds(self, node: Any) -> list[Kind]:
-        operands = [node.this, node.args.get("expression")]
-        return [self._numbers.kind(each) for each in operands if each is not None]
+    def _no_alias(self, expression: Any, select: Any, where: str) -> None:
+        made = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias) and not _is_same(each)}
+        for column in expression.find_all(exp.Column):
+            if not column.table and column.name.lower() in made:
+                what = f"{column.name} in an expression of {where}, which may be a column or the select list's"
+                raise self.refused(f"{what} (give it another name)", column)
 
     def _numeric(self, node: Any) -> None:
-        kinds = self._kinds(node)
+        kinds = self.kinds(node)
         if any(kind not in _NUMBERS for kind in kinds):
-            raise self._refused(f"{type(node).__name__} of {_words(kinds)}", node)
+            raise self.refused(f"{type(node).__name__} of {words(kinds)}", node)
 
     def _sum(self, node: Any) -> None:
         """Numbers, or a time and an interval. Dates differ: their difference is an integer, and an interval."""
         left, right = node.this, node.expression
-        if isinstance(right, exp.Interval) and self._numbers.kind(left) == "timestamp":
+        if isinstance(right, exp.Interval) and self.numbers.kind(left) == "timestamp":
             return
         self._numeric(node)
 
     def _quotient(self, node: Any) -> None:
         """Quotients of decimals have more digits than Spark gives them."""
         self._numeric(node)
-        kinds = self._kinds(node)
+        kinds = self.kinds(node)
         if "decimal" in kinds and "double" not in kinds:
-            raise self._refused("a quotient of decimals (cast one side to double precision)", node)
+            raise self.refused("a quotient of decimals (cast one side to double precision)", node)
 
     def _round(self, node: Any) -> None:
         """Of doubles halves go to the even neighbour, and in Spark away from zero. Of integers it is a double."""
-        if self._kinds(node)[0] != "decimal":
-            raise self._refused(f"round of {_words(self._kinds(node))} (cast it to numeric(p, s))", node)
+        if self.kinds(node)[0] != "decimal":
+            raise self.refused(f"round of {words(self.kinds(node))} (cast it to numeric(p, s))", node)
 
     def _average(self, node: Any) -> None:
-        if self._kinds(node)[0] not in ("integer", "double"):
-            raise self._refused(f"avg of {_words(self._kinds(node))} (cast it to double precision)", node)
+        if self.kinds(node)[0] not in ("integer", "double"):
+            raise self.refused(f"avg of {words(self.kinds(node))} (cast it to double precision)", node)
 
     def _cast(self, node: Any) -> None:
-        to, kind = node.to, self._numbers.kind(node.this)
+        to, kind = node.to, self.numbers.kind(node.this)
         name = getattr(to.this, "value", str(to.this))
         if name not in _TYPES or (name == "DECIMAL") != bool(to.expressions):
-            raise self._refused(f"the type {to.sql('postgres')}", node)
+            raise self.refused(f"the type {to.sql('postgres')}", node)
         literal = isinstance(node.this, exp.Literal) and node.this.is_string
         if name == "TEXT" and kind not in _AS_TEXT:
-            raise self._refused(f"a cast of {_words([kind])} to text", node)
+            raise self.refused(f"a cast of {words([kind])} to text", node)
         if kind is None and not literal and not isinstance(node.this, exp.Null):
-            raise self._refused("a cast of an expression whose type is not known before planning", node)
+            raise self.refused("a cast of an expression whose type is not known before planning", node)
         if name == "DECIMAL" and kind == "double":
-            raise self._refused("a cast of double precision to numeric", node)
+            raise self.refused("a cast of double precision to numeric", node)
         if name == "BOOLEAN" and kind not in ("boolean", "integer"):
-            raise self._refused(f"a cast of {_words([kind])} to boolean", node)
-        if name == "DATE" and literal and not _is_iso_date(node.this.this):
-            raise self._refused("a date that is not written as yyyy-mm-dd", node)
+            raise self.refused(f"a cast of {words([kind])} to boolean", node)
+        if name == "DATE" and literal and not is_iso_date(node.this.this):
+            raise self.refused("a date that is not written as yyyy-mm-dd", node)
 
     def _text(self, node: Any) -> None:
         is_concat = isinstance(node, exp.Concat)
         parts = node.expressions if is_concat else [node.this, node.expression]
-        kinds = [self._numbers.kind(_without_coalesce(each)) for each in parts]
+        kinds = [self.numbers.kind(_without_coalesce(each)) for each in parts]
         if any(kind not in (("text",) if is_concat else _AS_TEXT) for kind in kinds):
-            raise self._refused(f"a concatenation of {_words(kinds)} (cast them to text)", node)
-
-    def _literal(self, node: Any) -> None:
-        if not node.is_string and "e" in node.this.lower():
-            raise self._refused("a number with an exponent (cast a text to double precision)", node)
-
-    def _distinct(self, node: Any) -> None:
-        if isinstance(node.parent, exp.Select) and node.args.get("on"):
-            raise self._refused("DISTINCT ON", node)
-        if not isinstance(node.parent, exp.Select) and len(node.expressions) > 1:
-            raise self._refused("DISTINCT of several expressions", node)
+            raise self.refused(f"a concatenation of {words(kinds)} (cast them to text)", node)
 
     def _interval(self, node: Any) -> None:
         unit = str(node.args.get("unit") or "").upper()
         if unit not in _UNITS or not isinstance(node.this, exp.Literal) or not node.this.this.isdigit():
-            raise self._refused("an interval of this form (write interval '1 hour')", node)
+            raise self.refused("an interval of this form (write interval '1 hour')", node)
         if not isinstance(node.parent, exp.Add | exp.Sub):
-            raise self._refused("an interval that is not added to a timestamp", node)
-
-    def _in(self, node: Any) -> None:
-        """Elsewhere Spark takes the NULL of IN (subquery) for false."""
-        above = node.parent
-        while isinstance(above, exp.Paren | exp.And | exp.Not):
-            if isinstance(above, exp.Not) and not isinstance(above.this.unnest(), exp.In):
-                break
-            above = above.parent
-        if node.args.get("query") is not None and not isinstance(above, exp.Where):
-            raise self._refused("IN (subquery) outside the conditions of WHERE", node)
+            raise self.refused("an interval that is not added to a timestamp", node)
 
     def _tuple(self, node: Any) -> None:
         """Rows with NULLs compare in another way."""
         if not isinstance(node.parent, exp.GroupingSets | exp.Rollup | exp.Cube):
-            raise self._refused("Tuple", node)
-
-    def _join(self, node: Any) -> None:
-        if str(node.args.get("method") or "").upper() not in ("", "NATURAL"):
-            raise self._refused(f"{node.args['method'].upper()} JOIN", node)
+            raise self.refused("Tuple", node)
 
 
-def _words(kinds: list[Kind]) -> str:
+class _DuckDB(_Compared):
+    """A quotient with 0 is infinite there, `%` of 0 an error, and products of decimals overflow earlier."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        super().__init__("duckdb", numbers, _OF_DUCKDB)
+        self.own |= {
+            exp.Between: self._between,
+            exp.Cast: self._duckdb_cast,
+            exp.Div: self._duckdb_quotient,
+            exp.IntDiv: self._integer_quotient,
+            exp.Mod: self._remainder,
+            exp.Mul: self._product,
+        }
+
+    def _duckdb_quotient(self, node: Any) -> None:
+        self._quotient(node)
+        self._never_zero(node)
+
+    def _remainder(self, node: Any) -> None:
+        self._numeric(node)
+        self._never_zero(node)
+
+    def _integer_quotient(self, node: Any) -> None:
+        if self.kinds(node) != ["integer", "integer"]:
+            raise self.refused(f"// of {words(self.kinds(node))}", node)
+        self._never_zero(node)
+
+    def _never_zero(self, node: Any) -> None:
+        divisor = node.expression.unnest()
+        divisor = divisor.this if isinstance(divisor, exp.Cast) else divisor
+        number = divisor.this if isinstance(divisor, exp.Neg) else divisor
+        is_number = isinstance(number, exp.Literal) and not number.is_string and float(number.this) != 0
+        is_null = isinstance(divisor, exp.Nullif) and divisor.expression == exp.Literal.number(0)
+        if not is_number and not is_null:
+            raise self.refused("a division by what may be 0 (write nullif(divisor, 0))", node)
+
+    def _product(self, node: Any) -> None:
+        self._numeric(node)
+        if self.kinds(node) == ["decimal", "decimal"]:
+            raise self.refused("a product of decimals (cast one side to double)", node)
+
+    def _duckdb_cast(self, node: Any) -> None:
+        self._cast(node)
+        if node.to.this in exp.DataType.INTEGER_TYPES and self.numbers.kind(node.this) == "text":
+            raise self.refused("a cast of text to an integer, which rounds,", node)
+
+    def _between(self, node: Any) -> None:
+        if node.args.get("symmetric"):
+            raise self.refused("BETWEEN SYMMETRIC", node)
+
+
+def _is_same(alias: Any) -> bool:
+    return isinstance(alias.this, exp.Column) and alias.this.name.lower() == alias.alias.lower()
+
+
+def words(kinds: list[Kind]) -> str:
     return " and ".join(kind or "an unknown type" for kind in dict.fromkeys(kinds))
 
 
@@ -212,5 +297,5 @@ def _without_coalesce(node: Any) -> Any:
     return node.this if isinstance(node, exp.Coalesce) else node
 
 
-def _is_iso_date(text: str) -> bool:
+def is_iso_date(text: str) -> bool:
     return len(text) == 10 and text[4] == text[7] == "-" and (text[:4] + text[5:7] + text[8:]).isdigit()

@@ -15,7 +15,8 @@ from typing import Any
 import sqlglot
 from sqlglot import errors, exp
 
-from tidemark_planner.dialects.admission import DIALECTS, check_admitted
+from tidemark_planner.dialects.admission import COMPARED, check_admitted
+from tidemark_planner.dialects.documented import DOCUMENTED, check_documented
 from tidemark_planner.dialects.errors import NotTranslated
 from tidemark_planner.dialects.meanings import as_spark
 from tidemark_planner.errors import Refusal, refuse
@@ -23,6 +24,7 @@ from tidemark_protocol.messages.planning import Diagnostic
 from tidemark_protocol.types import Column
 
 SPARK = "spark"
+DIALECTS = (*COMPARED, *DOCUMENTED)
 _TOKEN = re.compile(r"<Token token_type: TokenType[.]\w+, text: (.*?), line: .*?>")
 Lookup = Callable[[tuple[str, ...], int, int], tuple[Column, ...]]
 """The columns of the relation that a name means, by its parts, its line and its column. Raises Refusal where it means
@@ -99,7 +101,7 @@ def as_spark_text(sql: str, dialect: str, look_up: Lookup) -> ForeignText:
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             refuse("UNSUPPORTED", "the text is not one query: write a SELECT", 1, 1, (sql.split() or [""])[0])
         tables = _NamedTables.of(sql, trees[0], look_up)
-        check_admitted(trees[0], dialect, tables)
+        (check_documented if dialect in DOCUMENTED else check_admitted)(trees[0], dialect, tables)
         made = as_spark(trees[0], dialect, tables)
         return ForeignText(sql, str(made.sql(SPARK, unsupported_level=sqlglot.ErrorLevel.RAISE)))
     except errors.ParseError as error:

@@ -30,6 +30,10 @@ class Dialect(Enum):
 
     SPARK = "spark"
     POSTGRES = "postgres"
+    DUCKDB = "duckdb"
+    SNOWFLAKE = "snowflake"
+    BIGQUERY = "bigquery"
+    TSQL = "tsql"
 
 
 INDEX = "index"
