@@ -51,6 +51,7 @@ from tidemark_persist.maintenance.maintenance import MaintenancePolicy, Work
 from tidemark_persist.schema import DIFF, ERROR, TIME, physical_schema
 from tidemark_persist.shard import Shard, ShardReader, create_or_open, delete_shard, open_existing, open_shard
 from tidemark_persist.shard_writers import ShardWriters
+from tidemark_persist.storage.object_reader import ObjectChanged, ObjectReader, ObjectVersion
 from tidemark_persist.storage.storage import Storage, check_store
 from tidemark_persist.times import EMPTY, ShardId, Term, Time
 
@@ -75,6 +76,9 @@ __all__ = [
     "Lease",
     "MaintenancePolicy",
     "NotReadable",
+    "ObjectChanged",
+    "ObjectReader",
+    "ObjectVersion",
     "Part",
     "PartGone",
     "PersistError",

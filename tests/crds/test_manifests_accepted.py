@@ -172,7 +172,15 @@ def test_values_at_the_edge_are_taken(changes: dict[str, Any], kubectl: Kubectl)
     DataSource.parse(kubectl.create(bent("DataSource", changes)))
 
 
-@pytest.mark.parametrize("path", ["/tmp/in", "/data/etc", "/etcetera", "/running", "file:///var/lib/run"])
+@pytest.mark.parametrize("type_", ["array<int>", "STRUCT<a: DECIMAL(10,2), b: array<struct<c:int>>>", "Decimal(38,2)"])
+def test_declared_types_are_taken_and_read(type_: str, kubectl: Kubectl) -> None:
+    """By schema and view alike, in any case; arrays and structs inside each other."""
+    DataSource.parse(kubectl.create(files(columns=[{"name": "a", "type": type_}])))
+
+
+@pytest.mark.parametrize(
+    "path", ["s3://bucket/in", "/tmp/in", "/data/etc", "/etcetera", "/running", "file:///var/lib/run"]
+)
 def test_a_path_that_only_looks_like_the_pods_own_is_taken(path: str, kubectl: Kubectl) -> None:
     """By schema and view alike."""
     DataSource.parse(kubectl.create(files_in(path)))

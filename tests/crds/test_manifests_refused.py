@@ -127,6 +127,8 @@ SOURCES = [
     (bent("DataSource", {"suspend": "yes"}), "spec.suspend: "),
     (manifest("DataSource", name="a.b"), "metadata.name: .* must be a DNS label"),
     (manifest("DataSource", {"instance": "i", "files": {"path": "/in", "tables": []}}), "spec.files.tables: "),
+    (files_in("gs://bucket/x"), "spec.files.path: .* must be an absolute path, a file:/// URL or s3://bucket/prefix"),
+    (files(order="age"), r"spec.files.tables\[0\].order: Unsupported value"),
     *((files_in(path), "spec.files.path: .* is a folder of the pod itself") for path in OWN),
     (files(name="Flights"), r"spec.files.tables\[0\].name: .* should match"),
     (files(name="a_b"), r"spec.files.tables\[0\].name: .* should match"),
@@ -146,8 +148,8 @@ SOURCES = [
     (files(columns=[]), r"spec.files.tables\[0\].columns: "),
     (files(columns=[COLUMN, COLUMN]), r"spec.files.tables\[0\].columns\[1\]: Duplicate value"),
     (files(columns=[{"name": "__time", "type": "INT"}]), r"columns\[0\].name: .* must not begin with __"),
-    (files(columns=[{"name": "a", "type": "ARRAY<INT>"}]), r"columns\[0\].type: .* must be one of BOOLEAN"),
-    (files(columns=[{"name": "a", "type": "DECIMAL(39,2)"}]), r"columns\[0\].type: .* must be one of BOOLEAN"),
+    (files(columns=[{"name": "a", "type": "MAP<STRING,INT>"}]), r"columns\[0\].type: .* should match"),
+    (files(columns=[{"name": "a", "type": "DECIMAL(39,2)"}]), r"columns\[0\].type: .* should match"),
     (files(columns=[{"name": "a"}]), r"columns\[0\].type: Required value"),
 ]
 INDEX_OF_A = {"name": "e", "index": {"from": "a"}}

@@ -294,5 +294,6 @@ MEMBERS: tuple[Any, ...] = (
     WRITTEN_TABLE,
     WRITTEN,
     EDITED,
+    FilesTable("orders", "csv", "s3://bucket/in", order="name"),
 )
 """The order is that of the lines of `members.tsv`."""

@@ -30,6 +30,8 @@ REFUSED = [
     ("/data", "/data/ns/_copies/.staging/x"),
     ("/data", "/data/other/_copies/x"),
     ("/data", "/data/incoming"),
+    ("s3://bucket/data/", "s3://bucket/data/ns/tpch/orders/v1"),
+    ("s3://bucket/data", "s3://bucket/data/ns/_copies/x"),
 ]
 READ = [
     ("/data", "/database"),
@@ -37,6 +39,8 @@ READ = [
     ("/data/tables", "/data/incoming"),
     ("/data", "/data/ns/_copies/x"),
     ("s3://bucket/data", "/bucket/data"),
+    ("s3://bucket/data", "s3://bucket/database"),
+    ("/data", "s3://data/x"),
 ]
 
 

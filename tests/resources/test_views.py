@@ -225,6 +225,22 @@ def read_from(path: str, below: str) -> dict[str, Any]:
     return data_source({"files": {"path": path, "tables": [{"name": "t", "format": "csv", "path": below}]}})
 
 
+def test_files_are_read_from_a_bucket_too() -> None:
+    """With an order of names there alone; a table's path must be one that every tool takes."""
+    tables = [{"name": "t", "format": "json", "path": "day=1", "order": "name"}]
+    source = DataSource.parse(data_source({"files": {"path": "s3://bucket/in/", "tables": tables}})).source
+    assert source == FilesSource((FilesTable("t", "json", "s3://bucket/in/day=1", order="name"),))
+    for path, table, message in (
+        ("/in", {"order": "name"}, "spec.files.tables[0].order: is for files in a bucket"),
+        ("s3://bucket/in", {"path": "a b"}, "spec.files.tables[0].path: must be s3://bucket/prefix"),
+        ("s3://k:s@bucket/in", {}, "spec.files.path: must name a bucket"),
+    ):
+        files = {"path": path, "tables": [{"name": "t", "format": "json", **table}]}
+        with pytest.raises(ResourceError) as error:
+            DataSource.parse(data_source({"files": files}))
+        assert message in str(error.value)
+
+
 @pytest.mark.parametrize("path", ["/tmp/x", "/etcetera", "/data/etc", "/var/lib/tidemark", "/runs"])
 def test_files_are_read_from_anywhere_else(path: str) -> None:
     """Names are compared whole, and from the root on."""

@@ -23,14 +23,17 @@ HEADER = (Option("header", "true"),)
 
 
 class Directory:
-    """A source of one table over a folder of files, and the ingester that follows it."""
+    """A source of one table over a folder of files, and the ingester that follows it. A file is bound after
+    `settling_ticks` at which it was listed."""
+
+    settling_ticks = 1
 
     def __init__(self, session: SparkSession, root: Path, **table: object) -> None:
         self.session, self.root, self.folder = session, root, root / "in"
         self.folder.mkdir(exist_ok=True)
-        fields = {"format": "csv", "columns": COLUMNS, "options": HEADER, "pattern": "*", **table}
+        given = {"path": str(self.folder), "format": "csv", "columns": COLUMNS, "options": HEADER, "pattern": "*"}
         self.requests = 0
-        self.spec = FilesSource((FilesTable("t", path=str(self.folder), **fields),))  # type: ignore[arg-type]
+        self.spec = FilesSource((FilesTable("t", **{**given, **table}),))  # type: ignore[arg-type]
         self.ingester = self.restart()
         self.now = self.ingester.shards()[0].state().upper
 
@@ -54,7 +57,7 @@ class Directory:
 
     def die_before_reading(self) -> None:
         """New files are bound, and the process dies before it reads them."""
-        self.ticks(1)
+        self.ticks(self.settling_ticks)
 
         def die(*_: object) -> None:
             raise KeyboardInterrupt
@@ -62,6 +65,21 @@ class Directory:
         self.ingester._apply = die  # type: ignore[method-assign]
         with pytest.raises(KeyboardInterrupt):
             self.ticks(1)
+
+    def die_after(self, appends: int) -> None:
+        """The process dies at a tick that binds new files, after so many appends."""
+        append, done = self.ingester._append, 0
+
+        def append_or_die(*args: object) -> None:
+            nonlocal done
+            if done == appends:
+                raise KeyboardInterrupt
+            done += 1
+            append(*args)  # type: ignore[arg-type]
+
+        self.ingester._append = append_or_die  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            self.ticks(self.settling_ticks + 1)
 
     def letters(self) -> list[tuple[object, ...]]:
         return oks(self.root, "t_dead_letter")

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tidemark_protocol.plan.ingestion import FilesTable
-from tidemark_replica.storage.files import compression
-from tidemark_replica.storage.files.compression import ArchiveUnreadable, chunks, compression_of
-from tidemark_replica.storage.files.lines import NotText, lines
+from tidemark_replica.storage.files.streamed import compression
+from tidemark_replica.storage.files.streamed.compression import ArchiveUnreadable, compression_of, decompressed
+from tidemark_replica.storage.files.streamed.lines import NotText, lines
 
 TEXT = b"".join(b"%d,row %d\n" % (i, i * 7919) for i in range(500))
 
@@ -23,7 +23,7 @@ def compressed(kind: str, data: bytes) -> bytes:
 
 
 def contents(kind: str, archive: bytes) -> bytes:
-    return b"".join(chunks(io.BytesIO(archive), kind, len(archive)))
+    return b"".join(decompressed(io.BytesIO(archive), kind, len(archive)))
 
 
 def test_the_name_or_the_table_says_how_a_file_is_compressed() -> None:
@@ -69,7 +69,7 @@ def test_a_bomb_is_given_up_at_the_limit(kind: str, monkeypatch: pytest.MonkeyPa
     assert len(bomb) < 100_000
     found: list[int] = []
     with pytest.raises(ArchiveUnreadable, match="more than 250 times"):
-        found.extend(len(chunk) for chunk in chunks(io.BytesIO(bomb), kind, len(bomb)))
+        found.extend(len(chunk) for chunk in decompressed(io.BytesIO(bomb), kind, len(bomb)))
     assert max(found) <= compression.CHUNK_BYTES
     assert sum(found) <= (1 << 20) + 250 * len(bomb)
 
@@ -82,7 +82,7 @@ class _Broken(io.BytesIO):
 def test_an_error_of_the_source_stays_what_it_is() -> None:
     """A file that is gone is no damaged archive."""
     with pytest.raises(FileNotFoundError):
-        list(chunks(_Broken(), "gzip", 100))
+        list(decompressed(_Broken(), "gzip", 100))
 
 
 def split(data: bytes, size: int) -> list[str]:
@@ -109,6 +109,6 @@ def test_lines_are_refused_that_are_not_text(monkeypatch: pytest.MonkeyPatch) ->
     for data in (b"a\nM\xfcnchen\n", b"a\n\xc3"):
         with pytest.raises(NotText, match="UTF-8"):
             split(data, 4)
-    monkeypatch.setattr("tidemark_replica.storage.files.lines.LINE_BYTES_MAX", 100)
+    monkeypatch.setattr("tidemark_replica.storage.files.streamed.lines.LINE_BYTES_MAX", 100)
     with pytest.raises(NotText, match="longer"):
         split(b"0" * 300, 50)

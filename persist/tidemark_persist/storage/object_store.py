@@ -65,7 +65,7 @@ def settings(given: Mapping[str, str], environ: Mapping[str, str] = os.environ) 
 
 def redacted(error: BaseException, given: Mapping[str, str], environ: Mapping[str, str] = os.environ) -> str:
     """The error on one line, without credentials and without the signed request that a server repeats."""
-    text = _ANSWER.sub(_code_and_message, _COLOURS.sub("", str(error)))
+    text = _ANSWER.sub(_code_and_message, _COLOURS.sub("", str(error)).partition("Debug source:")[0])
     for name, value in _named_settings(given, environ):
         if name in SECRETS and value:
             text = text.replace(value, "***")

@@ -114,10 +114,10 @@ class Storage:
         except (FileNotFoundError, TableNotFoundError) as error:
             if self.local_path is not None or not writing:
                 raise
-            raise self._failed(doing, error) from None
+            raise self.failed(doing, error) from None
         except (OSError, DeltaError) as error:
             # the traceback of an object store's error would show what `redacted` leaves out
-            raise self._failed(doing, error) from (error if self.local_path is not None else None)
+            raise self.failed(doing, error) from (error if self.local_path is not None else None)
         except BaseException as error:
             if not is_panic(error):
                 raise
@@ -126,9 +126,10 @@ class Storage:
                 if self.local_path is not None
                 else " (do the settings have characters that no URL or header may have?)"
             )
-            raise self._failed(f"{doing}{guess}", error) from None
+            raise self.failed(f"{doing}{guess}", error) from None
 
-    def _failed(self, doing: str, error: BaseException) -> StorageError:
+    def failed(self, doing: str, error: BaseException) -> StorageError:
+        """The failure of an object store as an error without secrets."""
         text = self.redacted(error)
         problem = None if self.local_path is not None else object_store.problem(text)
         advice = f"; {problem.advice}" if problem else ""

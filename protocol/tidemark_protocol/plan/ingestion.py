@@ -25,11 +25,12 @@ DEAD_LETTER = "_dead_letter"
 @wire_name("FilesTable")
 @dataclass(frozen=True)
 class FilesTable:
-    """A table from the files of a directory that match `pattern`.
+    """A table from the files of a directory, or of s3://bucket/prefix, that match `pattern`.
 
     `columns` None: not pinned yet. `on_bad_record`: `error` turns bad records into errors of the table; `deadLetter`
     writes them to the table `<name>_dead_letter` of the source. `append_only`: no row is ever taken back, which makes
     some plans cheaper. `compression`: of csv and json `none`, `gzip` or `zstd`; empty where each file's name says it.
+    `order`: `name` where each new object of a bucket has a name after those of all before.
     """
 
     name: str
@@ -42,6 +43,7 @@ class FilesTable:
     max_files_per_tick: int = 1000
     append_only: bool = False
     compression: str = ""
+    order: str = ""
 
 
 @wire_name("FilesSource")

@@ -2,6 +2,7 @@
 
 <storage location>/...                           refused: rows of other users, and files that compaction removes
 <storage location>/<own namespace>/_copies/NAME  allowed: `kubectl tidemark copy` writes it for such readers
+                                                 (not in a bucket: files of attempts that failed are there, too)
 """
 
 from __future__ import annotations
@@ -16,25 +17,26 @@ def reads_own_tables(source: SourceSpec, storage_location: str, namespace: str) 
     location, unless it is in an object store."""
     if isinstance(source, DeltaSource):
         return _follows_own_tables(source, storage_location)
-    if not isinstance(source, FilesSource) or not storage_location.startswith("/"):
+    if not isinstance(source, FilesSource):
         return None
-    storage = _plain(storage_location)
+    storage = _comparable(storage_location)
     copies = copies_folder(storage, namespace)
     for table in source.tables:
-        path = _plain(table.path)
+        path = _comparable(table.path)
         if f"{path}/".startswith(f"{storage}/") and not _is_copy(copies, path):
+            but = f" (of that folder, only what is copied to {copies} can be read)" if storage.startswith("/") else ""
             return IngestionFailure(
                 "ReadsOwnTables",
                 f"table {table.name}: {path} is in {storage}, where this instance keeps its tables; make a DataSource "
-                f"that reads elsewhere (of that folder, only what is copied to {copies} can be read)",
+                f"that reads elsewhere{but}",
             )
     return None
 
 
 def _follows_own_tables(source: DeltaSource, storage_location: str) -> IngestionFailure | None:
-    storage = storage_location.rstrip("/") if "://" in storage_location else _plain(storage_location)
+    storage = _comparable(storage_location)
     for table in source.tables:
-        path = table.path if "://" in table.path else _plain(table.path)
+        path = _comparable(table.path)
         if f"{path}/".startswith(f"{storage}/"):
             return IngestionFailure(
                 "ReadsOwnTables",
@@ -45,11 +47,16 @@ def _follows_own_tables(source: DeltaSource, storage_location: str) -> Ingestion
 
 
 def _is_copy(copies: str, path: str) -> bool:
+    if not path.startswith("/"):
+        return False
     try:
         return path.startswith(f"{copies}/") and copy_location(copies, path) == path
     except ValueError:
         return False
 
 
-def _plain(path: str) -> str:
-    return f"/{'/'.join(segment for segment in path.split('/') if segment)}"
+def _comparable(location: str) -> str:
+    """A path without empty segments; a URL of an object store as it is, without a slash at its end."""
+    if "://" in location:
+        return location.rstrip("/")
+    return f"/{'/'.join(segment for segment in location.split('/') if segment)}"

@@ -20,7 +20,7 @@ from typing import Any
 
 from tidemark_operator.resources.manifest.durations import duration_ms
 from tidemark_operator.resources.manifest.fields import Fields
-from tidemark_operator.resources.manifest.locations import local_path
+from tidemark_operator.resources.manifest.locations import files_location
 from tidemark_operator.resources.manifest.meta import InstanceName, Meta, spec_of
 from tidemark_operator.resources.manifest.quantities import size_bytes
 from tidemark_operator.resources.manifest.sources.delta_table import parse_delta_table
@@ -81,7 +81,7 @@ def _source(spec: Fields) -> SourceSpec:
 
 
 def _files(fields: Fields) -> FilesSource:
-    directory = local_path(fields, "path")
+    directory = files_location(fields, "path")
     return FilesSource(tuple(parse_file_table(table, directory) for table in fields.children("tables")))
 
 

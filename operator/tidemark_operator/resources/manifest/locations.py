@@ -1,7 +1,7 @@
 """Places: of files on a disk, and of shards, which may be in an object store, too.
 
 /var/lib/tidemark/  ->  /var/lib/tidemark        file:///data/a%20b  ->  /data/a b        for files and shards
-s3://bucket/tables/ ->  s3://bucket/tables                                                for shards alone
+s3://bucket/tables/ ->  s3://bucket/tables                                                for files and shards
 /etc/tidemark/tls   ->  refused                                                           for files: they are the pod's
 """
 
@@ -20,11 +20,10 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*()=-]+")
 
 
-def local_path(fields: Fields, name: str) -> str:
-    """The path at `name`, without a slash at its end."""
-    text, at = fields.text(name), fields.at(name)
-    need = "must be an absolute path or a file:/// URL (files are not read from object stores by this version)"
-    return readable(at, _checked_path(at, text, need))
+def files_location(fields: Fields, name: str) -> str:
+    """The path at `name` where files may be read, or s3://bucket/prefix; without a slash at its end."""
+    location = shard_location(fields, name)
+    return readable(fields.at(name), location) if location.startswith("/") else location
 
 
 def readable(at: str, path: str) -> str:
@@ -37,10 +36,19 @@ def readable(at: str, path: str) -> str:
 
 
 def shard_location(fields: Fields, name: str) -> str:
-    """The same, or s3://bucket/prefix."""
+    """The path at `name`, or s3://bucket/prefix; without a slash at its end."""
     text, at = fields.text(name), fields.at(name)
-    if not text.startswith(_S3):
-        return _checked_path(at, text, "must be an absolute path, a file:/// URL or s3://bucket/prefix")
+    if is_bucket(text):
+        return checked_bucket(at, text)
+    return _checked_path(at, text, "must be an absolute path, a file:/// URL or s3://bucket/prefix")
+
+
+def is_bucket(location: str) -> bool:
+    return location.startswith(_S3)
+
+
+def checked_bucket(at: str, text: str) -> str:
+    """The location s3://bucket/prefix, without a slash at its end."""
     bucket, *prefix = text.removeprefix(_S3).removesuffix("/").split("/")
     if not _BUCKET.fullmatch(bucket):
         raise InvalidValue(at, f"must name a bucket, as s3://bucket/prefix does: {_safe(text)!r:.200}")

@@ -8,7 +8,7 @@
 
 The last request about a file leaves one row, so a request that comes again is known to be done. A row `t/staged` is
 retracted at the next tick: the updates of a request are staged before its binding is minted, since what they are made
-of may be gone afterwards.
+of may be gone afterwards. Bindings of a bucket have one more column, the ETag.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMAP_SCHEMA = pa.schema(
         pa.field("modified_ns", pa.int64()),
     ]
 )
-_WITH_DIFF = REMAP_SCHEMA.append(pa.field(DIFF, pa.int64()))
+BUCKET_REMAP_SCHEMA = REMAP_SCHEMA.append(pa.field("etag", pa.string()))
 BOUND, STAGED = "", "staged"
 
 
@@ -66,14 +66,23 @@ def parse(binding: pa.Table) -> Iterator[Row]:
     if not binding.num_rows:
         return
     columns = [binding.column(name).to_pylist() for name in (*REMAP_SCHEMA.names, DIFF)]
-    for marked, name, size, modified_ns, diff in zip(*columns, strict=True):
+    etags = binding.column("etag").to_pylist() if "etag" in binding.schema.names else [""] * binding.num_rows
+    for marked, name, size, modified_ns, diff, etag in zip(*columns, etags, strict=True):
         table, _, kind = marked.partition("/")
         kind, _, request = kind.partition("/")
-        yield Row(table, kind, FileVersion(name, size, modified_ns), diff, int(request or 0))
+        yield Row(table, kind, FileVersion(name, size, modified_ns, etag or ""), diff, int(request or 0))
 
 
-def binding_of(rows: Iterable[Row]) -> pa.Table:
+def binding_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
     """The rows as a table; `parse` reads it."""
-    columns = [(r.marked, r.file.name, r.file.size, r.file.modified_ns, r.diff) for r in rows]
-    arrays = [pa.array([row[i] for row in columns], field.type) for i, field in enumerate(_WITH_DIFF)]
-    return pa.Table.from_arrays(arrays, schema=_WITH_DIFF)
+    rows = list(rows)
+    columns = {
+        "table": [row.marked for row in rows],
+        "file": [row.file.name for row in rows],
+        "size": [row.file.size for row in rows],
+        "modified_ns": [row.file.modified_ns for row in rows],
+        "etag": [row.file.etag for row in rows],
+        DIFF: [row.diff for row in rows],
+    }
+    wanted = schema.append(pa.field(DIFF, pa.int64()))
+    return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in wanted], schema=wanted)

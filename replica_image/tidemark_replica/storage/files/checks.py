@@ -17,17 +17,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidemark_protocol.plan.ingestion import FilesTable
-from tidemark_protocol.types import Column, TypeNotSupported
-from tidemark_replica.storage.files.compression import NONE, compression_of
-from tidemark_replica.storage.files.file_store import file_store
+from tidemark_protocol.types import Column
+from tidemark_replica.storage.files.file_store import file_store, is_bucket
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.values.arrow_types import sql_type
+from tidemark_replica.storage.files.streamed.compression import NONE, compression_of
+from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_fits
 
 _HEADER_BYTES = 1 << 20
 
 
 def has_changed(table: FilesTable, bound: FileVersion) -> str | None:
-    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None."""
+    """FILE_MISSING or FILE_CHANGED where the file is not the bound one; else None. Of a store that reads versions, the
+    task that reads the file says it."""
+    if file_store(table).reads_versions:
+        return None
     now = file_store(table).version_of(bound.name)
     if now is None:
         return "FILE_MISSING"
@@ -35,15 +38,16 @@ def has_changed(table: FilesTable, bound: FileVersion) -> str | None:
 
 
 def file_problem(table: FilesTable, columns: Sequence[Column], bound: FileVersion) -> str | None:
-    """The code of the problem; None if the file's records can be read. Problems of a compressed file are found while it
-    is read."""
+    """The code of the problem; None if the file's records can be read. Problems of files that Spark does not open are
+    found while they are read."""
     if changed := has_changed(table, bound):
         return changed
-    if compression_of(table, bound.name) != NONE:
+    if not opened_by_spark(table, bound.name):
         return None
     try:
         if table.format == "parquet":
-            return None if _parquet_fits(table, bound, columns) else "SCHEMA_MISMATCH"
+            with file_store(table).open(bound) as source:
+                return None if parquet_fits(pq.read_schema(source), columns) else "SCHEMA_MISMATCH"
         if bound.size and (header := header_of(table, columns)) is not None:
             return None if _first_line(table, bound) == header else "SCHEMA_MISMATCH"
     except (OSError, pa.ArrowException, UnicodeDecodeError, csv.Error):
@@ -68,14 +72,10 @@ def _first_line(table: FilesTable, file: FileVersion) -> tuple[str, ...]:
         return header_names(source.readline(_HEADER_BYTES).decode("utf-8-sig"), table)
 
 
+def opened_by_spark(table: FilesTable, name: str) -> bool:
+    """Whether Spark's own reader opens the file. Others are streamed by tasks."""
+    return not is_bucket(table) and table.format != "avro" and compression_of(table, name) == NONE
+
+
 def option_of(table: FilesTable, name: str, default: str) -> str:
     return next((o.value for o in table.options if o.name == name), default)
-
-
-def _parquet_fits(table: FilesTable, file: FileVersion, columns: Sequence[Column]) -> bool:
-    with file_store(table).open(file) as source:
-        schema = pq.read_schema(source)
-    try:
-        return all(schema.names.count(c.name) == 1 and sql_type(schema.field(c.name).type) == c.type for c in columns)
-    except TypeNotSupported:
-        return False

@@ -31,7 +31,6 @@ from tidemark_protocol.messages.responses import FileOutcome
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesTable, IngestedTable
 from tidemark_replica.storage.files import checks
 from tidemark_replica.storage.files.bindings import BOUND, Row, parse, staged_row
-from tidemark_replica.storage.files.compression import compression_of
 from tidemark_replica.storage.files.file_store import file_store
 from tidemark_replica.storage.files.listing import FileVersion
 from tidemark_replica.storage.files.problems import (
@@ -42,6 +41,7 @@ from tidemark_replica.storage.files.problems import (
     letters_of_file,
 )
 from tidemark_replica.storage.files.reading import StagedRows, StageRows, stage
+from tidemark_replica.storage.files.streamed.compression import compression_of
 from tidemark_replica.storage.source import SourceShards
 from tidemark_replica.values.failure_text import public_text_with_type
 

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.compression import NONE
 from tidemark_replica.storage.files.listing import FileVersion, Listing, is_candidate
+from tidemark_replica.storage.files.streamed.compression import NONE
 
 _PARQUET_MAGIC = b"PAR1"
 
@@ -19,6 +19,10 @@ class Folder:
     """The files directly in the directory. Links lead to files of the directory alone."""
 
     directory: str
+
+    @property
+    def reads_versions(self) -> bool:
+        return False
 
     def list(self, pattern: str) -> Listing:
         root, listing = _root_of(self.directory), Listing()
@@ -57,7 +61,7 @@ class Folder:
         except OSError:
             return False
 
-    def open(self, file: FileVersion) -> BinaryIO:
+    def open(self, file: FileVersion, *, sequential: bool = True) -> BinaryIO:
         return open(self.path_of(file.name), "rb")
 
     def path_of(self, name: str) -> str:

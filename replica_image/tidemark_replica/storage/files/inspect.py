@@ -8,13 +8,15 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
-from tidemark_replica.storage.files.compression import NONE, compression_of
+from tidemark_replica.storage.files.checks import opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore, file_store
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problem_report import ProblemReport
 from tidemark_replica.storage.files.reading import DEAD_LETTER_COLUMNS, check_options, literal_path
-from tidemark_replica.storage.files.text_pieces import read_pieces
+from tidemark_replica.storage.files.streamed.compression import compression_of
+from tidemark_replica.storage.files.streamed.pieces import pieces_of
+from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
+from tidemark_replica.storage.files.streamed.text_pieces import read_pieces
 from tidemark_replica.values.arrow_types import sql_type
 
 
@@ -59,10 +61,10 @@ def _inferred_frame(session: SparkSession, table: FilesTable, file: FileVersion)
     reader = session.read.format(table.format).option("inferSchema", "true")
     for option in table.options:
         reader = reader.option(option.name, option.value)
-    if compression_of(table, file.name) == NONE:
+    if opened_by_spark(table, file.name):
         return reader.load(literal_path(Folder(table.path).path_of(file.name)))
     report = ProblemReport(session)
-    frame = read_pieces(session, reader, table, [file], None, report)
+    frame = read_pieces(session, reader, table, pieces_of(table, [file]), None, report)
     if code := report.take().get(file.name):
         raise SourceUnusable(f"table {table.name}: {code}: no schema can be inferred from {file.name}; give the schema")
     return frame

@@ -6,6 +6,7 @@
            ──► known, but changed?          not read again; counted and reported (`changed`)
            ──► changed since the last tick? waits: somebody is still writing it
            ──► incomplete?                  waits: a text file must end with a newline, a Parquet file with its footer
+                                            (objects of a bucket are there whole, so neither check is of them)
            ──► new
 
 A file costs 16 bytes of memory: names and versions are kept as sorted 64-bit hashes.
@@ -27,13 +28,30 @@ _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".inprogress", "._COPYING_")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FileVersion:
-    """A file as it was listed."""
+    """A file as it was listed. `etag`: of an object, which with the name and the size tells its versions apart; without
+    one the time does."""
 
     name: str
     size: int
     modified_ns: int
+    etag: str = ""
+
+    @property
+    def identity(self) -> tuple[str, int, int | str]:
+        """Equal for equal versions."""
+        return self.name, self.size, self.etag or self.modified_ns
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileVersion) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+
+class FileChanged(Exception):
+    """The file is in another version than was bound."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,26 @@ class Listing:
     """Names of symbolic links that point outside the directory."""
     undecodable_names: list[str] = field(default_factory=list)
     """Names that are not UTF-8, with each byte that is none as `\\xff`."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A file that is not bound yet. `reason`: for people; empty where it is only not its turn."""
+
+    name: str
+    size: int
+    reason: str = ""
+
+
+@dataclass
+class Arrived:
+    """The files to bind now, those that wait, and how many bound ones are in another version now. `unbound`: how many
+    new files are known that are not to be bound now."""
+
+    files: list[FileVersion] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+    changed: int = 0
+    unbound: int = 0
 
 
 def is_candidate(name: str, pattern: str) -> bool:
@@ -86,7 +124,7 @@ class BoundFiles:
 
 
 def _version(file: FileVersion) -> str:
-    return f"{file.size}:{file.modified_ns}"
+    return ":".join(map(str, file.identity[1:]))
 
 
 def _hashes(texts: Iterable[str]) -> Hashes:

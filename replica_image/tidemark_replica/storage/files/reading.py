@@ -27,13 +27,15 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_protocol.types import STRING, Column
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.files.checks import header_of
-from tidemark_replica.storage.files.compression import COMPRESSIONS, NONE, compression_of
+from tidemark_replica.storage.files.checks import header_of, opened_by_spark
 from tidemark_replica.storage.files.folder import Folder
 from tidemark_replica.storage.files.listing import FileVersion
-from tidemark_replica.storage.files.problem_report import ProblemReport
 from tidemark_replica.storage.files.problems import END_OF_LINE
-from tidemark_replica.storage.files.text_pieces import read_pieces
+from tidemark_replica.storage.files.streamed.compression import COMPRESSIONS
+from tidemark_replica.storage.files.streamed.parquet_pieces import parquet_rows
+from tidemark_replica.storage.files.streamed.pieces import Piece, pieces_of
+from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
+from tidemark_replica.storage.files.streamed.text_pieces import numbers, read_pieces
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import error_text
@@ -96,12 +98,12 @@ def _parsed_by_spark(
     session: SparkSession,
     table: FilesTable,
     columns: Sequence[Column],
-    files: Sequence[FileVersion],
+    pieces: tuple[Piece, ...],
     report: ProblemReport,
 ) -> DataFrame:
-    """The rows of files that Spark's tasks stream, with the number of each row's file."""
+    """The rows of text that Spark's tasks stream, with the number of each row's piece."""
     reader = text_reader(session, table).option("header", "false").schema(f"{_ddl(columns)}, `{CORRUPT}` STRING")
-    rows = read_pieces(session, reader, table, files, header_of(table, columns), report)
+    rows = read_pieces(session, reader, table, pieces, header_of(table, columns), report)
     return rows.selectExpr("*", f"spark_partition_id() AS `{FILE}`")
 
 
@@ -114,8 +116,8 @@ class StageRows:
     """Runs in Spark's Python workers: batches of rows in, names of staged files out.
 
     `location` or `dead_letter` None: that shard has its rows already, or does not exist. Bad records become error rows
-    of the table unless `set_aside`. `retracts`: the good rows have the diff -1. `numbered`: the names of the files,
-    where the rows have the number of their file.
+    of the table unless `set_aside`. `retracts`: the good rows have the diff -1. `numbered`: the names of the pieces'
+    files, where the rows have the number of their piece.
     """
 
     columns: tuple[Column, ...]
@@ -221,18 +223,44 @@ class StagedRows:
 def stage(session: SparkSession, table: FilesTable, function: StageRows, files: Sequence[FileVersion]) -> StagedRows:
     """Reads the files and stages their rows. Empty files have none."""
     done = StagedRows()
-    opened = [f for f in files if compression_of(table, f.name) == NONE and f.size]
-    if opened:
+    if opened := [f for f in files if opened_by_spark(table, f.name) and f.size]:
         _run(done, function, _opened_by_spark(session, table, function.columns, opened))
-    if parsed := [f for f in files if compression_of(table, f.name) != NONE]:
-        report = ProblemReport(session)
-        rows = _parsed_by_spark(session, table, function.columns, parsed, report)
-        _run(done, replace(function, numbered=tuple(f.name for f in parsed)), rows)
-        done.problems.update(report.take())
+    streamed = pieces_of(table, [f for f in files if not opened_by_spark(table, f.name)])
+    if not streamed:
+        return done
+    report, function = ProblemReport(session), replace(function, numbered=tuple(p.file.name for p in streamed))
+    if table.format in ("csv", "json"):
+        _run(done, function, _parsed_by_spark(session, table, function.columns, streamed, report))
+    else:
+        _run(done, StageRecords(table, streamed, function, report), numbers(session, streamed))
+    done.problems.update(report.take())
     return done
 
 
-def _run(done: StagedRows, function: StageRows, rows: DataFrame) -> None:
+@dataclass(frozen=True)
+class StageRecords:
+    """Runs in Spark's Python workers: stages the rows of the pieces whose numbers a batch has. None is malformed: a
+    file that cannot be decoded is reported."""
+
+    table: FilesTable
+    pieces: tuple[Piece, ...]
+    stage: StageRows
+    report: ProblemReport
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.stage(self._numbered(batches))
+
+    def _numbered(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                with self.report.of(self.pieces[number].file.name):
+                    for rows in parquet_rows(self.table, self.stage.columns, self.pieces[number]):
+                        n = rows.num_rows
+                        rows = rows.append_column(CORRUPT, pa.nulls(n, pa.string()))
+                        yield rows.append_column(FILE, pa.repeat(pa.scalar(number, pa.int32()), n))
+
+
+def _run(done: StagedRows, function: StageRows | StageRecords, rows: DataFrame) -> None:
     """Stages the rows, and adds what was staged to `done`."""
     for staged in rows.mapInArrow(function, "kind string, file string").collect():
         if staged.kind == _COUNTS:

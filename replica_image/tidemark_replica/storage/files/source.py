@@ -1,8 +1,8 @@
-"""Directories of files as a source: a binding is a list of file versions.
+"""Files of directories and buckets as a source: a binding is a list of file versions.
 
     remap rows  (table, file, size, modified_ns)      one per bound file; all kinds: bindings.py
 
-A file is bound once it is complete and two listings, a tick apart, saw the same version. Only the bound version is
+A file is bound once it is whole (arrivals.py). Only the bound version is
 read: a file that has changed by then gives an error row, or a dead letter.
 """
 
@@ -22,11 +22,19 @@ from tidemark_protocol.messages.responses import FileOutcome, SourceFile, TableR
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, IngestedTable
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.files import checks
-from tidemark_replica.storage.files.bindings import BOUND, REMAP_SCHEMA, STAGED, Row, binding_of, parse
-from tidemark_replica.storage.files.compression import compression_of
+from tidemark_replica.storage.files.arrivals import arrivals_of
+from tidemark_replica.storage.files.bindings import (
+    BOUND,
+    BUCKET_REMAP_SCHEMA,
+    REMAP_SCHEMA,
+    STAGED,
+    Row,
+    binding_of,
+    parse,
+)
 from tidemark_replica.storage.files.file_list import LISTED_FILES, PENDING, FileList
 from tidemark_replica.storage.files.file_requests import Change, FileRequests
-from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.file_store import is_bucket
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
 from tidemark_replica.storage.files.problems import (
     DEAD_LETTERS_LOST,
@@ -49,9 +57,11 @@ class FilesIngestion(Source):
 
     def __init__(self, spec: FilesSource, session: SparkSession) -> None:
         self._specs = {t.name: t for t in spec.tables}
+        if any(map(is_bucket, spec.tables)):
+            self.remap_schema = BUCKET_REMAP_SCHEMA
         self._session = session
         self._known = {name: BoundFiles() for name in self._specs}
-        self._last_listed: dict[str, dict[str, FileVersion]] = {name: {} for name in self._specs}
+        self._arrivals = {name: arrivals_of(table) for name, table in self._specs.items()}
         self._waiting: dict[tuple[str, str], SourceFile] = {}
         self._changed: dict[str, int] = {}
         self._unbound = dict.fromkeys(self._specs, 0)
@@ -74,6 +84,7 @@ class FilesIngestion(Source):
             files = [row.file for row in rows if row.table == name and row.kind == BOUND]
             self._known[name] = BoundFiles()
             self._known[name].add(files)
+            self._arrivals[name].resume(files)
             self._list.restore(name, files)
             self._list.set_released(name, self._requests.released(name).values())
 
@@ -91,11 +102,11 @@ class FilesIngestion(Source):
         changed = {(change.request.table, change.request.file) for change in self._changes}
         self._waiting = {}
         for name, table in self._specs.items():
-            for file in self._settled(table):
+            for file in self._arrived(table):
                 if (name, file.name) not in changed:
                     rows += [*self._requests.forgotten(name, file.name), Row(name, BOUND, file)]
         self._list.set_pending([*self._waiting.values()][:LISTED_FILES])
-        return binding_of(rows)
+        return binding_of(rows, self.remap_schema)
 
     def confirm(self, binding: pa.Table) -> None:
         rows = list(parse(binding))
@@ -106,8 +117,7 @@ class FilesIngestion(Source):
             self._known[name].remove([row.file.name for row in bound if row.diff < 0])
             files = [row.file for row in bound if row.diff > 0]
             self._known[name].add(files)
-            for file in files:
-                self._last_listed[name].pop(file.name, None)
+            self._arrivals[name].confirm(files)
         for change in self._changes:
             self._record_change(change)
         for name in self._specs:
@@ -169,33 +179,14 @@ class FilesIngestion(Source):
             texts.append(f"{changed} file(s) changed after they were read; their rows stay as they were")
         return "; ".join(texts)
 
-    def _settled(self, table: FilesTable) -> list[FileVersion]:
-        """The files to bind now, oldest first, at most `max_files_per_tick`."""
-        store = file_store(table)
-        listing = store.list(table.pattern)
-        for name in listing.outside_links:
-            self._wait(table, name, 0, "not read, it is a link out of its directory")
-        for name in listing.undecodable_names:
-            self._wait(table, name, 0, "not read, its name is not UTF-8: rename it")
-        released = self._requests.released(table.name)
-        unbound, self._changed[table.name] = self._known[table.name].split(listing.files)
-        new = [file for file in unbound if released.get(file.name) != file]
-        before = self._last_listed[table.name]
-        self._last_listed[table.name] = {f.name: f for f in new}
-        settled: list[FileVersion] = []
-        for file in sorted(new, key=lambda f: (f.modified_ns, f.name)):
-            if before.get(file.name) != file:
-                self._wait(table, file.name, file.size)  # new, or still growing: checked again at the next tick
-            elif len(settled) == table.max_files_per_tick:
-                self._wait(table, file.name, file.size)
-            elif store.is_complete(file.name, table.format, compression_of(table, file.name)):
-                settled.append(file)
-            else:
-                end = "has no parquet footer" if table.format == "parquet" else "does not end with a newline"
-                end = end if file.size else "is empty"
-                self._wait(table, file.name, file.size, f"waiting, it {end} (half written?)")
-        self._unbound[table.name] = len(new) - len(settled)
-        return settled
+    def _arrived(self, table: FilesTable) -> list[FileVersion]:
+        """The files to bind now. The others are noted."""
+        arrived = self._arrivals[table.name].look(self._known[table.name], self._requests.released(table.name))
+        self._changed[table.name] = arrived.changed
+        self._unbound[table.name] = arrived.unbound
+        for waiting in arrived.waiting:
+            self._wait(table, waiting.name, waiting.size, waiting.reason)
+        return arrived.files
 
     def _wait(self, table: FilesTable, name: str, size: int, reason: str = "") -> None:
         """The file is not bound yet. Files without a reason are kept as long as they would be shown."""

@@ -22,13 +22,16 @@ class NotText(Exception):
     """The bytes are not UTF-8, or a line is longer than LINE_BYTES_MAX."""
 
 
-def lines(chunks: Iterable[bytes]) -> Iterator[pa.StringArray]:
-    """The lines without their ends; about as many of them in an array as there are in a chunk. Raises NotText."""
-    rest, first = b"", True
+def lines(chunks: Iterable[bytes], *, at_start: bool = True) -> Iterator[pa.StringArray]:
+    """The lines without their ends; about as many of them in an array as there are in a chunk. `at_start`: the chunks
+    begin where the file does, perhaps with a byte order mark. Raises NotText."""
+    rest, first = b"", at_start
     for chunk in chunks:
         data = rest + chunk
-        if first and len(data) >= len(_BOM):
-            data, first = data.removeprefix(_BOM), False
+        if first and len(data) < len(_BOM) and _BOM.startswith(data):
+            rest = data
+            continue
+        data, first = data.removeprefix(_BOM) if first else data, False
         # the `\n` of a last `\r` may be in the next chunk
         held = b"\r" if data.endswith(b"\r") else b""
         data = _with_newlines(data[: len(data) - len(held)])
@@ -38,7 +41,7 @@ def lines(chunks: Iterable[bytes]) -> Iterator[pa.StringArray]:
             raise NotText(f"a line is longer than {LINE_BYTES_MAX >> 20} MB")
         if end:
             yield _split(data[:end])
-    if rest := _with_newlines(rest.removeprefix(_BOM) if first else rest):
+    if rest := _with_newlines(rest):
         yield _split(rest if rest.endswith(b"\n") else rest + b"\n")
 
 

@@ -32,16 +32,9 @@ def compression_of(table: FilesTable, name: str) -> str:
     return table.compression or next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), NONE)
 
 
-def chunks(source: BinaryIO, compression: str, size: int) -> Iterator[bytes]:
-    """The contents of a file of `size` bytes, in parts of at most CHUNK_BYTES. Raises ArchiveUnreadable, OSError."""
-    if compression == NONE:
-        while chunk := source.read(CHUNK_BYTES):
-            yield chunk
-    else:
-        yield from _decompressed(source, compression, size)
-
-
-def _decompressed(source: BinaryIO, compression: str, size: int) -> Iterator[bytes]:
+def decompressed(source: BinaryIO, compression: str, size: int) -> Iterator[bytes]:
+    """The contents of an archive of `size` bytes, in parts of at most CHUNK_BYTES. Raises ArchiveUnreadable, and what
+    reading the source raises."""
     allowed = FREE_BYTES + EXPANSION_MAX * size
     if not size:
         raise ArchiveUnreadable("the archive is empty")

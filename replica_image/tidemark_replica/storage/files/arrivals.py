@@ -1,0 +1,77 @@
+"""New files of a table: which are bound at a tick, and which wait.
+
+folder   everything is listed at each tick (`FolderArrivals`)
+bucket   the listing goes on from a name, some pages at a tick (`bucket_arrivals.py`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from tidemark_protocol.plan.ingestion import FilesTable
+from tidemark_replica.storage.files.bucket_arrivals import BucketArrivals
+from tidemark_replica.storage.files.file_store import is_bucket
+from tidemark_replica.storage.files.folder import Folder
+from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVersion, Waiting
+from tidemark_replica.storage.files.streamed.compression import compression_of
+
+
+class Arrivals(Protocol):
+    """The arrivals of one table."""
+
+    def resume(self, bound: Iterable[FileVersion]) -> None:
+        """Begins anew; `bound`: all bound files."""
+
+    def look(self, known: BoundFiles, released: Mapping[str, FileVersion]) -> Arrived:
+        """The files to bind now, at most `max_files_per_tick`; none that is `known`, or `released` in this version.
+        Raises SourceUnusable, StorageError."""
+
+    def confirm(self, bound: Iterable[FileVersion]) -> None:
+        """These files were bound."""
+
+
+def arrivals_of(table: FilesTable) -> Arrivals:
+    return BucketArrivals(table) if is_bucket(table) else FolderArrivals(table)
+
+
+class FolderArrivals:
+    """Of a folder: oldest first, once two looks saw the same version, and the file looks complete."""
+
+    def __init__(self, table: FilesTable) -> None:
+        self._table, self._store = table, Folder(table.path)
+        self._last: dict[str, FileVersion] = {}
+
+    def resume(self, bound: Iterable[FileVersion]) -> None:
+        self._last = {}
+
+    def look(self, known: BoundFiles, released: Mapping[str, FileVersion]) -> Arrived:
+        listing = self._store.list(self._table.pattern)
+        unbound, changed = known.split(listing.files)
+        arrived = Arrived(changed=changed)
+        arrived.waiting += [Waiting(n, 0, "not read, it is a link out of its directory") for n in listing.outside_links]
+        for name in listing.undecodable_names:
+            arrived.waiting.append(Waiting(name, 0, "not read, its name is not UTF-8: rename it"))
+        new = [file for file in unbound if released.get(file.name) != file]
+        before, self._last = self._last, {file.name: file for file in new}
+        for file in sorted(new, key=lambda f: (f.modified_ns, f.name)):
+            # new, or still growing: checked again at the next tick
+            if before.get(file.name) != file or len(arrived.files) == self._table.max_files_per_tick:
+                arrived.waiting.append(Waiting(file.name, file.size))
+            elif reason := self._unfinished(file):
+                arrived.waiting.append(Waiting(file.name, file.size, reason))
+            else:
+                arrived.files.append(file)
+        arrived.unbound = len(new) - len(arrived.files)
+        return arrived
+
+    def confirm(self, bound: Iterable[FileVersion]) -> None:
+        for file in bound:
+            self._last.pop(file.name, None)
+
+    def _unfinished(self, file: FileVersion) -> str:
+        """Why the file looks half written; empty where it looks complete."""
+        if self._store.is_complete(file.name, self._table.format, compression_of(self._table, file.name)):
+            return ""
+        end = "has no parquet footer" if self._table.format == "parquet" else "does not end with a newline"
+        return f"waiting, it {end if file.size else 'is empty'} (half written?)"

@@ -1,0 +1,58 @@
+"""Reads Parquet files that Spark cannot open: tasks read row groups with Arrow.
+
+Types are those of the table exactly (else SCHEMA_MISMATCH), so no value is converted. Dates of the hybrid calendar,
+which Spark would rebase, are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark_protocol.plan.ingestion import FilesTable
+from tidemark_protocol.types import Column, TypeNotSupported
+from tidemark_replica.storage.files.file_store import file_store
+from tidemark_replica.storage.files.streamed.pieces import Piece
+from tidemark_replica.storage.files.streamed.problem_report import Mismatch
+from tidemark_replica.values.arrow_types import arrow_schema, sql_type
+
+BATCH_ROWS = 65_536
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+def parquet_fits(schema: pa.Schema, columns: Sequence[Column]) -> bool:
+    """Whether a file of this schema has each column once, with its type."""
+    try:
+        return all(schema.names.count(c.name) == 1 and sql_type(schema.field(c.name).type) == c.type for c in columns)
+    except TypeNotSupported:
+        return False
+
+
+def parquet_rows(table: FilesTable, columns: Sequence[Column], piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of the piece's row groups. Raises Mismatch, ArrowException, and what the store raises."""
+    schema = arrow_schema(columns)
+    with (
+        file_store(table).open(piece.file, sequential=False) as source,
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True) as file,
+    ):
+        if any(key in (file.schema_arrow.metadata or {}) for key in _LEGACY):
+            raise pa.ArrowInvalid("it has dates of the hybrid calendar (Spark's LEGACY rebase mode)")
+        if not parquet_fits(file.schema_arrow, columns):
+            raise Mismatch
+        groups = [
+            g for g in range(file.num_row_groups) if piece.start <= _middle(file.metadata.row_group(g)) < piece.end
+        ]
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=schema.names):
+            arrays = [batch.column(field.name).cast(field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _middle(group: Any) -> int:
+    """The place of the row group in the file: where its first column begins, and half of its size."""
+    first = group.column(0)
+    begin = first.dictionary_page_offset if first.dictionary_page_offset is not None else first.data_page_offset
+    size = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
+    return int(begin + size // 2)

@@ -1,0 +1,165 @@
+"""New objects of a bucket, listed at a real S3 server: each once, in bounded looks, and no more often than allowed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from tests.s3_server import S3Server
+from tidemark_persist import ObjectReader, Storage, StorageError
+from tidemark_protocol.plan.ingestion import FilesTable
+from tidemark_replica.storage.files import bucket_arrivals
+from tidemark_replica.storage.files.bucket import Bucket
+from tidemark_replica.storage.files.bucket_arrivals import BY_NAME, BucketArrivals
+from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
+
+
+class Followed:
+    """A table over a new prefix. `pages`: how many pages were requested."""
+
+    def __init__(self, s3: S3Server, monkeypatch: pytest.MonkeyPatch, **table: object) -> None:
+        for name, value in s3.environ.items():
+            monkeypatch.setenv(name, value)
+        self.storage = Storage.at(s3.location(uuid.uuid4().hex))
+        self.table = FilesTable("t", "csv", self.storage.location, **table)  # type: ignore[arg-type]
+        self.known, self.pages = BoundFiles(), 0
+        real = ObjectReader.pages
+
+        def counted(reader: ObjectReader, after: str = "") -> object:
+            for page in real(reader, after):
+                self.pages += 1
+                yield page
+
+        monkeypatch.setattr(ObjectReader, "pages", counted)
+        self.arrivals = BucketArrivals(self.table)
+        self.bound: list[FileVersion] = []
+        self.changed = 0
+
+    def put(self, *names: str) -> None:
+        for name in names:
+            self.storage.write(name, name.encode())
+
+    def look(self, released: dict[str, FileVersion] | None = None) -> list[str]:
+        """The names that are bound by a look."""
+        arrived = self.arrivals.look(self.known, released or {})
+        self.known.add(arrived.files)
+        self.bound += arrived.files
+        self.changed = arrived.changed
+        return [file.name for file in arrived.files]
+
+
+@pytest.fixture
+def followed(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Followed]:
+    monkeypatch.setattr(bucket_arrivals, "PAGE_SECONDS", 0.0)
+    monkeypatch.setattr("tidemark_persist.storage.object_reader.PAGE", 4)
+    return lambda **table: Followed(s3, monkeypatch, **table)
+
+
+def test_each_object_is_bound_once_in_bounded_looks(followed: Callable[..., Followed]) -> None:
+    """Those that come between two scans, and during one, before and after its place; folders are passed over."""
+    f = followed(max_files_per_tick=5)
+    f.put(*(f"f{i:02}" for i in range(12)), ".hidden", "_SUCCESS", "half.tmp", "in/a", "in/b", "in/c", "in/d", "in/e")
+    assert f.look() == ["f00", "f01", "f02", "f03", "f04"]
+    f.put("a-before", "f05x", "z-after")
+    assert f.look() == ["f05", "f05x", "f06", "f07", "f08"]
+    assert f.look() == ["f09", "f10", "f11", "z-after"]
+    assert f.look() == ["a-before"]
+    assert f.look() == []
+    assert len(f.known) == 15
+
+
+def test_looks_are_bounded_in_pages_too(followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where next to nothing is new, a look ends all the same, and the next goes on."""
+    monkeypatch.setattr(bucket_arrivals, "PAGES_PER_LOOK", 2)
+    f = followed(pattern="*.csv")
+    f.put(*(f"f{i:02}" for i in range(17)), "x.csv")
+    looks = [f.look() for _ in range(4)]
+    assert [name for look in looks for name in look] == ["x.csv"]
+    assert f.pages <= 8
+
+
+def test_listing_by_name_does_not_grow_with_what_was_read(followed: Callable[..., Followed]) -> None:
+    """After a restart, too. An object with a name before the last one is not read: names must be in order."""
+    f = followed(order=BY_NAME)
+    f.put(*(f"f{i:02}" for i in range(30)))
+    assert len(f.look()) == 30
+    for number in range(30, 34):
+        f.put(f"f{number}")
+        before = f.pages
+        assert f.look() == [f"f{number}"]
+        assert f.pages - before <= 2
+    f.arrivals = BucketArrivals(f.table)
+    f.arrivals.resume(f.bound)
+    f.put("f34", "a-late")
+    before = f.pages
+    assert f.look() == ["f34"]
+    assert f.pages - before <= 2
+    assert f.look() == []
+
+
+def test_scans_pause_as_long_as_they_cost(followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page each second, however much there is."""
+    now = 100.0
+    monkeypatch.setattr(bucket_arrivals, "PAGE_SECONDS", 1.0)
+    monkeypatch.setattr(bucket_arrivals, "monotonic", lambda: now)
+    f = followed()
+    f.put(*(f"f{i:02}" for i in range(20)))
+    assert len(f.look()) == 20
+    pages = f.pages
+    assert pages >= 5
+    f.put("g")
+    now += pages - 0.5
+    assert (f.look(), f.pages) == ([], pages)
+    now += 1
+    assert f.look() == ["g"]
+
+
+def test_objects_that_changed_or_were_released_are_not_new(followed: Callable[..., Followed]) -> None:
+    """Another ETag is a change, the same bytes written again are not; another version of a released one is new."""
+    f = followed()
+    f.put("a", "b", "c")
+    f.look()
+    f.storage.write("a", b"other")
+    f.put("b")
+    assert (f.look(), f.changed) == ([], 1)
+    released = {"c": f.bound[2]}
+    f.known.remove(["c"])
+    assert f.look(released) == []
+    f.storage.write("c", b"mended")
+    assert f.look(released) == ["c"]
+
+
+def test_a_store_that_refuses_or_is_away_says_so_without_secrets(
+    followed: Callable[..., Followed], s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next look goes on."""
+    f = followed()
+    f.put("a")
+    refused = {"AWS_SECRET_ACCESS_KEY": "x" * 40}
+    away = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    for wrong, text in ((refused, "check AWS_ACCESS_KEY_ID"), (away, "error sending request")):
+        with monkeypatch.context() as environ:
+            for name, value in wrong.items():
+                environ.setenv(name, value)
+            f.arrivals = BucketArrivals(f.table)
+            with pytest.raises(StorageError, match=text) as raised:
+                f.look()
+        for secret in (s3.secret_key, "x" * 40, "Signature="):
+            assert secret not in str(raised.value)
+    f.arrivals = BucketArrivals(f.table)
+    assert f.look() == ["a"]
+
+
+def test_names_that_mean_something_elsewhere_are_just_names(followed: Callable[..., Followed]) -> None:
+    """Each is listed, has its version, and is read."""
+    f = followed()
+    f.put("a b", "c%20d", "{e}", "[f]", "g*", "h#", "i?", "é", "j+k")
+    f.look()
+    bucket = Bucket(f.table.path)
+    for file in f.bound:
+        assert bucket.version_of(file.name) == file
+        with bucket.open(file) as source:
+            assert source.read() == file.name.encode()
+    assert len(f.bound) == 9
