@@ -87,6 +87,7 @@ def test_the_example_from_nothing_to_a_live_view(system: System) -> None:
     assert "has several tables; name one of them: customers, orders" in unknown.stderr
 
 
+@pytest.mark.slow
 def test_crash_calls_are_done_once_whoever_is_killed(system: System) -> None:
     """The ingester and the operator are killed while clients insert; the clients repeat their calls by themselves."""
     columns = [{"name": "id", "type": "BIGINT"}]
@@ -99,6 +100,7 @@ def test_crash_calls_are_done_once_whoever_is_killed(system: System) -> None:
     assert rows == [{"n": first, "ids": first}]
 
 
+@pytest.mark.slow
 def test_rows_over_http_and_of_whoever_may(system: System) -> None:
     """A webhook's body, with the operator's token; a guessed one writes nothing."""
     system.kill_operator()
