@@ -1,15 +1,15 @@
 """How many updates one step of a dataflow may read.
 
-    behind by 3.6 million    [50,000][100,000][100,000] ...       a step of many rows takes about STEP_SECONDS
-    out of memory            50,000  25,000  12,500 ...           as far as one time
+    behind by 3.6 million    [1,000,000][1,000,000] ...           a step takes at most about STEP_SECONDS
+    out of memory            500,000  250,000  125,000 ...        as far as one time
 
 Memory follows the rows of a step, so there is a bound that no step passes. Below it a step is as wide as it can be in a
-few seconds, so that the frontier moves visibly: operators that multiply rows get narrower steps.
+some seconds, so that the frontier moves visibly: operators that multiply rows get narrower steps.
 """
 
 from __future__ import annotations
 
-STEP_SECONDS = 5.0
+STEP_SECONDS = 30.0
 """The time that a step of a dataflow that is behind should take."""
 FACTOR = 2.0
 """The bound of one step is at most so many times that of the step before, and at least its inverse."""
