@@ -177,5 +177,6 @@ control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kube
 	@$(BIN)/tidemark-devcluster build --with-toxiproxy --with-versitygw --with-monitoring-kinds >/dev/null
 
 .PHONY: kafka-broker
-kafka-broker: java venv ## fetch the Kafka broker of the tests from Maven into the cache (once, 43 MB)
+kafka-broker: java venv ## fetch the Kafka broker of the tests from Maven into the cache (once, 43 MB; installs Maven as root where it is missing)
+	@command -v mvn >/dev/null || tools/install-packages maven
 	@$(BIN)/python -m tests.kafka.broker

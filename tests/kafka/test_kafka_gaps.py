@@ -155,3 +155,28 @@ def test_settings_that_could_run_code_are_refused(kafka: Broker) -> None:
         spec = spec_of(kafka, table("t"), secret="s")
         with pytest.raises(IngestionError, match=f"Secret s: keys {key} are not taken"):
             Connection(spec, lambda name, key=key: {key: "x"}).settings()  # type: ignore[misc]
+
+
+def test_a_secret_that_cannot_be_used_fails_the_ingestion(kafka: Broker, tmp_path: Path) -> None:
+    """Its message names the Secret; a Secret that comes later is read by the next attempt, one that changes soon."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 1})
+    spec = spec_of(kafka, table(topic), secret="s")
+    entries: dict[str, str] = {}
+
+    def read(name: str) -> dict[str, str]:
+        if not entries:
+            raise IngestionError(f"Secret {name} does not exist")
+        return dict(entries)
+
+    with Run(tmp_path, spec, secret=read) as run, pytest.raises(IngestionError, match="Secret s does not exist"):
+        run.tick()
+    entries["security.protocol"] = "PLAINTEXT"
+    with Run(tmp_path, spec, secret=read) as run:
+        run.catch_up()
+        entries["ssl.endpoint.identification.algorithm"] = "none"
+        run.source._look_at = 0.0
+        run.tick()
+        assert run.source._settings["ssl.endpoint.identification.algorithm"] == "none"
+        produce(kafka, topic, {"id": 2})
+        run.until(lambda: ids(tmp_path) == [1, 2])

@@ -23,7 +23,6 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
-from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
 from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER, FollowedTopic, Progress
 from tidemark_replica.storage.kafka.positions import Position, positions
@@ -69,6 +68,7 @@ class KafkaIngestion(Source):
             topic.set_destinations(by_name[name], by_name.get(name + DEAD_LETTER))
 
     def discover(self, time: Time) -> pa.Table:
+        """Raises IngestionError where the connection's settings or its Secret cannot be used."""
         changes: dict[Entry, str | None] = {}
         reads: dict[str, Progress] = {}
         self._problems = {}
@@ -77,7 +77,7 @@ class KafkaIngestion(Source):
             for name in self._tables:
                 self._advance(name, time, topics, reads, changes)
             self._verify(topics, reads, changes)
-        except IngestionError as error:  # of the connection as a whole
+        except BrokersAway as error:
             self._problems[""] = str(error)
             self._disconnect(reads)
             reads = {}

@@ -4,7 +4,6 @@ TopicMissing     there is no such topic (any more)
 TopicReplaced    a topic of the same name was created anew
 OffsetGone       the next record was removed (retention, DeleteRecords), or the topic ends before it
 NotAuthorized    the credentials do not allow to read the topic
-RecordTooLarge   a record does not fit into memory that is set aside for it
 """
 
 from __future__ import annotations
