@@ -200,7 +200,7 @@ def test_roles_of_users_are_made_unless_another_release_has_them(case: str) -> N
     """Their names are the cluster's, so a second release with them could not be installed."""
     there = {body["metadata"]["name"] for body in kept(case) if body["kind"] == "ClusterRole"}
     roles = {"tidemark-view", "tidemark-edit", "tidemark-read-data", "tidemark-copy-data", "tidemark-change-files"}
-    roles.add("tidemark-delete-tables")
+    roles |= {"tidemark-write-data", "tidemark-delete-tables"}
 
     assert there & roles == (set() if case == "watched" else roles)
 

@@ -128,6 +128,7 @@ def test_all_that_the_roles_of_accounts_name_is_asked_about() -> None:
 COPIES = f"dataflows.{GROUP}/copies"
 FILES = f"datasources.{GROUP}/files"
 TABLES = f"dataflows.{GROUP}/tables"
+WRITTEN = f"datasources.{GROUP}/rows"
 ROWS = [f"{kind}.{GROUP}/data" for kind in ("datasources", "dataflows")]
 USERS = [
     *((may, True) for may in of("viewer", ("get", "list", "watch"))),
@@ -148,6 +149,13 @@ USERS = [
     *((May(who, "update", FILES), who == "mender") for who in ("viewer", "editor", "reader", "copier", "mender")),
     *((May("mender", "get", rows), False) for rows in ROWS),
     (May("mender", "update", FILES, "team-b"), False),
+    *(
+        (May(who, verb, WRITTEN), who == "writer")
+        for who in ("editor", "mender", "writer")
+        for verb in ("create", "update", "delete")
+    ),
+    *((may, False) for may in of("writer", ("get", "list", "delete"))),
+    (May("writer", "create", WRITTEN, "team-b"), False),
     *((May(who, "delete", TABLES), who == "cleaner") for who in ("viewer", "editor", "mender", "cleaner")),
     *((may, False) for may in of("cleaner", ("get", "list", "delete"))),
     (May("cleaner", "delete", TABLES, "team-b"), False),
@@ -164,6 +172,7 @@ def test_to_see_status_is_not_to_see_rows(rights: ControlPlane) -> None:
         "copier": "tidemark-copy-data",
         "mender": "tidemark-change-files",
         "cleaner": "tidemark-delete-tables",
+        "writer": "tidemark-write-data",
     }
     apply(
         rights,
@@ -198,4 +207,5 @@ def test_roles_of_users_are_part_of_the_clusters_own() -> None:
         "tidemark-copy-data": set(),
         "tidemark-change-files": set(),
         "tidemark-delete-tables": set(),
+        "tidemark-write-data": set(),
     }
