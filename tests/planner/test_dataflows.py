@@ -97,7 +97,7 @@ def test_nothing_that_can_fail_reads_a_column_computed_beside_it(catalyst: Catal
         (request({"a": "SELECT k FROM s.t", "A": "SELECT k FROM s.t"}), "DUPLICATE_NAME"),
         (request({"a": "SELECT k FROM s.t"}, ExportRequest("e", "index", "zz")), "UNRESOLVED_RELATION"),
         (request({"a": "SELECT k FROM s.t"}, ExportRequest("e", "index", "a", ("zz",))), "UNRESOLVED_COLUMN"),
-        (replace(one_view("SELECT k FROM s.t"), dialect="duckdb"), "UNSUPPORTED"),
+        (replace(one_view("SELECT k FROM s.t"), dialect="oracle"), "UNSUPPORTED"),
         (replace(one_view("SELECT k FROM s.t"), settings=Settings(time_zone="Europe/Berlin")), "UNSUPPORTED"),
         (one_view("SELECT k FROM s.t WHERE s = '" + "x" * 131_072 + "'"), "TOO_LARGE"),
         (one_view("SELECT " + "+".join(["x"] * 200) + " AS z FROM s.t"), "TOO_LARGE"),
