@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -94,3 +95,23 @@ def test_a_removed_table_stands_still_while_the_other_goes_on(lake: Path, shards
 
     assert upper(shards, "a") == 3101
     assert oks(shards, "b") == [(1,), (2,)]
+
+
+@pytest.mark.usefixtures("old")
+def test_a_stopped_table_does_not_make_the_others_read_its_bindings(
+    lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have stood still for days, and the ingestion begins anew every half minute."""
+    both = ingester(shards, spec(lake, "a", "b"), term=1)
+    both.recover()
+    both.tick(Time(3100))
+    spec_of_both = spec(lake, "a", "b")
+    shutil.rmtree(lake / "b")
+    for time in range(3200, 3601, 100):
+        both.tick(Time(time))
+    assert upper(shards, "b") == 3101
+
+    now = ingester(shards, spec_of_both, term=1)
+    monkeypatch.setattr(now, "_bindings", lambda *_: pytest.fail("no table lacks a binding that it can take"))
+    now.recover()
+    assert (upper(shards, "a"), upper(shards, "b")) == (3601, 3101)

@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -61,12 +61,13 @@ ErrorChanges = Mapping[GlobalId, dict[int, Errors]]
 @dataclass(frozen=True)
 class _Attempt:
     """A step that was begun at the monotonic time `began`, from the frontier `lower`, when the inputs were complete up
-    to `goal`."""
+    to `goal`. `was_cut`: the bound of rows ended it before the goal."""
 
     rendered: RenderedDataflow
     lower: Frontier
     goal: Frontier
     began: float
+    was_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ class DataflowDriver:
         self._sinks = {export.id: build_sink(export, of, *shared) for export in of.sink_exports}
         self._goal, self._finished = StepGoal(of, self._sinks), False
         self._bound = StepBound(context.step_rows)
+        self._seconds = 0.0
+        """How long the last step ran, without its waits for a thread."""
 
     def advance(self) -> None:
         """Starts the work that has become possible: rendering, or the next step."""
@@ -246,6 +249,7 @@ class DataflowDriver:
             return
         rendered = attempt.rendered
         if listed.left:
+            attempt = replace(attempt, was_cut=True)
             self._catch_up_status.is_behind(attempt.goal.encode(), listed.left)
         try:
             step = rendered.plan_step(listed.upper, listed.parts)
@@ -253,6 +257,7 @@ class DataflowDriver:
             self._failed("step", error)
             return
         if rendered.is_quiet(step):
+            self._seconds = 0.0
             self._commit_step(attempt, (rendered.skip(step), {}))
         else:
             jobs = self._hydration_jobs if step.hydrates else self._spark_jobs
@@ -260,12 +265,14 @@ class DataflowDriver:
 
     def _run(self, rendered: RenderedDataflow, step: Step) -> tuple[StepOutcome, ErrorChanges]:
         """Runs on a pool: the step, and its changes of each sink's errors."""
+        began = time.monotonic()
         try:
             outcome = rendered.run(step)
         except OutOfMemory:
             if not step.hydrates:
                 self._bound.ran_out_of_memory(rendered.rows_at_most(step.upper, step.parts))
             raise
+        self._seconds = time.monotonic() - began
         return outcome, {id: error_changes(delta) for id, delta in outcome.deltas.items()}
 
     def _commit_step(self, attempt: _Attempt, ran: tuple[StepOutcome, ErrorChanges]) -> None:
@@ -286,8 +293,8 @@ class DataflowDriver:
         if rendered.frontier >= attempt.goal:
             self._bound.has_caught_up()
             self._catch_up_status.has_caught_up()
-        elif not outcome.step.hydrates:
-            self._bound.was_cut(seconds)
+        elif attempt.was_cut and not outcome.step.hydrates:
+            self._bound.was_cut(self._seconds)
         self._stage_output(outcome, rendered.frontier, errors)
         self._report_errors(rendered, errors)
 

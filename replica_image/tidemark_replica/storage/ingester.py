@@ -11,10 +11,10 @@ No thread and no clock: the caller gives the time. Every write carries the term,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidemark_persist import DIFF, TIME, Shard, ShardWriters, StagedFile, UpperMismatch, read_part
 from tidemark_protocol.ids import Time, WriterTerm
@@ -91,16 +91,17 @@ class Ingester:
 
     def _apply_bound(self, upper: Time) -> None:
         """Appends the bindings that a table lacks, in order of time. A table that was added lately is in no binding up
-        to the remap's since; its upper stands still until the next tick, whose binding is its first one."""
-        behind: list[int] = [s.state().upper for _, s in self._tables if s.state().upper < upper]
+        to the remap's since; its upper stands still until the next tick, whose binding is its first one. A table that
+        stands still takes none, and does not make the others wait while its bindings are read."""
+        moving = [shard.state().upper for table, shard in self._tables if not self._stands_still(table)]
+        behind: list[int] = [own for own in moving if own < upper]
         if not behind:
             return
         if 0 in behind:
             behind = [own for own in behind if own > 0] + [self._remap.state().since + 1]
         updates = self._bindings(Time(min(behind)), upper)
-        for time in sorted(pc.unique(updates.column(TIME)).to_pylist()):
-            binding = updates.filter(pc.equal(updates.column(TIME), time)).drop_columns([TIME])
-            self._apply(binding, Time(time), Time(time + 1))
+        for time, binding in _by_time(updates):
+            self._apply(binding.drop_columns([TIME]), time, Time(time + 1))
         for table, shard in self._tables:
             if 0 < shard.state().upper < upper and not self._stands_still(table):
                 self._append(shard, None, shard.state().upper, upper)
@@ -128,6 +129,16 @@ class Ingester:
         if isinstance(outcome, UpperMismatch):
             where = f"{self._name}: shard {shard.location}"
             raise LostRace(f"{where} is at upper {outcome.current_upper}; expected {lower}; starting over from there")
+
+
+def _by_time(updates: pa.Table) -> Iterator[tuple[Time, pa.Table]]:
+    """The updates of each time, in order of time."""
+    times = updates.column(TIME).to_numpy()
+    order = np.argsort(times, kind="stable")
+    ordered = updates.take(order)
+    distinct, begins = np.unique(times[order], return_index=True)
+    for time, begin, rows in zip(distinct, begins, np.diff(begins, append=len(times)), strict=True):
+        yield Time(int(time)), ordered.slice(int(begin), int(rows))
 
 
 def _open(shards: ShardWriters, shard: ShardMetadata) -> Shard:
