@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -25,6 +25,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.postgres.connection import Upstream
+from tidemark_replica.storage.postgres.copied_bytes import CopiedBytes
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
 from tidemark_replica.storage.postgres.stop import TableStopped
 from tidemark_replica.storage.postgres.updates import updates
@@ -168,10 +169,10 @@ def _write_copy(connection: Connection, query: sql.Composed, write: int, failure
         failure.append(error)
 
 
-def _csv_batches(source: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _csv_batches(source: BinaryIO, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     try:
         yield from csv.open_csv(
-            source,
+            CopiedBytes(source),
             csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(names), use_threads=False),
             csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             csv.ConvertOptions(
