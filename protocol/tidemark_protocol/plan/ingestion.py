@@ -122,6 +122,15 @@ class PostgresSource:
     on_gap: str = "stop"
     max_transaction_bytes: int = 1 << 30
 
+    def named_twice(self) -> PostgresTable | None:
+        """An entry whose table of the database an earlier entry names, too: the changes would reach one of them."""
+        earlier: set[tuple[str, str]] = set()
+        for each in self.tables:
+            if (each.schema, each.table) in earlier:
+                return each
+            earlier.add((each.schema, each.table))
+        return None
+
 
 @wire_name("WrittenTable")
 @dataclass(frozen=True)

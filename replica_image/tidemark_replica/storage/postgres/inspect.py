@@ -12,6 +12,8 @@ from tidemark_replica.storage.postgres.stop import TABLE_MISSING, TableStopped
 
 def tables_of(spec: PostgresSource, credentials: Credentials) -> tuple[SourceTable, ...]:
     """The source's tables. Raises SourceUnusable, SourceNotReady, IngestionError."""
+    if twice := spec.named_twice():
+        raise SourceUnusable(f"table {twice.name}: another entry names {twice.schema}.{twice.table}, too; remove one")
     with Upstream(spec, credentials).connect() as connection:
         return tuple(SourceTable(table.name, _columns(connection, spec, table)) for table in spec.tables)
 
