@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from pyarrow.fs import S3FileSystem
 
 from tests.s3_server import S3Server
 from tidemark_persist import ObjectReader, Storage, StorageError
@@ -78,6 +79,38 @@ def test_looks_are_bounded_in_pages_too(followed: Callable[..., Followed], monke
     looks = [f.look() for _ in range(4)]
     assert [name for look in looks for name in look] == ["x.csv"]
     assert f.pages <= 8
+
+
+@pytest.mark.parametrize("order", ["", BY_NAME])
+def test_folders_do_not_hold_a_scan(
+    followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Each look goes on behind the folders of the look before. By name, an object whose name is after the last one and
+    before the last folder is read."""
+    monkeypatch.setattr(bucket_arrivals, "PAGES_PER_LOOK", 20)
+    f = followed(order=order)
+    f.put("a", *(f"b{i:02}/{name}" for i in range(25) for name in "123456"), "c", "d", "z/1", "z/2", "z/3", "z/4")
+    assert [f.look(), f.look()] == [["a"], ["c", "d"]]
+    f.put("e")
+    assert f.look() + f.look() == ["e"]
+
+
+@pytest.mark.parametrize("order", ["", BY_NAME])
+def test_markers_of_folders_are_no_files(followed: Callable[..., Followed], s3: S3Server, order: str) -> None:
+    """Nor are other objects of 0 bytes, until they have bytes. The marker of the location itself is one."""
+    f = followed(order=order)
+    endpoint = s3.environ["AWS_ENDPOINT_URL"]
+    writer = S3FileSystem(
+        access_key=s3.access_key, secret_key=s3.secret_key, endpoint_override=endpoint, region="us-east-1"
+    )
+    writer.create_dir(f.storage.location.removeprefix("s3://"))
+    writer.create_dir(f.storage.location.removeprefix("s3://") + "/archive")
+    f.put("a", "archive-1")
+    f.storage.write("b", b"")
+    assert (f.look(), f.look()) == (["a", "archive-1"], [])
+    assert [file.name for file in Bucket(f.table.path).list("*").files] == ["a", "archive-1"]
+    f.put("b")
+    assert (f.look(), f.changed) == (["b"], 0)
 
 
 def test_listing_by_name_does_not_grow_with_what_was_read(followed: Callable[..., Followed]) -> None:

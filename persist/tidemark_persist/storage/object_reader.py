@@ -54,21 +54,23 @@ class ObjectReader:
         self._storage = storage
         self._opened: tuple[str, S3Store] | None = None
 
-    def pages(self, after: str = "") -> Iterator[list[ObjectVersion]]:
-        """The objects whose names come after `after`, in order; one request for each page. Objects in folders below
-        are left out. Raises StorageError."""
+    def pages(self, after: str = "") -> Iterator[tuple[list[ObjectVersion], str]]:
+        """The objects whose names come after `after`, in order, and the place from which a listing goes on behind
+        them; one request for each page. Objects in folders below are left out. Raises StorageError."""
         while True:
-            last = ""
             with self._errors("listing it"):
                 for page in obstore.list(self._store(), offset=after or None, chunk_size=PAGE):
-                    yield [_version(meta) for meta in page if "/" not in meta["path"]]
-                    last = page[-1]["path"]
-                    if "/" in last:
+                    # the path of a marker `a/` is `a`, though `a-b` is listed before it
+                    after = max(after, *(meta["path"] for meta in page))
+                    in_folder = "/" in after
+                    if in_folder:
+                        # a folder's objects are passed over, however many there are
+                        after = f"{after.partition('/')[0]}/{_LAST}"
+                    yield [_version(meta) for meta in page if "/" not in meta["path"]], after
+                    if in_folder:
                         break
                 else:
                     return
-            # a folder's objects are passed over, however many there are
-            after = f"{last.partition('/')[0]}/{_LAST}"
 
     def version_of(self, name: str) -> ObjectVersion | None:
         """The present version; None if there is no object. Raises StorageError."""

@@ -31,8 +31,8 @@ class Bucket:
     def list(self, pattern: str) -> Listing:
         """Of the first INFERENCE_PAGES pages: `bucket_arrivals.py` lists everything, bit by bit."""
         found = Listing()
-        for number, page in enumerate(self.reader.pages(), 1):
-            found.files.extend(version(each) for each in page if is_candidate(each.name, pattern))
+        for number, (page, _) in enumerate(self.reader.pages(), 1):
+            found.files.extend(version(each) for each in with_bytes(page) if is_candidate(each.name, pattern))
             if number == INFERENCE_PAGES:
                 break
         return found
@@ -55,6 +55,12 @@ class Bucket:
     def __getstate__(self) -> dict[str, Any]:
         """Without the connection, which is not of another process."""
         return {"location": self.location}
+
+
+def with_bytes(page: list[ObjectVersion]) -> list[ObjectVersion]:
+    """The page without objects of 0 bytes: consoles and Hadoop write them as markers of folders, under names that are
+    also listed without their `/`."""
+    return [each for each in page if each.size]
 
 
 def version(found: ObjectVersion) -> FileVersion:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 
 from tidemark_protocol.plan.ingestion import FilesTable
-from tidemark_replica.storage.files.bucket import Bucket, version
+from tidemark_replica.storage.files.bucket import Bucket, version, with_bytes
 from tidemark_replica.storage.files.listing import Arrived, BoundFiles, FileVersion, is_candidate
 
 PAGES_PER_LOOK = 20
@@ -27,13 +27,15 @@ class BucketArrivals:
 
     def __init__(self, table: FilesTable) -> None:
         self._table, self._reader = table, Bucket(table.path).reader
-        self._after = ""
+        self._after, self._newest = "", ""
+        """The place of the scan, perhaps behind a folder, and the last name before it: of an object with bytes."""
         self._pages, self._due = 0, 0.0
         self._changed, self._changed_before = 0, 0
         """Of this scan so far, and of the scan before."""
 
     def resume(self, bound: Iterable[FileVersion]) -> None:
-        self._after = max((file.name for file in bound), default="") if self._table.order == BY_NAME else ""
+        self._newest = max((file.name for file in bound), default="") if self._table.order == BY_NAME else ""
+        self._after = self._newest
         self._pages, self._due, self._changed = 0, 0.0, 0
 
     def look(self, known: BoundFiles, released: Mapping[str, FileVersion]) -> Arrived:
@@ -47,19 +49,21 @@ class BucketArrivals:
         """The scan is past them."""
 
     def _scan(self, arrived: Arrived, known: BoundFiles, released: Mapping[str, FileVersion]) -> None:
-        for number, page in enumerate(self._reader.pages(self._after), 1):
+        for number, (page, behind) in enumerate(self._reader.pages(self._after), 1):
             self._pages += 1
+            page = with_bytes(page)
             candidates = [version(each) for each in page if is_candidate(each.name, self._table.pattern)]
             unbound, _ = known.split(candidates)
             new = [file for file in unbound if released.get(file.name) != file]
             arrived.files += new[: self._table.max_files_per_tick - len(arrived.files)]
             full = len(arrived.files) == self._table.max_files_per_tick
-            self._after = arrived.files[-1].name if full else page[-1].name if page else self._after
+            self._newest = arrived.files[-1].name if full else page[-1].name if page else self._newest
+            self._after = self._newest if full else behind
             arrived.unbound = int(full)  # at least one, perhaps: the scan has not come to the end
             self._changed += known.split([file for file in candidates if file.name <= self._after])[1]
             if full or number == PAGES_PER_LOOK:
                 return  # the scan goes on at the next tick
         self._due = monotonic() + max(self._pages, 1) * PAGE_SECONDS
         self._changed_before, self._changed, self._pages = self._changed, 0, 0
-        if self._table.order != BY_NAME:
-            self._after = ""
+        # by name, not behind the last folder: the next name may be before that
+        self._after = self._newest if self._table.order == BY_NAME else ""
