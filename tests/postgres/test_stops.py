@@ -219,3 +219,18 @@ def test_another_database_cluster_is_another_upstream(database: Database, tmp_pa
         source_of(one).close()
         tick(one, 1100)
         assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: ")
+
+
+def test_a_server_restored_from_an_earlier_disk_is_another_upstream(database: Database, tmp_path: Path) -> None:
+    """Same cluster, same timeline, same slot: its WAL ends before the position that was read. Nothing is confirmed."""
+    spec = database.spec(B)
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        slot = source_of(one)._slot
+        source_of(one)._bindings.positions[("", "lsn")] = "FFFF/0"
+        source_of(one).close()
+        confirmed = f"select confirmed_flush_lsn::text from pg_replication_slots where slot_name = '{slot}'"
+        before = database.value(confirmed)
+        tick(one, 1100)
+        assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: the server's WAL ends at ")
+    assert database.value(confirmed) == before

@@ -20,7 +20,8 @@ from tidemark_replica.storage.postgres.stop import (
 )
 
 _SLOT = """
-select wal_status, confirmed_flush_lsn::text, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, active_pid
+select wal_status, confirmed_flush_lsn::text, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, active_pid,
+    pg_current_wal_flush_lsn()::text
 from pg_replication_slots where slot_name = %s
 """
 WARN_BYTES = 1 << 30
@@ -29,12 +30,14 @@ WARN_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class SlotState:
-    """`status`: `reserved`, `extended`, `unreserved` or `lost`. `behind`: bytes of WAL that the slot keeps."""
+    """`status`: `reserved`, `extended`, `unreserved` or `lost`. `behind`: bytes of WAL that the slot keeps.
+    `flushed`: where the server's WAL ends; whatever a slot ever gave is before it."""
 
     status: str
     confirmed: int
     behind: int
     active_pid: int | None
+    flushed: int
 
     @property
     def warning(self) -> str:
@@ -73,7 +76,10 @@ def look(
 def slot_state(connection: Connection, slot: str) -> SlotState | None:
     """None where there is no such slot."""
     row = connection.execute(_SLOT, (slot,)).fetchone()
-    return None if row is None else SlotState(row[0] or "lost", parse_lsn(row[1] or "0/0"), row[2] or 0, row[3])
+    if row is None:
+        return None
+    status, confirmed, behind, active_pid, flushed = row
+    return SlotState(status or "lost", parse_lsn(confirmed or "0/0"), behind or 0, active_pid, parse_lsn(flushed))
 
 
 def check_system(now: System, pinned: System) -> None:
@@ -94,6 +100,12 @@ def check_slot(state: SlotState | None, slot: str, lsn: int) -> None:
         raise Gap(SLOT_LOST, f"replication slot {slot} is gone")
     if state.status == "lost":
         raise Gap(SLOT_LOST, f"the WAL of replication slot {slot} was removed (max_slot_wal_keep_size)")
+    if state.flushed < lsn:
+        raise Gap(
+            UPSTREAM_REPLACED,
+            f"the server's WAL ends at {lsn_text(state.flushed)}, before {lsn_text(lsn)}, which was read last:"
+            " the server was restored from an earlier copy of its disk",
+        )
     if state.confirmed > lsn:
         raise Gap(
             SLOT_LOST,

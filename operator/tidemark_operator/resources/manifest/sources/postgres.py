@@ -10,7 +10,7 @@ from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 
 
 def parse_postgres(fields: Fields) -> PostgresSource:
-    """The source of `spec.postgres`. Raises ManifestError, also where two entries name one table of the database."""
+    """The source of `spec.postgres`. Raises ResourceError, also where two entries name one table of the database."""
     source = PostgresSource(
         host=fields.text("host"),
         port=fields.integer("port", 5432),
