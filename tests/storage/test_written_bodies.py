@@ -105,8 +105,9 @@ def test_numbers_that_json_cannot_write_are_texts() -> None:
             [Decimal("0.001"), 10**7, "NaN", 1e300, "1e-999999999"],
         ),
         ("string", [], [1, ["a"], {"a": 1}, "\ud800"]),
-        ("date", ["2026-02-30", "20260131", "31.1.2026"], [20260131, "2026-1-1", "2026-01-31T00:00"]),
+        ("date", ["2026-02-30", "20260131", "31.1.2026", "0000-01-01"], [20260131, "2026-1-1", "2026-01-31T00:00"]),
         ("timestamp", ["2026-01-31T25:00", "2026-01-31T12:00:00.1234567", "12:00"], [0, "2026-13-01", "x"]),
+        ("timestamp", ["0000-01-01", "0001-01-01T00:00+00:01"], ["0000-12-31T23:59", "9999-12-31T23:59:59-00:01"]),
     ],
 )
 def test_what_is_not_of_the_type_is_refused_with_its_row(type: str, texts: list[str], values: list[Any]) -> None:
@@ -153,6 +154,13 @@ def test_parquet_of_other_types_is_refused_and_narrower_ones_are_taken() -> None
     assert decoded("parquet", parquet(s=pa.array(["a"]).dictionary_encode()))[0]["s"] == "a"
     for columns in ({"n": pa.array(["1"])}, {"s": pa.array([1])}, {"t": pa.array([300])}, {"n": pa.array([1.0])}):
         assert refusal("parquet", parquet(**columns)).startswith("MALFORMED: column ")
+    for days in (-719_162, 2_932_896):  # the first and the last day of Python's years
+        beyond = days + (1 if days > 0 else -1)
+        for name, type, factor in (("y", pa.date32(), 1), ("at", pa.timestamp("s"), 86_400)):
+            assert decoded("parquet", parquet(**{name: pa.array([days * factor], type)}))[0][name].day in (1, 31)
+            text = refusal("parquet", parquet(**{name: pa.array([beyond * factor], type)}))
+            assert text.startswith(f"MALFORMED: column {name}: ")
+            assert "not of the years 0001 to 9999" in text
 
 
 def test_pointers_lead_into_objects_and_other_members_are_left_out() -> None:

@@ -7,13 +7,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.storage.ingestion_samples import oks
 from tests.storage.written_tables import Writer, rows
 from tidemark_persist import DIFF, open_shard
+from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
+from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.ingester import Ingester
-from tidemark_replica.storage.written import keys, source
+from tidemark_replica.storage.written import inbox, keys, source, transaction
+from tidemark_replica.storage.written.contents import Sought
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
 from tidemark_replica.storage.written.refusal import WriteRefused, WriteUnknown
 
@@ -141,6 +145,69 @@ def test_a_call_whose_client_is_gone_is_not_written(tmp_path: Path) -> None:
     writer.put("plain", b"id\n1\n").abandon()
     writer.tick()
     assert pairs(tmp_path, "plain") == []
+
+
+def test_a_key_of_a_year_that_python_has_not_is_refused_and_stops_no_other_call(tmp_path: Path) -> None:
+    spec = WrittenSource((WrittenTable("days", (Column("day", SqlType("date")),), ("day",)),))
+    writer = Writer(tmp_path, spec)
+    with pytest.raises(WriteRefused, match="MALFORMED: row 1: '0000-01-01' is no date for column day"):
+        writer.put("days", b"day\n0000-01-01\n")
+    assert writer.call("days", b"day\n2026-01-31\n").rows == 1
+
+
+@pytest.mark.parametrize(
+    "days", [pa.array([-800_000, 3_000_000], pa.date32()), pa.array([-(10**17), 10**18], pa.timestamp("us", "UTC"))]
+)
+def test_what_a_table_has_of_years_that_python_has_not_is_sought_and_named(days: pa.Array) -> None:
+    batch = pa.record_batch({"day": days})
+    sought = Sought([batch.slice(1), batch], ["day"])
+    integers = days.view(pa.int32() if pa.types.is_date32(days.type) else pa.int64()).to_pylist()
+    assert [(each.operator, each.value) for each in sought.conditions()] == [(">=", integers[0]), ("<=", integers[1])]
+
+    name = "date" if pa.types.is_date32(days.type) else "timestamp"
+    table = WrittenTable("days", (Column("day", SqlType(name)),))
+    rows, before = pa.Table.from_batches([batch]), pa.table({"day": days, DIFF: pa.array([1, 0])})
+    with pytest.raises(WriteRefused, match="ROW_NOT_THERE: the row with day = "):
+        transaction.updates_of(table, "delete", rows, before.slice(0, 1))
+
+
+def test_a_call_that_fails_each_time_ends_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = source.updates_of
+
+    def failing(spec: WrittenTable, operation: str, rows: pa.Table, before: pa.Table) -> pa.Table:
+        if 13 in rows.column("id").to_pylist():
+            raise OverflowError("13")
+        return computed(spec, operation, rows, before)
+
+    monkeypatch.setattr(source, "updates_of", failing)
+    writer = Writer(tmp_path)
+    first, bad, last = (writer.put("plain", b"id\n%d\n" % number) for number in (1, 13, 2))
+    failures = 0
+    for _ in range(10):
+        try:
+            writer.tick()
+        except OverflowError:
+            failures += 1
+            writer.begin_again()
+    assert failures == inbox.TAKES_MAX
+    with pytest.raises(WriteUnknown, match="failed 3 times with this call"):
+        bad.answer(0)
+    assert [outcome(first), outcome(last)] == [1, 1]
+    assert pairs(tmp_path, "plain") == [(1, None), (2, None)]
+    assert writer.spool.used_bytes == 0
+
+
+def test_a_taken_call_whose_client_is_gone_ends_where_the_ingestion_begins_again(tmp_path: Path) -> None:
+    writer = Writer(tmp_path)
+    gone, waited_for = writer.put("plain", b"id\n1\n"), writer.put("plain", b"id\n2\n")
+    assert writer.inbox.take(1000, 10) == [gone, waited_for]
+    gone.abandon()
+    writer.begin_again()
+    with pytest.raises(WriteUnknown, match="the client is gone"):
+        gone.answer(0)
+    writer.tick()
+    assert outcome(waited_for) == 1
+    assert pairs(tmp_path, "plain") == [(2, None)]
 
 
 class Model:

@@ -42,9 +42,13 @@ class Writer:
 
     def restart(self) -> None:
         """A new process, with a new term: the calls that waited are lost with the one before."""
-        self.term += 1
         self.inbox = WriteInbox("src")
         self.receiver = Receiver(self.spec, self.spool)
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """The ingestion begins again in the same process, with a new term: the calls wait again."""
+        self.term += 1
         found = description(self.root, self.spec, tables_of(self.spec))
         source = WrittenIngestion(self.spec, self.inbox)
         self.ingester = Ingester(found, WriterTerm(self.term), source, ShardWriters())

@@ -64,9 +64,16 @@ class Sought:
         if column.null_count or self._bounds.get(name, ()) is None:
             self._bounds[name] = None  # a condition is not true of NULL
         elif len(column):
-            low, high = (pc.min_max(column)[bound].as_py() for bound in ("min", "max"))
+            low, high = (pc.min_max(_numbers(column))[bound].as_py() for bound in ("min", "max"))
             before = self._bounds.get(name)
             self._bounds[name] = (low, high) if before is None else (min(low, before[0]), max(high, before[1]))
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    """Days, or units of time, as integers: Python's dates have the years 1 to 9999 alone."""
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def matching(shard: Shard, sought: Sought) -> Iterator[pa.Table]:

@@ -25,7 +25,7 @@ from tidemark_replica.storage.written.refusal import (
     UNKNOWN_FIELD,
     WriteRefused,
 )
-from tidemark_replica.storage.written.values import column_of_json, column_of_text
+from tidemark_replica.storage.written.values import column_of_json, column_of_text, within_years
 from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
 
 BATCH_ROWS = 16_384
@@ -207,8 +207,8 @@ def _cast(values: pa.Array, column: Column, first_row: int) -> pa.Array:
     if pa.types.is_timestamp(values.type) and values.type.tz is None:
         values = values.cast(pa.timestamp("us"))
     try:
-        return values.cast(wanted)
-    except pa.ArrowInvalid as error:
+        return within_years(values.cast(wanted))
+    except (pa.ArrowInvalid, ValueError) as error:
         raise WriteRefused(MALFORMED, f"column {column.name}: {_one_line(error)}") from None
 
 

@@ -5,7 +5,8 @@
                └── abandon: nobody waits for it any more
 
 A call is answered once, and its spooled rows are freed then. Where the ingestion begins again (`restart`), taken and
-bound calls wait again: the source finds by its keys whether they were written.
+bound calls wait again: the source finds by its keys whether they were written. A call that was taken before is taken
+alone, and is not taken more than TAKES_MAX times, so that a call that cannot be written stops no other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tidemark_protocol.ids import Time
 from tidemark_replica.storage.written.receive import ReceivedWrite
 from tidemark_replica.storage.written.refusal import WriteNotPossible, WriteRefused, WriteUnknown
 
-WAITING_MAX = 256
+WAITING_MAX, TAKES_MAX = 256, 3
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class PendingWrite:
     def __init__(self, write: ReceivedWrite, inbox: WriteInbox) -> None:
         self.write, self._inbox = write, inbox
         self.state = _State.WAITING
+        self.takes, self.abandoned = 0, False
         self._ended = threading.Event()
         self._outcome: WriteAnswer | Exception | None = None
 
@@ -57,7 +59,7 @@ class PendingWrite:
         raise self._outcome
 
     def abandon(self) -> None:
-        """The client is gone. A call that a tick took goes on."""
+        """The client is gone. A call that a tick took goes on, unless the ingestion begins again."""
         self._inbox.abandon(self)
 
     def end(self, outcome: WriteAnswer | Exception) -> None:
@@ -93,15 +95,15 @@ class WriteInbox:
 
     def take(self, size: int, count: int) -> list[PendingWrite]:
         """The next calls, in order of their arrival: at least one if any waits, at most `count`, together at most
-        `size` bytes if more than one."""
+        `size` bytes if more than one; a call that was taken before is alone."""
         taken, total = list[PendingWrite](), 0
         with self._lock:
             for pending in self._calls:
                 if pending.state is _State.WAITING:
                     total += pending.write.size
-                    if taken and (total > size or len(taken) == count):
+                    if taken and (total > size or len(taken) == count or pending.takes or taken[0].takes > 1):
                         break
-                    pending.state = _State.TAKEN
+                    pending.state, pending.takes = _State.TAKEN, pending.takes + 1
                     taken.append(pending)
         return taken
 
@@ -120,15 +122,23 @@ class WriteInbox:
         self._end(bound)
 
     def restart(self) -> None:
-        """The ingestion begins again from the shards."""
+        """The ingestion begins again from the shards. Calls that nobody waits for, and those that were taken
+        TAKES_MAX times, end."""
+        failed = WriteUnknown(
+            f"the ingestion of DataSource {self._name} failed {TAKES_MAX} times with this call: its rows are written "
+            "once or not at all; the DataSource's status says why. Repeat the call with the same key"
+        )
         with self._lock:
             self._bound = []
             for pending in self._calls:
                 pending.state = _State.WAITING
+            ended = [p for p in self._calls if p.abandoned or p.takes >= TAKES_MAX]
+        self._end([(p, WriteUnknown("the client is gone") if p.abandoned else failed) for p in ended])
 
     def abandon(self, pending: PendingWrite) -> None:
-        """The client is gone. A call that a tick took goes on."""
+        """The client is gone. A call that a tick took goes on, unless the ingestion begins again."""
         with self._lock:
+            pending.abandoned = True
             if pending.state is not _State.WAITING:
                 return
             self._calls.remove(pending)

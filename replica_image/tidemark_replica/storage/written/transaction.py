@@ -80,7 +80,8 @@ def _with_diff(rows: pa.Table, diff: int) -> pa.Table:
 
 def _refusal(code: str, what: str, rows: pa.Table) -> WriteRefused:
     """Names the first of the rows."""
-    first = rows.slice(0, 1).to_pylist()[0]
-    shown = ", ".join(f"{name} = {str(value)[:SHOWN_LENGTH]!r}" for name, value in list(first.items())[:SHOWN_COLUMNS])
+    first = rows.slice(0, 1)
+    texts = {name: first.column(name).cast(pa.string())[0].as_py() for name in first.column_names[:SHOWN_COLUMNS]}
+    shown = ", ".join(f"{name} = {str(text)[:SHOWN_LENGTH]!r}" for name, text in texts.items())
     more = f" (and {rows.num_rows - 1} more)" if rows.num_rows > 1 else ""
     return WriteRefused(code, f"the row with {shown} {what}{more}; nothing is written")

@@ -5,8 +5,8 @@ tinyint ... bigint      digits, in range
 float, double           digits; NaN, Infinity and -Infinity as text
 decimal(p,s)            digits with at most s after the point
 string                  text
-date                    2026-01-31
-timestamp               2026-01-31T12:00:00.123456Z; UTC where no zone is given
+date                    2026-01-31, of the years 0001 to 9999
+timestamp               2026-01-31T12:00:00.123456Z; UTC where no zone is given; in UTC of the years 0001 to 9999
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
 _SPECIAL = {"nan": math.nan, "infinity": math.inf, "-infinity": -math.inf, "inf": math.inf, "-inf": -math.inf}
 _UTC = pa.timestamp("us", "UTC")
 SHOWN_LENGTH = 40
+_FIRST_DAY, _LAST_DAY, _DAY_US = -719_162, 2_932_896, 86_400_000_000
+"""0001-01-01 and 9999-12-31, in days since 1970."""
 _Json = Callable[[Any], Any]
 
 
@@ -67,6 +69,19 @@ def column_of_json(values: Sequence[Any], column: Column, first_row: int) -> pa.
         except (ValueError, ArithmeticError, TypeError):
             raise bad_value(column, first_row + at, value) from None
     return pa.array(converted, arrow_type(column.type))
+
+
+def within_years(values: pa.Array) -> pa.Array:
+    """The values. Raises ValueError where a date, or a timestamp in microseconds, is not of the years 0001 to 9999."""
+    if pa.types.is_date32(values.type):
+        numbers, first, last = values.cast(pa.int32()), _FIRST_DAY, _LAST_DAY
+    elif pa.types.is_timestamp(values.type):
+        numbers, first, last = values.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1
+    else:
+        return values
+    if pc.any(pc.or_(pc.less(numbers, first), pc.greater(numbers, last))).as_py():
+        raise ValueError(f"a {values.type} is not of the years 0001 to 9999")
+    return values
 
 
 def _texts(values: Sequence[Any], column: Column, first_row: int) -> pa.Array:
@@ -152,10 +167,10 @@ def _cast_text(texts: pa.Array, column: Column) -> pa.Array:
     if kind.name == "string":
         return texts
     if kind.name == "timestamp":
-        return _timestamps(texts)
+        return within_years(_timestamps(texts))
     if kind.name == "date":
         _require(texts, _DATE)
-        return texts.cast(pa.date32())
+        return within_years(texts.cast(pa.date32()))
     if kind.name == "boolean":
         _require(texts, "^(?i:true|false)$")
         return pc.equal(pc.utf8_lower(texts), "true")
