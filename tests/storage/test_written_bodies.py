@@ -86,6 +86,14 @@ def test_an_empty_text_is_none_and_a_quoted_one_is_text() -> None:
     assert decoded("csv", b's,n\n"",1\n,2\n') == [NOTHING | {"s": "", "n": 1}, NOTHING | {"n": 2}]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("header", [b"s", b'"s"', b"\xef\xbb\xbfs"])
+def test_an_empty_line_is_a_row_where_csv_has_one_column(header: bytes, end: bytes) -> None:
+    body = end.join([header, b"", b"a", b"", b'""', b""])
+    assert [row["s"] for row in decoded("csv", body)] == [None, "a", None, ""]
+    assert decoded("csv", end.join([b"s,n", b"", b"a,1", b""])) == [NOTHING | {"s": "a", "n": 1}]
+
+
 def test_numbers_that_json_cannot_write_are_texts() -> None:
     rows = decoded("jsonl", b'{"d": "NaN", "f": "-Infinity"}\n') + decoded("csv", b"d,f\nnan,-inf\n")
     assert all(math.isnan(row["d"]) and row["f"] == -math.inf for row in rows)
@@ -123,6 +131,9 @@ def test_what_is_not_of_the_type_is_refused_with_its_row(type: str, texts: list[
     ("format", "body", "code"),
     [
         ("csv", b"", "MALFORMED"),
+        ("csv", b"\nn\n1\n", "MALFORMED"),
+        ("csv", b"\r\nn\r\n1\r\n", "MALFORMED"),
+        ("csv", b"%s,n\n" % (b"s" * 200_000), "MALFORMED"),
         ("csv", b"n,n\n1,2\n", "MALFORMED"),
         ("csv", b"n\n1,2\n", "MALFORMED"),
         ("csv", b"n,q\n1,2\n", "UNKNOWN_FIELD"),

@@ -6,6 +6,7 @@ Memory is that of a few batches, whatever the size of the body.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
@@ -55,9 +56,7 @@ def decode(format: str, body: IO[bytes], table: WrittenTable, needed: frozenset[
 
 def _csv(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterator[pa.RecordBatch]:
     """An unquoted empty field is NULL, a quoted one the empty text."""
-    if not body.read(1):
-        raise WriteRefused(MALFORMED, "the body is empty: csv begins with a line that names the columns")
-    body.seek(0)
+    single = _csv_width(body) == 1
     names = {column.name: pa.string() for column in table.columns}
     convert = pa_csv.ConvertOptions(
         column_types=names, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
@@ -66,7 +65,7 @@ def _csv(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterat
         reader = pa_csv.open_csv(
             body,
             pa_csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
-            pa_csv.ParseOptions(newlines_in_values=True),
+            pa_csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=not single),
             convert,
         )
         place = _Places(reader.schema.names, table, needed)
@@ -78,6 +77,19 @@ def _csv(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterat
                 first += piece.num_rows
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise WriteRefused(MALFORMED, f"the csv cannot be read: {_one_line(error)}") from None
+
+
+def _csv_width(body: IO[bytes]) -> int:
+    """How many columns the first line names: where it is one, an empty line is a row. Raises WriteRefused."""
+    line = body.readline(LINE_BYTES_MAX)
+    body.seek(0)
+    header = (line.splitlines() or [b""])[0].decode(errors="replace").removeprefix("\ufeff")
+    if not header:
+        raise WriteRefused(MALFORMED, "the body is empty: csv begins with a line that names the columns")
+    try:
+        return 1 if "," not in header else len(next(csv.reader([header])))
+    except csv.Error as error:
+        raise WriteRefused(MALFORMED, f"the csv's first line cannot be read: {_one_line(error)}") from None
 
 
 def _json_lines(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) -> Iterator[pa.RecordBatch]:
