@@ -86,7 +86,6 @@ def test_a_post_is_one_call() -> None:
         (Forbidden("may not"), 403, False),
         (TooMany("slower"), 429, True),
         (QueryNotReady("not now"), 503, True),
-        (WriteUnknown("lost"), 503, True),
         (OperatorError("x"), 500, False),
     ],
 )
@@ -96,6 +95,20 @@ def test_each_failure_has_its_status(failure: Exception, status: int, retries: b
             return answer.status, "Retry-After" in answer.headers, await answer.json()
 
     assert served(Ingester(failure), calls) == (status, retries, {"error": str(failure)})
+
+
+def test_a_call_without_a_key_whose_answer_is_lost_is_not_to_be_repeated() -> None:
+    async def calls(session: aiohttp.ClientSession, url: str) -> Any:
+        answers = []
+        for key in ({"Idempotency-Key": "k"}, {"Idempotency-Key": ""}, {}):
+            async with session.post(url, data=b"{}", headers=TOKEN | key) as answer:
+                answers.append((answer.status, "Retry-After" in answer.headers, (await answer.json())["error"]))
+        return answers
+
+    lost = "lost; repeat the call with the same key"
+    without = (500, False, http_rows.LOST_WITHOUT_KEY)
+    assert served(Ingester(WriteUnknown(lost)), calls) == [(503, True, lost), without, without]
+    assert "the rows may be in the table" in http_rows.LOST_WITHOUT_KEY
 
 
 def test_unknown_callers_and_bodies_are_refused_before_the_ingester(monkeypatch: pytest.MonkeyPatch) -> None:

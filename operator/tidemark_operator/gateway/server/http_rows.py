@@ -7,6 +7,7 @@
 
     200  {"table", "time", "rows", "repeated"}      429, 503  repeat it, with the same key; Retry-After says when
     400, 401, 403, 413, 415  {"error"}              nothing was written
+    500                      {"error"}              without a key: the rows may be in the table
 
 A body is at most BODY_BYTES_MAX, and is complete within BODY_SECONDS. Tokens are in no log: requests are not logged.
 """
@@ -32,6 +33,10 @@ LOG = logging.getLogger(__name__)
 BODY_BYTES_MAX, BODY_SECONDS, PIECE_BYTES = 8 << 20, 60.0, 256 << 10
 KEEPALIVE_SECONDS, RENEWAL_SECONDS = 30.0, 60.0
 PATH = "/v1/namespaces/{namespace}/datasources/{source}/tables/{table}/rows"
+LOST_WITHOUT_KEY = (
+    "the answer was lost, and the call had no Idempotency-Key: the rows may be in the table, once or not at all. Look "
+    "before you repeat the call, and give calls a key"
+)
 FORMATS = {
     "application/json": "json",
     "application/x-ndjson": "jsonl",
@@ -43,7 +48,6 @@ _STATUS: tuple[tuple[type[OperatorError], int], ...] = (
     (TooMany, 429),
     (QueryNotReady, 503),
     (ReviewUnavailable, 503),
-    (WriteUnknown, 503),
     (Unauthenticated, 401),
     (Forbidden, 403),
     (QueryRefused, 400),
@@ -93,6 +97,9 @@ class HttpRows:
             raise
         except BodyTooLarge as error:
             return _failed(413, error)
+        except WriteUnknown as error:
+            keyed = bool(request.headers.get("Idempotency-Key"))
+            return _failed(503, error) if keyed else _failed(500, OperatorError(LOST_WITHOUT_KEY))
         except OperatorError as error:
             status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
             return _failed(status, error)
