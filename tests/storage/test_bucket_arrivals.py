@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from pyarrow.fs import S3FileSystem
+from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from tests.s3_server import S3Server
-from tidemark_persist import ObjectReader, Storage, StorageError
+from tidemark_persist import ObjectReader, ObjectVersion, Storage, StorageError
 from tidemark_protocol.plan.ingestion import FilesTable
 from tidemark_replica.storage.files import bucket_arrivals
 from tidemark_replica.storage.files.bucket import Bucket
 from tidemark_replica.storage.files.bucket_arrivals import BY_NAME, BucketArrivals
 from tidemark_replica.storage.files.listing import BoundFiles, FileVersion
+from tidemark_replica.storage.files.streamed.problem_report import ProblemReport
 
 
 class Followed:
@@ -183,6 +187,55 @@ def test_a_store_that_refuses_or_is_away_says_so_without_secrets(
             assert secret not in str(raised.value)
     f.arrivals = BucketArrivals(f.table)
     assert f.look() == ["a"]
+
+
+class _Refuses(BaseHTTPRequestHandler):
+    """Answers as S3 does for objects that are archived, and for those that it denies: no server here archives."""
+
+    def do_GET(self) -> None:
+        code = "InvalidObjectState" if self.path.endswith("/archived") else "AccessDenied"
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not to stderr."""
+
+
+class _Driver:
+    """Gives an accumulator, without a JVM."""
+
+    @property
+    def sparkContext(self) -> _Driver:
+        return self
+
+    def accumulator(self, value: object, param: AccumulatorParam[object]) -> Accumulator[object]:
+        return Accumulator(1 << 40, value, param)
+
+
+@pytest.fixture
+def refuses() -> Iterator[int]:
+    """The port of a store that refuses each object."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refuses) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def test_an_archived_object_is_an_unreadable_file_and_a_denied_one_is_named(s3: S3Server, refuses: int) -> None:
+    reader = ObjectReader(Storage.at(s3.location("in"), s3.through(refuses)))
+    with pytest.raises(OSError, match="in: reading archived: it is archived; restore it first") as archived:
+        reader.read(ObjectVersion("archived", 5, 0, "e"), 0, 5)
+    report = ProblemReport(_Driver())  # type: ignore[arg-type]
+    with report.of("archived"):
+        raise archived.value
+    assert report.take() == {"archived": "FILE_UNREADABLE"}
+    with pytest.raises(StorageError, match=r"reading denied failed: .*AccessDenied.*where other objects can be read"):
+        reader.read(ObjectVersion("denied", 5, 0, "e"), 0, 5)
 
 
 def test_names_that_mean_something_elsewhere_are_just_names(followed: Callable[..., Followed]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError, NotFoundError, PreconditionError
+from obstore.exceptions import BaseError, NotFoundError, PermissionDeniedError, PreconditionError
 from obstore.store import S3Store
 
 from tidemark_persist.storage import object_store
@@ -33,8 +33,18 @@ _KEYS = frozenset(
 )
 
 
+_REFUSED = (
+    "; where other objects can be read, permit this one (its policy, or the key that encrypts it), or delete it: its "
+    "file is FILE_MISSING then"
+)
+
+
 class ObjectChanged(Exception):
     """The object is in another version than was asked for."""
+
+
+class ObjectArchived(OSError):
+    """The object is listed, but its bytes must be restored from an archive before they can be read."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +91,12 @@ class ObjectReader:
             return None
 
     def read(self, version: ObjectVersion, start: int, end: int) -> bytes:
-        """The bytes [start, end) of this version. Raises FileNotFoundError, ObjectChanged, StorageError."""
+        """The bytes [start, end) of this version. Raises FileNotFoundError, ObjectChanged, ObjectArchived,
+        StorageError."""
         options: dict[str, Any] = {"range": (start, end)}
         if version.etag:
             options["if_match"] = version.etag
-        with self._errors(f"reading {version.name}"):
+        with self._errors(f"reading {version.name}", refused=_REFUSED):
             result = obstore.get(self._store(), version.name, options=options)  # type: ignore[arg-type]
             found = _version({**result.meta, "path": version.name})
             same = found.etag == version.etag if version.etag else found == version
@@ -101,8 +112,9 @@ class ObjectReader:
         return self._opened[1]
 
     @contextmanager
-    def _errors(self, doing: str) -> Iterator[None]:
-        """Failures of the store as StorageError, FileNotFoundError or ObjectChanged."""
+    def _errors(self, doing: str, refused: str = "") -> Iterator[None]:
+        """Failures of the store as StorageError, FileNotFoundError, ObjectChanged or ObjectArchived. `refused`: the
+        advice where the store denies it."""
         try:
             yield
         except PreconditionError:
@@ -111,6 +123,10 @@ class ObjectReader:
             if "NoSuchBucket" in str(error):
                 raise self._storage.failed(doing, error) from None
             raise FileNotFoundError(f"{self._storage.location}: {doing}: there is no such object") from None
+        except PermissionDeniedError as error:
+            if "<Code>InvalidObjectState</Code>" in str(error):
+                raise ObjectArchived(f"{self._storage.location}: {doing}: it is archived; restore it first") from None
+            raise self._storage.failed(doing, error, refused) from None
         except BaseError as error:
             # the traceback would show what the text leaves out
             raise self._storage.failed(doing, error) from None

@@ -128,12 +128,12 @@ class Storage:
             )
             raise self.failed(f"{doing}{guess}", error) from None
 
-    def failed(self, doing: str, error: BaseException) -> StorageError:
-        """The failure of an object store as an error without secrets."""
+    def failed(self, doing: str, error: BaseException, more: str = "") -> StorageError:
+        """The failure of an object store as an error without secrets. `more`: advice beside that of the problem."""
         text = self.redacted(error)
         problem = None if self.local_path is not None else object_store.problem(text)
         advice = f"; {problem.advice}" if problem else ""
-        return StorageError(f"{self.location}: {doing} failed: {text}{advice}", problem)
+        return StorageError(f"{self.location}: {doing} failed: {text}{advice}{more}", problem)
 
     def redacted(self, error: BaseException) -> str:
         """The error's text without secrets."""
