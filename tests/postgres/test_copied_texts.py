@@ -12,8 +12,8 @@ from tidemark_replica.storage.postgres import snapshot
 ROWS = [["xx\r\nyy", "1"], ["\r\n", ""], ["\r\r\n\n\r", "2"], ["é\r\n\ufeff", "3"]] * 4
 
 
-def read(text: str, names: list[str]) -> list[list[str | None]]:
-    batches = snapshot._csv_batches(io.BytesIO(text.encode()), names)
+def read(text: str, names: list[str], block: int = 4096) -> list[list[str | None]]:
+    batches = snapshot._csv_batches(io.BytesIO(text.encode()), names, block)
     return [list(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
@@ -24,18 +24,14 @@ def printed(rows: list[list[str]]) -> str:
 
 
 @pytest.mark.parametrize("block", range(24, 120))
-def test_line_ends_in_values_at_borders_of_blocks(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(snapshot, "_BLOCK_BYTES", block)
-    assert read(printed(ROWS), ["a", "b"]) == ROWS
+def test_line_ends_in_values_at_borders_of_blocks(block: int) -> None:
+    assert read(printed(ROWS), ["a", "b"], block) == ROWS
 
 
 @pytest.mark.parametrize("block", [16, 4096])
 @pytest.mark.parametrize("text", ["\ufeffabc", "\ufeff", "\ufeff\ufeffx", "abc"])
-def test_a_first_value_that_begins_with_a_byte_order_mark(
-    monkeypatch: pytest.MonkeyPatch, text: str, block: int
-) -> None:
-    monkeypatch.setattr(snapshot, "_BLOCK_BYTES", block)
-    assert read(f"{text}\n{text}\n", ["a"]) == [[text], [text]]
+def test_a_first_value_that_begins_with_a_byte_order_mark(text: str, block: int) -> None:
+    assert read(f"{text}\n{text}\n", ["a"], block) == [[text], [text]]
 
 
 @pytest.mark.parametrize(("text", "rows"), [("", []), ("\n", [[None]]), ("\n\n", [[None], [None]])])

@@ -14,6 +14,7 @@ from tests.postgres.databases import Database, connect, ingested_rows, ingester,
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.postgres import snapshot
 from tidemark_replica.storage.postgres import source as module
 from tidemark_replica.storage.postgres.connection import Replication
 from tidemark_replica.storage.postgres.pgoutput import parse_lsn
@@ -234,3 +235,21 @@ def test_a_server_restored_from_an_earlier_disk_is_another_upstream(database: Da
         tick(one, 1100)
         assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: the server's WAL ends at ")
     assert database.value(confirmed) == before
+
+
+@pytest.mark.parametrize(("length", "reason"), [(200, ""), (2000, "RowTooLarge")])
+def test_a_row_that_is_longer_than_a_block(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, reason: str
+) -> None:
+    """It is read by larger blocks, up to the largest; beyond, its table alone stops."""
+    monkeypatch.setattr(snapshot, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(snapshot, "_BLOCK_BYTES_MAX", 512, raising=False)
+    database.run(f"insert into a values (1, 'x'), (2, repeat('y', {length}))", "insert into b values (1)")
+    with ingesting(tmp_path, database.spec(A, B)) as one:
+        tick(one, 1000)
+        stopped = {name: text.split(":")[0] for name, text in source_of(one).stopped().items()}
+        assert stopped == ({"a": reason} if reason else {})
+    assert rows(tmp_path, "b") == Counter([(1,)])
+    assert upper(tmp_path, "a") == (0 if reason else 1001)
+    if not reason:
+        assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y" * length)])

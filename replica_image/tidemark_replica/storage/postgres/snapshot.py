@@ -27,7 +27,7 @@ from tidemark_replica.storage.errors import SourceNotReady
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.copied_bytes import CopiedBytes
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
-from tidemark_replica.storage.postgres.stop import TableStopped
+from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE, TableStopped
 from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -37,6 +37,8 @@ RANGE_PAGES = 16_384
 RANGES_MAX = 512
 """A range has at least so many pages (128 MiB), and a table at most so many ranges."""
 _BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES_MAX = 256 << 20
+"""A range with a row that is longer than a block is read again by blocks of twice the size, up to this one."""
 _TID_RANGES_SINCE = 140_000
 
 
@@ -48,6 +50,10 @@ class _Range:
     ingested: IngestedTable
     first: int
     end: int | None
+
+
+class _RowTooLong(Exception):
+    """A row is longer than a block."""
 
 
 @dataclass
@@ -86,7 +92,8 @@ class Snapshot:
     def copy(
         self, found: SnapshotTables, tables: Sequence[tuple[PostgresTable, IngestedTable]], time: Time
     ) -> dict[str, list[StagedFile]]:
-        """Stages the rows of the tables at the time. Raises IngestionError."""
+        """Stages the rows of the tables at the time; one with a row that is too long is added to `found.stopped`.
+        Raises IngestionError."""
         ranges = [
             each
             for table, ingested in tables
@@ -97,13 +104,26 @@ class Snapshot:
         with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
             for each, file in zip(ranges, pool.map(lambda r: self._copy(r, time), ranges), strict=True):
                 name = each.table.name
+                if isinstance(file, TableStopped):
+                    found.stopped[name] = file
+                    continue
                 staged[name] += [] if file is None else [file]
                 done[name] += 1
                 self._progress(name, 100 * done[name] // sum(r.table.name == name for r in ranges))
         return staged
 
-    def _copy(self, of: _Range, time: Time) -> StagedFile | None:
-        """One range; after a failure of another one, nothing is done any more."""
+    def _copy(self, of: _Range, time: Time) -> StagedFile | TableStopped | None:
+        """One range, by blocks that are as large as its rows need."""
+        block = _BLOCK_BYTES
+        while block <= _BLOCK_BYTES_MAX:
+            try:
+                return self._copy_by(block, of, time)
+            except _RowTooLong:
+                block *= 2
+        return TableStopped(ROW_TOO_LARGE, f"a row has more than {_BLOCK_BYTES_MAX} bytes as text")
+
+    def _copy_by(self, block: int, of: _Range, time: Time) -> StagedFile | None:
+        """After a failure of another range, nothing is done any more."""
         if self._cancelled.is_set():
             raise SourceNotReady("the snapshot was given up")
         try:
@@ -111,15 +131,19 @@ class Snapshot:
                 schema = arrow_schema(of.table.columns or ())
                 batches = (
                     updates(batch.columns, schema, 1, time)
-                    for batch in self._batches(connection, of, schema.names)
+                    for batch in self._batches(connection, of, schema.names, block)
                     if batch.num_rows
                 )
                 return write_staged(of.ingested.shard.location, batches, schema=schema)
+        except _RowTooLong:
+            raise
         except BaseException:
             self._cancelled.set()
             raise
 
-    def _batches(self, connection: Connection, of: _Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, connection: Connection, of: _Range, names: Sequence[str], block: int
+    ) -> Iterator[pa.RecordBatch]:
         """The range's rows as texts."""
         read, write = os.pipe()
         failure: list[BaseException] = []
@@ -127,7 +151,7 @@ class Snapshot:
         copy.start()
         try:
             with os.fdopen(read, "rb") as source:
-                yield from _csv_batches(source, names)
+                yield from _csv_batches(source, names, block)
         finally:
             copy.join()  # the pipe is closed, so it ends
         if failure:
@@ -169,11 +193,11 @@ def _write_copy(connection: Connection, query: sql.Composed, write: int, failure
         failure.append(error)
 
 
-def _csv_batches(source: BinaryIO, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _csv_batches(source: BinaryIO, names: Sequence[str], block: int) -> Iterator[pa.RecordBatch]:
     try:
         yield from csv.open_csv(
             CopiedBytes(source),
-            csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(names), use_threads=False),
+            csv.ReadOptions(block_size=block, column_names=list(names), use_threads=False),
             csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
             csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
@@ -184,6 +208,8 @@ def _csv_batches(source: BinaryIO, names: Sequence[str]) -> Iterator[pa.RecordBa
             ),
         )
     except pa.ArrowInvalid as error:
+        if "straddling object" in str(error):
+            raise _RowTooLong from None
         if "Empty CSV" not in str(error):
             raise
 

@@ -194,9 +194,9 @@ class PostgresIngestion(Source):
         snapshot = Snapshot(self._upstream, self._spec, exported, self._progress)
         with snapshot.open([self._tables[name].spec for name in names]) as found:
             self._show("snapshot: " + ", ".join(found.pinned))
+            staged = self._copied(snapshot, found, time)
             for name, error in found.stopped.items():
                 changes |= self._stop(name, error)
-            staged = self._copied(snapshot, found, time)
             for name, pinned in found.pinned.items():
                 changes |= snapshot_changes(name, pinned, time)
                 self._stopped.pop(name, None)
@@ -208,7 +208,10 @@ class PostgresIngestion(Source):
         tables = [self._tables[name] for name in found.pinned]
         staged = snapshot.copy(found, [(table.spec, table.ingested) for table in tables], time)
         for table in tables:
-            if table.shard.state().upper > 0:
+            if table.spec.name in found.stopped:
+                table.shard.discard(staged.pop(table.spec.name))
+                found.pinned.pop(table.spec.name)
+            elif table.shard.state().upper > 0:
                 columns, contents = table.ingested.table.columns, staged[table.spec.name]
                 updates = difference(table.shard, columns, contents, time)
                 file = write_staged(table.shard.location, updates, schema=arrow_schema(columns))
