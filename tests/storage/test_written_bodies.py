@@ -8,6 +8,7 @@ import math
 import random
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.storage.written_tables import KEYED
+from tests.waiting import BOUND
 from tidemark_protocol.plan.ingestion import Option, WrittenSource, WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.written import decode as decoding
+from tidemark_replica.storage.written import receive
 from tidemark_replica.storage.written.receive import Receiver, WriteHeader
 from tidemark_replica.storage.written.refusal import WriteNotPossible, WriteRefused
 from tidemark_replica.storage.written.spool import Spool
@@ -243,3 +246,25 @@ def test_bodies_are_bounded(tmp_path: Path) -> None:
         for _ in range(10):
             receiver.receive(header, [narrow])
     assert 0 < spool.used_bytes <= 3000
+
+
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_documents_and_lines_have_at_most_4_mib(format: str) -> None:
+    assert decoded(format, b'{"s": "%s"}\n' % (b"x" * ((4 << 20) - 20)))
+    assert refusal(format, b'{"s": "%s"}\n' % (b"x" * (4 << 20))).startswith("TOO_LARGE: ")
+
+
+def test_two_bodies_of_json_are_decoded_at_a_time(tmp_path: Path) -> None:
+    receiver = Receiver(WrittenSource((TABLE,)), Spool(tmp_path))
+    with ThreadPoolExecutor(2) as pool:
+        with receive.JSON_TURNS, receive.JSON_TURNS:
+            waiting = pool.submit(receiver.receive, WriteHeader("t", "insert", "jsonl", "a"), [b"{}\n"])
+            assert pool.submit(receiver.receive, WriteHeader("t", "insert", "csv", "b"), [b"n\n1\n"]).result().rows == 1
+            with pytest.raises(TimeoutError):
+                waiting.result(0.5)
+        assert waiting.result(BOUND).rows == 1
+    with pytest.raises(WriteRefused):
+        receiver.receive(WriteHeader("t", "insert", "json", "c"), [b"7"])
+    assert receive.JSON_TURNS.acquire(blocking=False)
+    assert receive.JSON_TURNS.acquire(blocking=False)
+    receive.JSON_TURNS.release(2)

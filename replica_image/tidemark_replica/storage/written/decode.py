@@ -31,8 +31,8 @@ from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
 
 BATCH_ROWS = 16_384
 CSV_BLOCK_BYTES = 4 << 20
-LINE_BYTES_MAX = 16 << 20
-DOCUMENT_BYTES_MAX = 16 << 20
+LINE_BYTES_MAX = 4 << 20
+DOCUMENT_BYTES_MAX = 4 << 20
 ROW_GROUP_BYTES_MAX = 1 << 30
 _FOOTER_BYTES_MAX, _FOOTER_ENTRIES_MAX = 64 << 20, 1_000_000
 _KINDS = (

@@ -6,8 +6,9 @@ pieces ──► body (at most maxTransactionBytes; a digest of it) ──► de
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ OPERATIONS = (INSERT, DELETE, UPSERT)
 KEY_LENGTH_MAX = 200
 DECODED_FACTOR = 8
 """Decoded rows take at most this many times `maxTransactionBytes`."""
+JSON_TURNS = threading.BoundedSemaphore(2)
+"""Bodies of JSON that are decoded at a time: as Python's objects they take many times their size."""
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -84,7 +87,8 @@ class Receiver:
                     )
                 digest.update(piece)
                 body.write(piece)
-            return self._decoded(header, table, body, digest.hexdigest())
+            with JSON_TURNS if header.format in ("json", "jsonl") else nullcontext():
+                return self._decoded(header, table, body, digest.hexdigest())
 
     def _checked(self, header: WriteHeader) -> WrittenTable:
         table = self._tables.get(header.table)
