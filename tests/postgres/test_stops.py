@@ -253,3 +253,25 @@ def test_a_row_that_is_longer_than_a_block(
     assert upper(tmp_path, "a") == (0 if reason else 1001)
     if not reason:
         assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y" * length)])
+
+
+def test_a_late_snapshot_that_fails_holds_up_no_other_table(database: Database, tmp_path: Path) -> None:
+    """Here a slot has its name already. A restart of the source tries it again."""
+    database.run("insert into a values (1, 'x')", "insert into b values (1)")
+    spec = database.spec(A, B)
+    database.run("alter table a replica identity default")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1000)
+        slot = source_of(one)._slot
+    database.run("alter table a replica identity full", "insert into b values (2)")
+    database.value(f"select pg_create_logical_replication_slot('{slot}_new', 'pgoutput')")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1100)
+        assert source_of(one).stopped()["a"].startswith("SnapshotFailed: table a: PostgreSQL ")
+        assert list(source_of(one).stopped()) == ["a"]
+    assert (upper(tmp_path, "a"), rows(tmp_path, "b")) == (0, Counter([(1,), (2,)]))
+    database.value(f"select pg_drop_replication_slot('{slot}_new')")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1200)
+        assert not source_of(one).stopped()
+    assert rows(tmp_path, "a") == Counter([(1, "x")])

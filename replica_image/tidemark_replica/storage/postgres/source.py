@@ -40,7 +40,7 @@ from tidemark_replica.storage.postgres.positions import (
     upstream_changes,
 )
 from tidemark_replica.storage.postgres.snapshot import Snapshot, SnapshotTables
-from tidemark_replica.storage.postgres.stop import Gap, TableStopped
+from tidemark_replica.storage.postgres.stop import SNAPSHOT_FAILED, Gap, TableStopped
 from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.watch import Findings, check_slot, check_system, look, slot_state
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
@@ -268,6 +268,17 @@ class PostgresIngestion(Source):
         if not names:
             return {}, {}, 0
         self.close()
+        try:
+            with self._upstream.errors():
+                return self._late_snapshot(names, time)
+        except Gap:
+            raise
+        except IngestionError as error:  # the others go on; a restart of the source tries it again
+            self._show("")
+            self._stopped |= {name: f"{SNAPSHOT_FAILED}: table {name}: {error}" for name in names}
+            return {}, {}, 0
+
+    def _late_snapshot(self, names: list[str], time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
         replication = self._upstream.replicate()
         try:
             check_system(replication.system(), self._system())

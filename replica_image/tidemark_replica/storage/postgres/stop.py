@@ -8,6 +8,7 @@ ColumnChanged        a declared column was dropped, renamed or retyped
 TypeNotSupported     the table is no ordinary table, or a declared column is generated or of a type that is not read
 TransactionTooLarge  a transaction has more bytes than `maxTransactionBytes`
 RowTooLarge          a row of the contents has more bytes as text than are read at once
+SnapshotFailed       the contents could not be copied; a restart of the source tries it again
 SlotLost             the replication slot is gone, or its WAL is
 UpstreamReplaced     another database cluster answers at the address, or the same after a failover or a restore
 """
@@ -24,6 +25,7 @@ COLUMN_CHANGED = "ColumnChanged"
 TYPE_NOT_SUPPORTED = "TypeNotSupported"
 TRANSACTION_TOO_LARGE = "TransactionTooLarge"
 ROW_TOO_LARGE = "RowTooLarge"
+SNAPSHOT_FAILED = "SnapshotFailed"
 SLOT_LOST = "SlotLost"
 UPSTREAM_REPLACED = "UpstreamReplaced"
 
