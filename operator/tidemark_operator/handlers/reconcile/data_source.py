@@ -125,10 +125,12 @@ class DataSourceReconciler:
             if not await self._pinning.pin(state, source, running):
                 return RETRY_SECONDS
             self._register(state)
-        editing = await self._edits.apply(state, source, running)
-        self._register(state)
-        again = await self._ingest(state, source, running)
-        if editing:
+        try:
+            editing = await self._edits.apply(state, source, running)
+        finally:  # an edit that fails stops no ingestion
+            self._register(state)
+            again = await self._ingest(state, source, running)
+        if not await self._edits.delete_retired(state, source, running) or editing:
             again = min(again or EDIT_SECONDS, EDIT_SECONDS)
         return adopted_history_hold.POLL_SECONDS if again is None and self._hold_history(state) else again
 

@@ -29,13 +29,14 @@ from tidemark_operator.handlers.reconcile.source_pinning import (
 )
 from tidemark_operator.handlers.reconcile_context import ReconcileContext
 from tidemark_operator.handlers.revisions.shard_placement import shard_locations, shard_lookup
+from tidemark_operator.kube.client import Conflict
 from tidemark_operator.kube.revisions import Owner
 from tidemark_operator.planning.shards import free_version
 from tidemark_operator.planning.table_edit import TableEdit, edited, table_edit
 from tidemark_operator.resources.conditions.data_source import IngestionFailure
 from tidemark_operator.resources.manifest.data_source import DataSource, DeletionPolicy
 from tidemark_protocol.ids import GlobalId
-from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable, SourceSpec
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable, IngestionDescription, SourceSpec
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,14 @@ class TableEdits:
         edit = table_edit(state.pinned, source.source)
         if edit.is_empty:
             state.edit = None
-            return not await self._delete_retired(state, source, running)
+            return False
         added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
         readers = self._readers(state, edit.removed)
         removed = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
         if removed or added.tables:
             await self._store(state, source, removed, added)
         state.edit = added.failure or _obstacle(edit, readers)
-        return not await self._delete_retired(state, source, running) or state.edit is not None
+        return state.edit is not None
 
     async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
         instance = self._context.instance(state.key.namespace, state.instance)
@@ -101,22 +102,31 @@ class TableEdits:
         assert before is not None
         now = edited(before, removed, added.source, added.tables)
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
-        await self._context.revisions.store(owner, state.pinned_number + 1, now)
+        try:
+            await self._context.revisions.store(owner, state.pinned_number + 1, now)
+        except Conflict:  # one whose answer was lost, of another edit
+            stored = await self._context.revisions.all(source.meta, IngestionDescription)
+            state.pinned_number, state.pinned = max(stored.items(), key=lambda numbered: numbered[0])
+            state.retired = tuple(stored[number] for number in sorted(stored)[:-1])
+            raise
         state.pinned, state.pinned_number = now, state.pinned_number + 1
         state.retired = (*state.retired, before)
         gone = [table.shard.shard_id for table in removed]
         ending = EndMessage(f"its table was removed from DataSource {state.key.name}")
         self._context.fleet.end_readers(state.key.namespace, gone, ending)
 
-    async def _delete_retired(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
-        """Deletes tables that only earlier revisions name, where the policy says so, then these revisions. Returns
-        whether all are gone. Raises ApiError."""
+    async def delete_retired(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
+        """Deletes tables that only earlier revisions name, where the policy says so, then these revisions. To be called
+        when the replica has the newest one. Returns whether all are gone. A table that a Dataflow began to read
+        meanwhile is kept until none does. Raises ApiError."""
         if not state.retired:
             return True
         assert state.pinned is not None
         kept = {table.shard.shard_id for table in state.pinned.tables}
         left = {t.shard.shard_id: t.shard.location for one in state.retired for t in one.tables}
         tables = [TableAddress(id, location) for id, location in left.items() if id not in kept]
+        if self._readers(state, [t for one in state.retired for t in one.tables if t.shard.shard_id not in kept]):
+            return False
         book = self._context.fleet.book(state.key.namespace)
         for table in tables:
             book.forget(table.id)
