@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartitionInfo, Uuid
+from confluent_kafka.admin import TopicDescription
 
 from tests.kafka.broker import Broker, broker
 from tests.kafka.topics import COLUMNS, Run, consumed, delete_records, delete_topic, new_topic, produce, spec_of, upper
@@ -16,6 +19,8 @@ from tests.storage.ingestion_samples import oks
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.kafka.connection import Connection
+from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.topics import answer
 
 pytestmark = pytest.mark.kafka
 
@@ -49,6 +54,35 @@ def test_an_offset_that_is_gone_stops_the_table_and_no_other(kafka: Broker, tmp_
         assert run.source.stopped()["t"].startswith("OffsetGone: ")
     assert upper(tmp_path, "t") == stands
     assert ids(tmp_path) == [1]
+
+
+def test_a_gap_stays_where_the_topic_grows_past_it(kafka: Broker, tmp_path: Path) -> None:
+    """Offsets that fit again may be those of other records: nothing between may be left out silently. Also where the
+    user could not read the topic meanwhile."""
+    topic = new_topic(kafka)
+    produce(kafka, topic, {"id": 0})
+    spec = spec_of(kafka, KafkaTable("t", topic, "json", COLUMNS[:1], start="offsets", start_offsets=((0, 3),)))
+    with Run(tmp_path, spec) as run:
+        run.until(run.source.stopped)
+        text = run.source.stopped()["t"]
+        assert text.startswith("OffsetGone: table t: partition 0 of topic")
+    produce(kafka, topic, *({"id": i} for i in range(1, 6)))
+    for term in (2, 3):
+        with Run(tmp_path, spec, term=term) as run:
+            run.tick(3)
+            assert run.source.stopped() == {"t": text}
+    with Run(tmp_path, spec, term=4) as run:
+        run.source._stop("t", TopicStopped(NOT_AUTHORIZED, "no"), None, {}, changes := {})
+        assert changes == {("t", "stopped"): text}
+    assert ids(tmp_path) == []
+
+
+def test_brokers_without_topic_ids_are_refused() -> None:
+    """A topic that is created anew could not be noticed."""
+    future: Future[TopicDescription] = Future()
+    future.set_result(TopicDescription("t", Uuid(0, 0), False, [TopicPartitionInfo(0, None, [], [])]))
+    with pytest.raises(BrokersAway, match=r"topic t: the brokers give no topic ids; Kafka 2\.8 or later is needed"):
+        answer("t", future)
 
 
 def test_a_gap_is_passed_over_where_the_spec_allows_it(kafka: Broker, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tests.kafka.topics import (
     consumed,
     new_topic,
     produce,
+    produce_with_header,
     producer,
     spec_of,
 )
@@ -29,6 +30,8 @@ from tidemark_protocol.types import STRING, Column, SqlType
 from tidemark_replica.values.error_text import error_text
 
 pytestmark = pytest.mark.kafka
+MS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
 
 
 def test_json_becomes_rows_with_metadata(kafka: Broker, tmp_path: Path) -> None:
@@ -88,6 +91,39 @@ def test_bad_records_are_errors_or_dead_letters_and_hide_no_neighbour(kafka: Bro
     assert [(row[0], row[1], row[4]) for row in letters] == [(0, i + 1, bad) for i, bad in enumerate(BAD)]
     assert not errors(tmp_path, "d")
     assert (counters["malformed/e"], counters["malformed/d"]) == (len(BAD), len(BAD))
+
+
+def test_records_whose_metadata_cannot_be_values(kafka: Broker, tmp_path: Path) -> None:
+    """They are bad, one by one; a table without that metadata takes them."""
+    topic = new_topic(kafka, retention_ms="-1", message_timestamp_after_max_ms=str(2**63 - 1))
+    writer = producer(kafka)
+    for timestamp in (1_000, 1_700_000_000_123_456_789, -1, MS_MAX, MS_MAX + 1):
+        writer.produce(topic, b"{}", partition=0, timestamp=timestamp)
+        writer.flush()
+    produce_with_header(kafka, topic, b"\xff", b"{}")
+    writer.produce(topic, b"{", partition=0, timestamp=MS_MAX + 1)
+    writer.flush()
+    place, at, headers = Option("o", "offset"), Option("at", "timestamp"), Option("h", "headers")
+    tables = (
+        KafkaTable("e", topic, "json", COLUMNS[:1], (place, at, headers)),
+        KafkaTable("d", topic, "json", COLUMNS[:1], (place, at, headers), on_bad_record="deadLetter"),
+        KafkaTable("n", topic, "json", COLUMNS[:1], (place,)),
+    )
+    with Run(tmp_path, spec_of(kafka, *tables)) as run:
+        run.catch_up()
+    for name in ("e", "d"):
+        good = {row[1]: row[2] and row[2].isoformat() for row in oks(tmp_path, name)}  # type: ignore[attr-defined]
+        assert good == {0: "1970-01-01T00:00:01+00:00", 2: None, 3: "9999-12-31T23:59:59.999000+00:00"}
+    assert {json.loads(text)["expression"] for text in errors(tmp_path, "e")} == {
+        f"{topic}/0@{o}" for o in (1, 4, 5, 6)
+    }
+    letters: Any = {row[1]: (row[2] and row[2].timestamp(), row[5]) for row in oks(tmp_path, "d_dead_letter")}  # type: ignore[attr-defined]
+    assert letters.keys() == {1, 4, 5, 6}
+    assert letters[1] == letters[4] == (None, "the timestamp is not in the years 1 to 9999")
+    assert letters[5][0] is not None
+    assert letters[5][1] == "the key of a header is not UTF-8"
+    assert letters[6][0] is None
+    assert {row[1] for row in oks(tmp_path, "n")} == {0, 1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize(

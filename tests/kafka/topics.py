@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, NewTopic
 
@@ -60,6 +62,22 @@ def produce(kafka: Broker, topic: str, *values: Any, partition: int = 0, key: by
         data = value if isinstance(value, bytes | None) else json.dumps(value).encode()
         writer.produce(topic, data, key, partition)
     assert writer.flush(SECONDS) == 0
+
+
+def produce_with_header(kafka: Broker, topic: str, header: bytes, value: bytes) -> None:
+    """A record whose header's key are these bytes. Python's producer takes text alone, librdkafka any bytes."""
+    (path,) = (Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka*.so*")
+    library = ctypes.CDLL(str(path))
+    for name in ("rd_kafka_conf_new", "rd_kafka_new"):
+        getattr(library, name).restype = ctypes.c_void_p
+    conf, text = ctypes.c_void_p(library.rd_kafka_conf_new()), ctypes.create_string_buffer(512)
+    library.rd_kafka_conf_set(conf, b"bootstrap.servers", kafka.address.encode(), text, ctypes.c_size_t(512))
+    client = ctypes.c_void_p(library.rd_kafka_new(0, conf, text, ctypes.c_size_t(512)))
+    size, copy = ctypes.c_size_t, 2
+    given = (1, topic.encode(), 3, 0, 4, value, size(len(value)), 7, copy, 9, header, b"1", size(1), 0)
+    assert library.rd_kafka_producev(client, *given) == 0
+    assert library.rd_kafka_flush(client, SECONDS * 1000) == 0
+    library.rd_kafka_destroy(client)
 
 
 def consumed(kafka: Broker, topic: str, partitions: int) -> list[Any]:

@@ -106,11 +106,14 @@ class FollowedTopic:
         if self._reader is not None and (new := sorted(set(topic.partitions) - self._reader.offsets.keys())):
             self._reader.add(topics.first(topic, new))
 
-    def recheck(self, bound: Position, topics: Topics) -> Position:
-        """Whether a stopped table can go on, and from where. Raises TopicStopped, BrokersAway."""
+    def recheck(self, bound: Position, why: str, topics: Topics) -> Position:
+        """Whether a table that stopped for the reason `why` can go on, and from where. A record that is gone stays
+        gone: offsets that fit again may be those of other records. Raises TopicStopped, BrokersAway."""
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
+        if why == OFFSET_GONE:
+            raise TopicStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")
         first, ends = topics.first(topic), topics.ends(topic)
         for partition, offset in bound.offsets.items():
             if partition in first and not first[partition] <= offset <= ends[partition]:

@@ -8,6 +8,7 @@ records ──decoder──► good: columns of the value, metadata ──► ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import methodcaller
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,9 @@ DEAD_LETTER_COLUMNS = (
     Column("reason", STRING),
 )
 MALFORMED = "MALFORMED_RECORD"
+_MS_MIN, _MS_MAX = -62_135_596_800_000, 253_402_300_799_999
+"""The first and the last millisecond that a TIMESTAMP has: years 1 to 9999."""
+_ASK_HEADERS = methodcaller("headers")
 _LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
 
 
@@ -55,7 +59,7 @@ class RowMaker:
         self._table, self._time = table, time
         self._schema = arrow_schema(columns_of(table))
         self._decoder = decoder_of(table)
-        self._texts = [option for option in table.metadata if option.value == "keyText"]
+        self._checks = [_CHECKS[option.value] for option in table.metadata if option.value in _CHECKS]
         self.letters: list[pa.RecordBatch] = []
         self.malformed = 0
 
@@ -78,15 +82,19 @@ class RowMaker:
     def _decoded(self, records: Sequence[Any]) -> tuple[Sequence[Any], Decoded]:
         """The good records and their columns."""
         decoded = self._decoder([record.value() for record in records])
-        if self._texts:
-            keys = {i: why for i, record in enumerate(records) if (why := _not_text(record.key())) is not None}
-            if new := keys.keys() - decoded.bad.keys():
-                bad = dict(sorted((decoded.bad | {i: keys[i] for i in new}).items()))
+        if self._checks:
+            found = {i: self._unfit(record) for i, record in enumerate(records) if i not in decoded.bad}
+            if new := {i: why for i, why in found.items() if why is not None}:
+                bad = dict(sorted((decoded.bad | new).items()))
                 good = [record for i, record in enumerate(records) if i not in bad]
                 return good, Decoded(self._decoder([record.value() for record in good]).columns, bad)
         if not decoded.bad:
             return records, decoded
         return [record for i, record in enumerate(records) if i not in decoded.bad], decoded
+
+    def _unfit(self, record: Any) -> str | None:
+        """Why the record's metadata cannot be values of the table; None where they can."""
+        return next((why for check in self._checks if (why := check(record)) is not None), None)
 
     def _letters(self, bad: Sequence[Any], reasons: Sequence[str]) -> pa.RecordBatch:
         arrays = [
@@ -97,19 +105,34 @@ class RowMaker:
         return stamped(pa.RecordBatch.from_arrays(arrays, schema=_LETTER_SCHEMA), self._time)
 
 
-def _not_text(key: bytes | None) -> str | None:
+def _key_unfit(record: Any) -> str | None:
     try:
-        if key is not None:
+        if (key := record.key()) is not None:
             key.decode()
     except UnicodeDecodeError:
         return "the key is not UTF-8"
     return None
 
 
+def _timestamp_unfit(record: Any) -> str | None:
+    kind, ms = record.timestamp()
+    return None if kind == 0 or _MS_MIN <= ms <= _MS_MAX else "the timestamp is not in the years 1 to 9999"
+
+
+def _headers_unfit(record: Any) -> str | None:
+    """The client must not be asked again for the headers of such a record: it would give broken objects. It returns
+    with an exception set; `methodcaller` checks that at once, the interpreter's own call does not always."""
+    try:
+        _ASK_HEADERS(record)
+    except (SystemError, UnicodeDecodeError):
+        return "the key of a header is not UTF-8"
+    return None
+
+
 def _timestamps(records: Sequence[Any]) -> pa.Array:
-    """The records' timestamps; NULL where a record has none."""
+    """The records' timestamps; NULL where a record has none (-1), or one that a dead letter cannot show."""
     given = [record.timestamp() for record in records]
-    values = [None if kind == 0 else ms for kind, ms in given]
+    values = [None if kind == 0 or ms == -1 or not _MS_MIN <= ms <= _MS_MAX else ms for kind, ms in given]
     return pa.array(values, pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
@@ -131,3 +154,9 @@ _METADATA_ARRAYS: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
     "timestamp": _timestamps,
     "headers": _headers,
 }
+_CHECKS: dict[str, Callable[[Any], str | None]] = {
+    "keyText": _key_unfit,
+    "timestamp": _timestamp_unfit,
+    "headers": _headers_unfit,
+}
+"""Of metadata that not every record has as a value: why it cannot be one."""

@@ -26,7 +26,7 @@ from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
 from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER, FollowedTopic, Progress
 from tidemark_replica.storage.kafka.positions import Position, positions
-from tidemark_replica.storage.kafka.stop import BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway, TopicStopped
 from tidemark_replica.storage.kafka.topics import Topics, answer
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
@@ -164,7 +164,8 @@ class KafkaIngestion(Source):
             return
         try:
             if bound is None or stopped:
-                reads[name] = Progress(topic.begin(topics) if bound is None else topic.recheck(bound, topics))
+                why = self._reason(name)
+                reads[name] = Progress(topic.begin(topics) if bound is None else topic.recheck(bound, why, topics))
                 changes[(name, _STOPPED)] = None
             else:
                 self._take_look(name, bound, topics)
@@ -221,9 +222,14 @@ class KafkaIngestion(Source):
         except BrokersAway as away:
             self._problems[name] = str(away)
             return
-        if not self._stopped.get(name, "").startswith(f"{error.reason}:"):
+        stays = self._reason(name) == OFFSET_GONE and error.reason not in GAPS  # a gap is not forgotten for these
+        if self._reason(name) != error.reason and not stays:
             self._stopped[name] = f"{error.reason}: table {name}: {error}"
         changes[(name, _STOPPED)] = self._stopped[name]
+
+    def _reason(self, name: str) -> str:
+        """Why the table has stopped; empty where it has not."""
+        return self._stopped.get(name, "").partition(":")[0]
 
     def _disconnect(self, reads: Mapping[str, Progress]) -> None:
         """Closes all clients, and forgets what was read and is not bound."""

@@ -93,7 +93,10 @@ def answer(name: str, future: Future[Any]) -> Topic | TopicStopped:
         raise BrokersAway(f"asking for topic {name}: no answer") from None
     if not found.partitions:
         raise BrokersAway(f"topic {name} has no partitions yet")
-    return Topic(name, str(found.topic_id), tuple(sorted(partition.id for partition in found.partitions)))
+    id = found.topic_id
+    if id.get_most_significant_bits() == 0 and id.get_least_significant_bits() == 0:
+        raise BrokersAway(f"topic {name}: the brokers give no topic ids; Kafka 2.8 or later is needed")
+    return Topic(name, str(id), tuple(sorted(partition.id for partition in found.partitions)))
 
 
 def refusal(topic: str, error: KafkaError) -> TopicStopped | None:
