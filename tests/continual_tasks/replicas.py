@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +92,12 @@ class Replica:
         *,
         term: int = 1,
         handles: ShardHandles | None = None,
+        step_rows: int | None = None,
     ) -> None:
         self.loop = Loop(handles)
         loop = self.loop
         self._renderer = Renderer(SparkHolder(lambda: session), folder)
-        around = loop.driver_context(self._renderer, session, folder)
+        around = replace(loop.driver_context(self._renderer, session, folder), step_rows=step_rows)
         self._installed = InstalledDataflow(description, {})
         self._driver = DataflowDriver(self._installed, around, self._refused)
         export = self._installed.exports[EXPORT]
@@ -113,6 +115,10 @@ class Replica:
     def write_until(self, upper: int) -> None:
         """Maintenance until the output is complete up to `upper`."""
         self.loop.run_until(lambda: self.written >= upper, self.advance)
+
+    def step_until(self, upper: int) -> None:
+        """Maintenance until the output is computed up to `upper`, whoever has written it."""
+        self.loop.run_until(lambda: self._installed.processed >= Frontier.at(Time(upper)), self.advance)
 
     def advance(self) -> None:
         self._driver.advance()

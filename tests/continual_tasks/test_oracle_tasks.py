@@ -19,6 +19,8 @@ from tidemark_replica.render.execution.step_shape import ExchangePolicy
 
 pytestmark = pytest.mark.spark
 
+NARROWED = ("changes met with what another table holds now", "upsert", "each value once")
+
 
 @pytest.mark.parametrize("seed", seeds(1))
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -42,7 +44,24 @@ def test_agree_steps_in_several_spark_tasks_write_the_same(
     assert written(tmp_path) == expected
 
 
-def run(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> dict[int, Rows]:
+@pytest.mark.parametrize("name", NARROWED)
+def test_agree_steps_of_few_rows_write_the_same(oracle: Oracle, tmp_path: Path, name: str) -> None:
+    """One row at a time, or one time. A task that reads its own output reads it up to the end of its own step, also
+    where its changes are written already."""
+    task = next(task for task in TASKS if task.name == name)
+    expected = run(oracle, tmp_path, task, seed=3, step_rows=1)
+    assert written(tmp_path) == expected
+
+    history = random_history(task.tables, 3)
+    another = Replica(
+        oracle.spark, tmp_path / "r", describe(oracle.catalyst, task, tmp_path, history.as_of), step_rows=1
+    )
+    another.step_until(history.last + 2)
+    another.end()
+    assert written(tmp_path) == expected
+
+
+def run(oracle: Oracle, tmp_path: Path, task: Task, seed: int, step_rows: int | None = None) -> dict[int, Rows]:
     """What the task should write, once it has."""
     history, rng = random_history(task.tables, seed), random.Random(seed)
     tables = Tables(tmp_path, task.tables, history)
@@ -51,7 +70,8 @@ def run(oracle: Oracle, tmp_path: Path, task: Task, seed: int) -> dict[int, Rows
     end = history.last + 2
     for number, upper in enumerate(sorted({*rng.sample(range(history.as_of + 1, end), 2), end})):
         tables.append(upper)
-        replica = Replica(oracle.spark, tmp_path / f"r{number}", later(description) if number else description)
+        begins = later(description) if number else description
+        replica = Replica(oracle.spark, tmp_path / f"r{number}", begins, step_rows=step_rows)
         replica.write_until(upper)
         replica.end()
     return expected

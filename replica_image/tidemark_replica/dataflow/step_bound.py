@@ -45,7 +45,7 @@ class StepBound:
         self._rows = self._rows_max if self._rows_max is None else self._rows
 
     def ran_out_of_memory(self, rows: int) -> None:
-        """Learns from a step of about `rows` updates that took too much memory: until the dataflow has caught up, no
-        step has more than half of them."""
+        """Learns from a step of about `rows` updates that took too much memory: no step has more than half of them,
+        until CUT_STEPS steps did not, or the dataflow has caught up."""
         self._rows = self._ceiling = max(min(rows, self._rows or rows) // 2, 1)
         self._cut_steps = 0
