@@ -46,7 +46,7 @@ cluster-packages: venv ## install the Debian packages that a node and images nee
 # --- to prove it ---
 
 .PHONY: test
-test: java lint types control-plane kafka-broker postgres-packages $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
+test: java test-packages lint types control-plane kafka-broker $(CLASS_DATA) ## lint, types and every test but the slow ones, in lanes (LANES=--resume: what has not passed yet)
 	$(IN_VENV) $(BIN)/python -m tests.lanes $(LANES)
 
 .PHONY: test-fast
@@ -54,7 +54,7 @@ test-fast: venv ## the tests without Spark and without a control plane (minutes)
 	$(PYTEST) $(FAST)
 
 .PHONY: test-slow
-test-slow: java venv control-plane kafka-broker postgres-packages $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
+test-slow: java test-packages venv control-plane kafka-broker $(CLASS_DATA) ## the long tests; EIGHTH=3: the third of eight shares of them; LANES=--resume
 	$(IN_VENV) $(BIN)/python -m tests.lanes --lanes slow $(if $(EIGHTH),--share $(EIGHTH)/8) $(LANES)
 
 .PHONY: test-cluster
@@ -66,12 +66,15 @@ test-sqllogictest: java venv ## every file of sqllogictest, in all modes (docs/t
 	$(IN_VENV) $(BIN)/python -m tests.sqllogictest --dialect spark tests/sqllogictest/files/*.slt
 
 .PHONY: test-dialects
-test-dialects: java venv postgres-packages ## every construct of dialect postgres against a real PostgreSQL (make postgres-packages)
+test-dialects: java test-packages venv ## every construct of dialect postgres against a real PostgreSQL
 	$(PYTEST) tests/dialects -rs
 
-.PHONY: postgres-packages
-postgres-packages: ## install Debian's PostgreSQL, for the source of that kind and the dialect (as root)
-	@[ -n "$$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || tools/install-packages postgresql
+.PHONY: test-packages
+test-packages: ## install the Debian packages that tests need, where they are missing: PostgreSQL and Maven (as root)
+	@missing=""; \
+	[ -n "$$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || missing=postgresql; \
+	command -v mvn >/dev/null || missing="$$missing maven"; \
+	[ -z "$$missing" ] || tools/install-packages $$missing
 
 .PHONY: oracle
 oracle: java venv ## every case of the oracle over TIDEMARK_ORACLE_SEEDS random histories (10 unless set)
@@ -177,6 +180,5 @@ control-plane: venv ## build etcd, kube-apiserver, kube-controller-manager, kube
 	@$(BIN)/tidemark-devcluster build --with-toxiproxy --with-versitygw --with-monitoring-kinds >/dev/null
 
 .PHONY: kafka-broker
-kafka-broker: java venv ## fetch the Kafka broker of the tests from Maven into the cache (once, 43 MB; installs Maven as root where it is missing)
-	@command -v mvn >/dev/null || tools/install-packages maven
+kafka-broker: java test-packages venv ## fetch the Kafka broker of the tests from Maven into the cache (once, 43 MB)
 	@$(BIN)/python -m tests.kafka.broker

@@ -99,7 +99,7 @@ def remove_left_folders() -> None:
 
 def _running(folder: Path, port: int, more: Sequence[str]) -> Iterator[Postgres]:
     bin = programs()
-    assert bin is not None, "PostgreSQL is not installed: make postgres-packages"
+    assert bin is not None, "PostgreSQL is not installed: make test-packages"
     data = folder / "data"
     as_user: list[str] = []
     if os.getuid() == 0:  # the server does not run as root

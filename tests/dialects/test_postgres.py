@@ -110,7 +110,7 @@ def test_constructs_that_only_types_tell_are_refused_or_planned(catalyst: Cataly
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     if programs() is None:
-        pytest.fail("PostgreSQL is not installed: make postgres-packages")
+        pytest.fail("PostgreSQL is not installed: make test-packages")
     with running() as server:
         server.rows(TABLE)
         yield server

@@ -40,7 +40,7 @@ def servers(folder: str) -> list[int]:
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_a_server_ends_with_tests_that_are_killed(ending: signal.Signals) -> None:
     if programs() is None:
-        pytest.fail("PostgreSQL is not installed: make postgres-packages")
+        pytest.fail("PostgreSQL is not installed: make test-packages")
     holder = subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     folder = holder.stdout.readline().strip()
