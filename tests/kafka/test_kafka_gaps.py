@@ -17,9 +17,9 @@ from tests.kafka.topics import COLUMNS, Run, consumed, delete_records, delete_to
 from tests.ports import free_port
 from tests.storage.ingestion_samples import oks
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
-from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.errors import IngestionError, TableStopped
 from tidemark_replica.storage.kafka.connection import Connection
-from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway
 from tidemark_replica.storage.kafka.topics import answer
 
 pytestmark = pytest.mark.kafka
@@ -72,7 +72,7 @@ def test_a_gap_stays_where_the_topic_grows_past_it(kafka: Broker, tmp_path: Path
             run.tick(3)
             assert run.source.stopped() == {"t": text}
     with Run(tmp_path, spec, term=4) as run:
-        run.source._stop("t", TopicStopped(NOT_AUTHORIZED, "no"), None, {}, changes := {})
+        run.source._stop("t", TableStopped(NOT_AUTHORIZED, "no"), None, {}, changes := {})
         assert changes == {("t", "stopped"): text}
     assert ids(tmp_path) == []
 

@@ -18,8 +18,8 @@ from tests.storage.ingestion_samples import oks
 from tidemark_persist import Storage, open_shard
 from tidemark_protocol.plan.ingestion import DeltaTable
 from tidemark_replica.storage.delta import stop
-from tidemark_replica.storage.delta.stop import TableStopped
 from tidemark_replica.storage.delta.versions import open_version
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.ingester import Ingester
 
 

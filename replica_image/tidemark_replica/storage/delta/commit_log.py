@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark_persist import Storage
-from tidemark_replica.storage.delta.stop import FILE_UNREADABLE, TableStopped
+from tidemark_replica.storage.delta.stop import FILE_UNREADABLE
+from tidemark_replica.storage.errors import TableStopped
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Any
 import deltalake
 
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
-from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, FEATURE_NOT_SUPPORTED, TableStopped
+from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, FEATURE_NOT_SUPPORTED
+from tidemark_replica.storage.errors import TableStopped
 
 READABLE_FEATURES = frozenset(
     {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}

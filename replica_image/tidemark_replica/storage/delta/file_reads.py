@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from tidemark_persist import Storage
 from tidemark_replica.storage.delta.commit_log import Commit, FileAction
-from tidemark_replica.storage.delta.stop import TABLE_REPLACED, TableStopped
+from tidemark_replica.storage.delta.stop import TABLE_REPLACED
 from tidemark_replica.storage.delta.versions import LiveFile, TableVersion, open_version
+from tidemark_replica.storage.errors import TableStopped
 
 
 @dataclass(frozen=True)

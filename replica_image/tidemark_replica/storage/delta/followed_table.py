@@ -13,9 +13,9 @@ from tidemark_protocol.types import Column
 from tidemark_replica.storage.delta.bindings import BoundVersion
 from tidemark_replica.storage.delta.commit_log import Commit, log_path, read_commit
 from tidemark_replica.storage.delta.definition import Definition, check_features
-from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, TABLE_REPLACED, VERSION_GONE, TableStopped
+from tidemark_replica.storage.delta.stop import COLUMN_CHANGED, TABLE_REPLACED, VERSION_GONE
 from tidemark_replica.storage.delta.versions import TableVersion, check_location, newest_version, open_version
-from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 
 COMMITS_MAX = 100
 BYTES_MAX = 1 << 30

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tidemark_persist import Storage
 from tidemark_protocol.plan.ingestion import DeltaSource, DeltaTable, SourceTable
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.delta.stop import TABLE_MISSING, TableStopped
+from tidemark_replica.storage.column_names import check_column_names
+from tidemark_replica.storage.delta.stop import TABLE_MISSING
 from tidemark_replica.storage.delta.versions import open_version
-from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
+from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable, TableStopped
 
 
 def tables_of(spec: DeltaSource) -> tuple[SourceTable, ...]:
@@ -23,9 +24,5 @@ def _columns(table: DeltaTable) -> tuple[Column, ...]:
     except TableStopped as error:
         kind = SourceNotReady if error.reason == TABLE_MISSING else SourceUnusable
         raise kind(f"table {table.name}: {error}") from None
-    names = [column.name for column in columns]
-    if not names or len({name.lower() for name in names}) != len(names):
-        raise SourceUnusable(f"table {table.name}: column names must be there and differ: {', '.join(names)}")
-    if reserved := next((name for name in names if name.startswith("__")), None):
-        raise SourceUnusable(f"table {table.name}: column name {reserved!r} is reserved (it begins with __)")
+    check_column_names(table.name, columns)
     return columns

@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 from tidemark_persist import DIFF, Storage
 from tidemark_protocol.types import Column
 from tidemark_replica.storage.delta.file_reads import FileRead, Share
-from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE, TableStopped
+from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, VERSION_GONE
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.values.arrow_types import arrow_schema
 
 BATCH_ROWS = 65_536

@@ -26,7 +26,8 @@ from tidemark_replica.storage.delta.bindings import REMAP_SCHEMA, BoundVersion, 
 from tidemark_replica.storage.delta.file_reads import FileRead, change_reads, snapshot_reads
 from tidemark_replica.storage.delta.followed_table import FollowedTable
 from tidemark_replica.storage.delta.reading import RowReader
-from tidemark_replica.storage.delta.stop import VERSION_GONE, TableStopped
+from tidemark_replica.storage.delta.stop import VERSION_GONE
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.withdrawal import Withdrawal
 from tidemark_replica.values.arrow_types import arrow_schema

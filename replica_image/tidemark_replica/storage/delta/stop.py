@@ -10,19 +10,9 @@ FileUnreadable       a data file is no Parquet file of the declared columns
 
 from __future__ import annotations
 
-from tidemark_replica.storage.errors import IngestionError
-
 VERSION_GONE = "VersionGone"
 TABLE_REPLACED = "TableReplaced"
 TABLE_MISSING = "TableMissing"
 COLUMN_CHANGED = "ColumnChanged"
 FEATURE_NOT_SUPPORTED = "FeatureNotSupported"
 FILE_UNREADABLE = "FileUnreadable"
-
-
-class TableStopped(IngestionError):
-    """One table of the source stops; the others go on. `reason` is CamelCase."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason

@@ -15,13 +15,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidemark_persist import Storage
 from tidemark_protocol.forbidden_source_folders import forbidden_folder
 from tidemark_replica.storage.delta.definition import Definition, check_features, protocol_of
-from tidemark_replica.storage.delta.stop import (
-    FEATURE_NOT_SUPPORTED,
-    FILE_UNREADABLE,
-    TABLE_MISSING,
-    VERSION_GONE,
-    TableStopped,
-)
+from tidemark_replica.storage.delta.stop import FEATURE_NOT_SUPPORTED, FILE_UNREADABLE, TABLE_MISSING, VERSION_GONE
+from tidemark_replica.storage.errors import TableStopped
 
 _GONE = ("LogSegment", "Gap between checkpoint")
 """Words of delta-rs's errors for a version whose log is not whole."""

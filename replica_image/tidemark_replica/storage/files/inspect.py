@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark_protocol.plan.ingestion import DEAD_LETTER, FilesSource, FilesTable, SourceTable
 from tidemark_protocol.types import Column, SqlType, TypeNotSupported
+from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
 from tidemark_replica.storage.files.checks import opened_by_spark
 from tidemark_replica.storage.files.file_store import FileStore, file_store
@@ -26,7 +27,7 @@ def tables_of(session: SparkSession, spec: FilesSource) -> tuple[SourceTable, ..
     for table in spec.tables:
         check_options(table)
         columns = table.columns if table.columns is not None else _inferred(session, table)
-        _check_names(table, columns)
+        check_column_names(table.name, columns)
         tables.append(SourceTable(table.name, columns, monotonic=table.append_only))
         if table.on_bad_record == "deadLetter":
             tables.append(SourceTable(table.name + DEAD_LETTER, DEAD_LETTER_COLUMNS))
@@ -68,12 +69,3 @@ def _inferred_frame(session: SparkSession, table: FilesTable, file: FileVersion)
     if code := report.take().get(file.name):
         raise SourceUnusable(f"table {table.name}: {code}: no schema can be inferred from {file.name}; give the schema")
     return frame
-
-
-def _check_names(table: FilesTable, columns: tuple[Column, ...]) -> None:
-    names = [c.name for c in columns]
-    folded = {n.lower() for n in names}
-    if not names or len(folded) != len(names):
-        raise SourceUnusable(f"table {table.name}: column names must be there and differ: {', '.join(names)}")
-    if reserved := next((n for n in names if n.startswith("__")), None):
-        raise SourceUnusable(f"table {table.name}: column name {reserved!r} is reserved (it begins with __)")

@@ -12,10 +12,11 @@ from tidemark_persist import Shard, StagedFile, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
-from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOPIC_REPLACED, TopicStopped
+from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, TOPIC_REPLACED
 from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -55,20 +56,20 @@ class FollowedTopic:
         self._destination, self._letters = table, letters
 
     def begin(self, topics: Topics) -> Position:
-        """Where the table starts. Raises TopicStopped, BrokersAway."""
+        """Where the table starts. Raises TableStopped, BrokersAway."""
         topic = self.described(topics)
         return Position(topic.id, topics.start(self.table, topic))
 
     def described(self, topics: Topics) -> Topic:
-        """The topic as it is. Raises TopicStopped, BrokersAway."""
+        """The topic as it is. Raises TableStopped, BrokersAway."""
         found = topics.describe([self.table.topic])[self.table.topic]
-        if isinstance(found, TopicStopped):
+        if isinstance(found, TableStopped):
             raise found
         return found
 
     def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> Progress:
         """What is new since `bound`. The caller checks that the topic is still the one that was bound. Raises
-        TopicStopped, BrokersAway, StorageError; then nothing was read."""
+        TableStopped, BrokersAway, StorageError; then nothing was read."""
         if self._reader is None:
             self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
         assert self._destination is not None
@@ -95,25 +96,25 @@ class FollowedTopic:
             if destination is not None and file is not None:
                 destination[1].discard([file])
 
-    def check(self, bound: Position, topic: Topic | TopicStopped, topics: Topics) -> None:
-        """Checks that the topic is the bound one, and takes up its new partitions. Raises TopicStopped,
+    def check(self, bound: Position, topic: Topic | TableStopped, topics: Topics) -> None:
+        """Checks that the topic is the bound one, and takes up its new partitions. Raises TableStopped,
         BrokersAway."""
-        if isinstance(topic, TopicStopped):
+        if isinstance(topic, TableStopped):
             raise topic
         if topic.id != bound.topic_id:
             text = f"topic {topic.name} was created anew: its id is {topic.id}, and was {bound.topic_id}"
-            raise TopicStopped(TOPIC_REPLACED, text)
+            raise TableStopped(TOPIC_REPLACED, text)
         if self._reader is not None and (new := sorted(set(topic.partitions) - self._reader.offsets.keys())):
             self._reader.add(topics.first(topic, new))
 
     def recheck(self, bound: Position, why: str, topics: Topics) -> Position:
         """Whether a table that stopped for the reason `why` can go on, and from where. A record that is gone stays
-        gone: offsets that fit again may be those of other records. Raises TopicStopped, BrokersAway."""
+        gone: offsets that fit again may be those of other records. Raises TableStopped, BrokersAway."""
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
         if why == OFFSET_GONE:
-            raise TopicStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")
+            raise TableStopped(OFFSET_GONE, f"the next record of topic {topic.name} was gone before it was read")
         first, ends = topics.first(topic), topics.ends(topic)
         for partition, offset in bound.offsets.items():
             if partition in first and not first[partition] <= offset <= ends[partition]:
@@ -121,11 +122,11 @@ class FollowedTopic:
                     f"partition {partition} of topic {topic.name} has offsets {first[partition]} to "
                     f"{ends[partition]}; the next one of the table is {offset}"
                 )
-                raise TopicStopped(OFFSET_GONE, text)
+                raise TableStopped(OFFSET_GONE, text)
         return bound
 
     def skipped(self, bound: Position, topics: Topics) -> Position:
-        """Where the table goes on behind a gap (`onGap: skip`). Raises TopicStopped, BrokersAway."""
+        """Where the table goes on behind a gap (`onGap: skip`). Raises TableStopped, BrokersAway."""
         topic = self.described(topics)
         first, ends = topics.first(topic), topics.ends(topic)
         before = bound.offsets if topic.id == bound.topic_id else {}
@@ -135,7 +136,7 @@ class FollowedTopic:
         LOG.warning("table %s: goes on behind a gap, at offsets %s", self.table.name, offsets)
         return Position(topic.id, offsets)
 
-    def skips(self, stopped: TopicStopped) -> bool:
+    def skips(self, stopped: TableStopped) -> bool:
         return self.table.on_gap == "skip" and stopped.reason in GAPS
 
     def lag(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidemark_protocol.plan.ingestion import SourceTable
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, TypeNotSupported
+from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
 from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
@@ -38,8 +39,4 @@ def _check(table: KafkaTable) -> None:
         arrow_schema(table.columns)
     except TypeNotSupported as error:
         raise SourceUnusable(f"{where}: {error}") from None
-    names = [column.name for column in columns_of(table)]
-    if not names or len({name.lower() for name in names}) != len(names):
-        raise SourceUnusable(f"{where}: column names must be there and differ: {', '.join(names)}")
-    if reserved := next((name for name in names if name.startswith("__")), None):
-        raise SourceUnusable(f"{where}: column name {reserved!r} is reserved (it begins with __)")
+    check_column_names(table.name, columns_of(table))

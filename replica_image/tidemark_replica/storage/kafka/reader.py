@@ -15,8 +15,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import error_name
-from tidemark_replica.storage.kafka.stop import OFFSET_GONE, BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.stop import OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import refusal
 
 BATCH_BYTES = 4 << 20
@@ -43,7 +44,7 @@ class TopicReader:
 
     def read(self, bytes_max: int, wait_s: float, seconds: float) -> Iterator[list[Any]]:
         """Batches of records until all partitions are at their ends, about `bytes_max` bytes are read, `seconds` have
-        passed, or nothing came for `wait_s` seconds. Raises TopicStopped, BrokersAway."""
+        passed, or nothing came for `wait_s` seconds. Raises TableStopped, BrokersAway."""
         taken, deadline, end = 0, monotonic() + wait_s, monotonic() + seconds
         while taken < bytes_max and monotonic() < end:
             records = self._poll(bytes_max - taken, 0.0)
@@ -102,7 +103,7 @@ class TopicReader:
     def _failed(self, error: KafkaError, partition: int | None) -> None:
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             where = f"partition {partition} of topic {self._topic}"
-            raise TopicStopped(OFFSET_GONE, f"{where} has no offset {self.offsets.get(partition or 0)} (any more)")
+            raise TableStopped(OFFSET_GONE, f"{where} has no offset {self.offsets.get(partition or 0)} (any more)")
         if (refused := refusal(self._topic, error)) is not None:
             raise refused
         self.problem = f"topic {self._topic}: {error_name(error)}"

@@ -23,10 +23,11 @@ from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
 from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER, FollowedTopic, Progress
 from tidemark_replica.storage.kafka.positions import Position, positions
-from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
 from tidemark_replica.storage.source import Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
@@ -171,7 +172,7 @@ class KafkaIngestion(Source):
                 self._take_look(name, bound, topics)
                 seconds = READ_SECONDS / len(self._tables)
                 reads[name] = topic.read(bound, time, self._spec.max_bytes_per_tick, seconds)
-        except TopicStopped as error:
+        except TableStopped as error:
             self._stop(name, error, topics, reads, changes)
         except BrokersAway as error:
             self._problems[name] = str(error)
@@ -195,14 +196,14 @@ class KafkaIngestion(Source):
             topic = self._tables[name]
             try:
                 topic.check(progress.position, found[topic.table.topic], topics)
-            except TopicStopped as error:
+            except TableStopped as error:
                 topic.discard(reads.pop(name))
                 self._stop(name, error, topics, reads, changes)
 
     def _stop(
         self,
         name: str,
-        error: TopicStopped,
+        error: TableStopped,
         topics: Topics,
         reads: dict[str, Progress],
         changes: dict[Entry, str | None],
@@ -217,7 +218,7 @@ class KafkaIngestion(Source):
                 reads[name] = Progress(topic.skipped(bound, topics))
                 changes[(name, _STOPPED)] = None
                 return
-        except TopicStopped as other:
+        except TableStopped as other:
             error = other
         except BrokersAway as away:
             self._problems[name] = str(away)

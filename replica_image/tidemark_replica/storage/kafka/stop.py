@@ -18,13 +18,5 @@ GAPS = frozenset({TOPIC_REPLACED, OFFSET_GONE})
 """Reasons that `onGap: skip` passes over."""
 
 
-class TopicStopped(IngestionError):
-    """One table of the source stops; the others go on. `reason` is CamelCase."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
 class BrokersAway(IngestionError):
     """The brokers do not answer, or refuse the connection; the tables wait. The message says why."""

@@ -12,8 +12,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import REQUEST_SECONDS, away
-from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, TOPIC_MISSING, BrokersAway, TopicStopped
+from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, TOPIC_MISSING, BrokersAway
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Topics:
             raise away(error, "asking for topics") from None
         return dict(asked)
 
-    def describe(self, names: Collection[str]) -> dict[str, Topic | TopicStopped]:
+    def describe(self, names: Collection[str]) -> dict[str, Topic | TableStopped]:
         """Each topic, or why it cannot be read. Raises BrokersAway."""
         return {name: answer(name, future) for name, future in self.ask(names).items()}
 
@@ -81,7 +82,7 @@ class Topics:
             raise BrokersAway(f"asking for offsets of topic {topic.name}: no answer") from None
 
 
-def answer(name: str, future: Future[Any]) -> Topic | TopicStopped:
+def answer(name: str, future: Future[Any]) -> Topic | TableStopped:
     """What the future of `Topics.ask` gives. Raises BrokersAway."""
     try:
         found = future.result(2 * REQUEST_SECONDS)
@@ -99,10 +100,10 @@ def answer(name: str, future: Future[Any]) -> Topic | TopicStopped:
     return Topic(name, str(id), tuple(sorted(partition.id for partition in found.partitions)))
 
 
-def refusal(topic: str, error: KafkaError) -> TopicStopped | None:
+def refusal(topic: str, error: KafkaError) -> TableStopped | None:
     """Why the topic cannot be read; None where the error says nothing of the kind."""
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-        return TopicStopped(TOPIC_MISSING, f"there is no topic {topic}")
+        return TableStopped(TOPIC_MISSING, f"there is no topic {topic}")
     if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
-        return TopicStopped(NOT_AUTHORIZED, f"topic {topic} may not be read: allow Read and Describe to its user")
+        return TableStopped(NOT_AUTHORIZED, f"topic {topic} may not be read: allow Read and Describe to its user")
     return None

@@ -13,10 +13,11 @@ import pyarrow as pa
 from tidemark_persist import Shard, StagedFile, consolidate, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.postgres.difference import difference
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.relations import PinnedTable
-from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY, TableStopped
+from tidemark_replica.storage.postgres.stop import REPLICA_IDENTITY
 from tidemark_replica.storage.postgres.tuples import KeyOnly, decode
 from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema

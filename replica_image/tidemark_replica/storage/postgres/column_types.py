@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.types import STRING, SqlType
-from tidemark_replica.storage.postgres.stop import TYPE_NOT_SUPPORTED, TableStopped
+from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.postgres.stop import TYPE_NOT_SUPPORTED
 
 _TYPES = {
     "bool": "boolean",

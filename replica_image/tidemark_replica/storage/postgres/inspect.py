@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable, SourceTable
 from tidemark_protocol.types import Column, TypeNotSupported
-from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable
+from tidemark_replica.storage.column_names import check_column_names
+from tidemark_replica.storage.errors import SourceNotReady, SourceUnusable, TableStopped
 from tidemark_replica.storage.postgres.connection import Credentials, Upstream
 from tidemark_replica.storage.postgres.relations import Connection, find_table
-from tidemark_replica.storage.postgres.stop import TABLE_MISSING, TableStopped
+from tidemark_replica.storage.postgres.stop import TABLE_MISSING
 
 
 def tables_of(spec: PostgresSource, credentials: Credentials) -> tuple[SourceTable, ...]:
@@ -26,9 +27,5 @@ def _columns(connection: Connection, spec: PostgresSource, table: PostgresTable)
         raise kind(f"table {table.name}: {error.reason}: {error}") from None
     except TypeNotSupported as error:
         raise SourceUnusable(f"table {table.name}: {error}") from None
-    names = [column.name for column in columns]
-    if not names or len({name.lower() for name in names}) != len(names):
-        raise SourceUnusable(f"table {table.name}: column names must be there and differ: {', '.join(names)}")
-    if reserved := next((name for name in names if name.startswith("__")), None):
-        raise SourceUnusable(f"table {table.name}: column name {reserved!r} is reserved (it begins with __)")
+    check_column_names(table.name, columns)
     return columns

@@ -15,7 +15,7 @@ import psycopg
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.postgres.column_types import TypeDefinition, sql_type
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.stop import (
@@ -25,7 +25,6 @@ from tidemark_replica.storage.postgres.stop import (
     REPLICA_IDENTITY,
     TABLE_MISSING,
     TYPE_NOT_SUPPORTED,
-    TableStopped,
 )
 
 Connection = psycopg.Connection[Any]

@@ -23,11 +23,11 @@ from psycopg import sql
 from tidemark_persist import StagedFile, write_staged
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
-from tidemark_replica.storage.errors import SourceNotReady
+from tidemark_replica.storage.errors import SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.connection import Upstream
 from tidemark_replica.storage.postgres.copied_bytes import CopiedBytes
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
-from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE, TableStopped
+from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE
 from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 

@@ -25,7 +25,7 @@ from tidemark_persist import Shard, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
-from tidemark_replica.storage.errors import IngestionError
+from tidemark_replica.storage.errors import IngestionError, TableStopped
 from tidemark_replica.storage.postgres.changes import TableChanges
 from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
 from tidemark_replica.storage.postgres.difference import difference
@@ -40,7 +40,7 @@ from tidemark_replica.storage.postgres.positions import (
     upstream_changes,
 )
 from tidemark_replica.storage.postgres.snapshot import Snapshot, SnapshotTables
-from tidemark_replica.storage.postgres.stop import SNAPSHOT_FAILED, Gap, TableStopped
+from tidemark_replica.storage.postgres.stop import SNAPSHOT_FAILED, Gap
 from tidemark_replica.storage.postgres.tick import Tick
 from tidemark_replica.storage.postgres.watch import Findings, check_slot, check_system, look, slot_state
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards

@@ -30,14 +30,6 @@ SLOT_LOST = "SlotLost"
 UPSTREAM_REPLACED = "UpstreamReplaced"
 
 
-class TableStopped(IngestionError):
-    """One table of the source stops; the others go on. `reason` is CamelCase."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
-
-
 class Gap(IngestionError):
     """Changes since the bound position cannot be read any more: all tables stop. `reason` is CamelCase."""
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tidemark_persist import StagedFile
 from tidemark_protocol.plan.ingestion import PostgresSource
+from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.postgres.changes import FLUSH_BYTES, TableChanges
 from tidemark_replica.storage.postgres.connection import Replication
 from tidemark_replica.storage.postgres.pgoutput import (
@@ -26,7 +27,7 @@ from tidemark_replica.storage.postgres.pgoutput import (
     relation_oid,
     truncated,
 )
-from tidemark_replica.storage.postgres.stop import TRANSACTION_TOO_LARGE, TableStopped
+from tidemark_replica.storage.postgres.stop import TRANSACTION_TOO_LARGE
 
 TICK_BYTES = 64 << 20
 

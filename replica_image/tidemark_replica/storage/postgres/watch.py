@@ -7,17 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
-from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
 from tidemark_replica.storage.postgres.connection import System, Upstream
 from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, find_table
-from tidemark_replica.storage.postgres.stop import (
-    NOT_PUBLISHED,
-    SLOT_LOST,
-    UPSTREAM_REPLACED,
-    Gap,
-    TableStopped,
-)
+from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SLOT_LOST, UPSTREAM_REPLACED, Gap
 
 _SLOT = """
 select wal_status, confirmed_flush_lsn::text, pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, active_pid,
