@@ -7,7 +7,7 @@ An edit of the spec that adds or removes tables stores the next revision (`table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from tidemark_operator.catalogue.registry import SourceState
@@ -52,10 +52,7 @@ class SourcePinning:
     async def load(self, state: SourceState, source: DataSource) -> None:
         """Reads the pinned tables, if they are stored and not known yet. Raises RevisionUnreadable."""
         if state.pinned is None:
-            stored = await self._context.revisions.all(source.meta, IngestionDescription)
-            if stored:
-                state.pinned_number, state.pinned = max(stored.items(), key=lambda numbered: numbered[0])
-                state.retired = tuple(stored[number] for number in sorted(stored)[:-1])
+            take_stored(state, await self._context.revisions.all(source.meta, IngestionDescription))
 
     async def pin(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Asks a replica for the tables of the source, and stores them. Returns whether they are stored; if not, the
@@ -117,6 +114,14 @@ class SourcePinning:
         hold_history(
             self._context, state.key, state.uid, [locations.address(part, found.version) for part in found.shards]
         )
+
+
+def take_stored(state: SourceState, stored: Mapping[int, IngestionDescription]) -> None:
+    """Take the stored revisions, by their numbers, into the state: the newest one is pinned, the others are retired."""
+    if stored:
+        *retired, newest = sorted(stored)
+        state.pinned_number, state.pinned = newest, stored[newest]
+        state.retired = tuple(stored[number] for number in retired)
 
 
 def _cannot_adopt(locations: ShardLocations, misfit: str) -> str:

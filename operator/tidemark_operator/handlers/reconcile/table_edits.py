@@ -4,7 +4,7 @@
                                                              └─► tables of earlier revisions deleted (deletionPolicy)
                                                                  └─► earlier revisions deleted
 
-A table that a Dataflow reads is ingested until none does. An operator that dies goes on from the stored revisions: the
+A table is ingested as long as a Dataflow reads it. An operator that dies goes on from the stored revisions: the
 newest one is what is ingested, and tables that only an earlier one names are what is left to delete.
 """
 
@@ -24,6 +24,7 @@ from tidemark_operator.handlers.reconcile.source_loop_check import reads_own_tab
 from tidemark_operator.handlers.reconcile.source_pinning import (
     ingested_table,
     tables_of,
+    take_stored,
     with_columns,
     without_columns,
 )
@@ -49,14 +50,14 @@ class _Added:
 
 
 class TableEdits:
-    """`inspections`: those of all DataSources."""
+    """`inspections`: the queue that all DataSources share."""
 
     def __init__(self, context: ReconcileContext, deleter: TableDeleter, inspections: SourceInspectionQueue) -> None:
         self._context, self._deleter, self._inspections = context, deleter, inspections
 
     async def apply(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
-        """Takes the tables of the pinned source to those of the spec. Returns whether something is left to do; the
-        state says why. Raises ApiError, Rejected."""
+        """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
+        `state.edit` says why. Raises ApiError, Rejected."""
         assert state.pinned is not None
         edit = table_edit(state.pinned, source.source)
         if edit.is_empty:
@@ -104,10 +105,8 @@ class TableEdits:
         owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
         try:
             await self._context.revisions.store(owner, state.pinned_number + 1, now)
-        except Conflict:  # one whose answer was lost, of another edit
-            stored = await self._context.revisions.all(source.meta, IngestionDescription)
-            state.pinned_number, state.pinned = max(stored.items(), key=lambda numbered: numbered[0])
-            state.retired = tuple(stored[number] for number in sorted(stored)[:-1])
+        except Conflict:  # an earlier edit has this number: it was stored, and the answer was lost
+            take_stored(state, await self._context.revisions.all(source.meta, IngestionDescription))
             raise
         state.pinned, state.pinned_number = now, state.pinned_number + 1
         state.retired = (*state.retired, before)
@@ -116,17 +115,17 @@ class TableEdits:
         self._context.fleet.end_readers(state.key.namespace, gone, ending)
 
     async def delete_retired(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
-        """Deletes tables that only earlier revisions name, where the policy says so, then these revisions. To be called
-        when the replica has the newest one. Returns whether all are gone. A table that a Dataflow began to read
-        meanwhile is kept until none does. Raises ApiError."""
+        """Delete the tables that only earlier revisions name, where the policy says so, then these revisions. Return
+        whether all are gone. The caller has sent the newest revision to the replica. A table that a Dataflow began to
+        read meanwhile is kept until no Dataflow reads it. Raises ApiError."""
         if not state.retired:
             return True
         assert state.pinned is not None
         kept = {table.shard.shard_id for table in state.pinned.tables}
-        left = {t.shard.shard_id: t.shard.location for one in state.retired for t in one.tables}
-        tables = [TableAddress(id, location) for id, location in left.items() if id not in kept]
-        if self._readers(state, [t for one in state.retired for t in one.tables if t.shard.shard_id not in kept]):
+        left = [table for one in state.retired for table in one.tables if table.shard.shard_id not in kept]
+        if self._readers(state, left):
             return False
+        tables = list(dict.fromkeys(TableAddress(table.shard.shard_id, table.shard.location) for table in left))
         book = self._context.fleet.book(state.key.namespace)
         for table in tables:
             book.forget(table.id)

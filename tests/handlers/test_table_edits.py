@@ -1,0 +1,213 @@
+"""Edits of a DataSource's tables, stored as revisions: conflicts, failures, and Dataflows that read a removed table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.handlers.harness import ONE, OperatorHarness
+from tests.handlers.revisions import dataflow, rev
+from tests.handlers.tombstones import deleter
+from tests.protocol.samples import A
+from tests.resources.manifests import body
+from tidemark_operator.catalogue.dataflow_state import DataflowState, PlanningState
+from tidemark_operator.fleet.clock import now_ms
+from tidemark_operator.handlers.finalizers import FINALIZER
+from tidemark_operator.handlers.reconcile.data_source import EDIT_SECONDS, DataSourceReconciler
+from tidemark_operator.handlers.reconcile.source_pinning import pinned_ingestion
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Body, Conflict
+from tidemark_operator.kube.revisions import Owner, Revisions
+from tidemark_operator.planning.revision import Parent
+from tidemark_operator.planning.shards import ShardLocations
+from tidemark_operator.resources.manifest.data_source import DataSource
+from tidemark_protocol.ids import GlobalId, ReplicaId, ShardId
+from tidemark_protocol.messages.responses import Description, ShardDeleted
+from tidemark_protocol.pb import compute_pb2
+from tidemark_protocol.plan import codec
+from tidemark_protocol.plan.dataflow import ShardMetadata
+from tidemark_protocol.plan.ingestion import FilesSource, SourceTable
+from tidemark_replica.shards.shards import ShardHandles
+
+UID, R1 = "s1", ReplicaId("r1")
+KEY = Key(DATA_SOURCES, "ns", "s")
+
+
+class StoredObjects:
+    """The ControllerRevisions and statuses of the API server. `failure`: raised once, by the next creation."""
+
+    def __init__(self) -> None:
+        self.revisions: dict[str, Body] = {}
+        self.failure: ApiError | None = None
+
+    async def list(self, *_: object) -> list[Body]:
+        return list(self.revisions.values())
+
+    async def get(self, _: object, namespace: str, name: str) -> Body | None:
+        return self.revisions.get(name)
+
+    async def create(self, _: object, namespace: str, body: Body) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+        name = body["metadata"]["name"]
+        if name in self.revisions:
+            raise Conflict(409, f"{name} exists already")
+        self.revisions[name] = {**body, "metadata": {**body["metadata"], "uid": f"uid of {name}"}}
+
+    async def delete(self, _: object, namespace: str, name: str, uid: str) -> None:
+        del self.revisions[name]
+
+    async def store(self, *_: object) -> None:
+        """The ingester, in the status."""
+
+
+class Edited:
+    """A DataSource of files with `deletionPolicy: Delete`, and an operator that reconciles it; replica r1 is online."""
+
+    def __init__(self, folder: Path, stored: StoredObjects) -> None:
+        self.harness, self.stored, self.handles = OperatorHarness(), stored, ShardHandles()
+        self.folder, self.deleted = folder, list[str]()
+        self.harness.put({"storage": {"location": str(folder)}}, ONE)
+        self.harness.context.revisions = self.revisions = Revisions(cast(Any, stored))
+        self.deleter = deleter(self.harness)
+        self.reconciler = DataSourceReconciler(self.harness.context, cast(Any, stored), self.deleter, lambda _: None)
+        running = self.harness.context.running("ns", "default")
+        assert running is not None
+        self.running, replica = running, cast(Any, running)
+        running.replicas[R1].online = True
+        replica.inspect, replica.describe = self.inspect, self.describe
+        replica.delete_shard = lambda _, id, location: self.deleted.append(id)
+
+    async def inspect(self, source: FilesSource) -> compute_pb2.InspectSourceResponse:
+        tables = [codec.encode(SourceTable(t.name, t.columns or ())) for t in source.tables]
+        return compute_pb2.InspectSourceResponse(tables=tables)
+
+    async def describe(self, shards: Iterable[tuple[ShardId, str]]) -> tuple[ReplicaId, Description]:
+        described = tuple(self.handles.describe(id, location) for id, location in shards)
+        return R1, Description("incarnation", None, 0, (), (), described)
+
+    async def store(self, number: int, *names: str) -> None:
+        """The revision of an earlier edit."""
+        source = DataSource.parse(manifest(*names))
+        assert isinstance(source.source, FilesSource)
+        found = tuple(SourceTable(t.name, t.columns or ()) for t in source.source.tables)
+        locations = ShardLocations.of(str(self.folder), "ns", "s", UID)
+        owner = Owner(DATA_SOURCES.api_version, DATA_SOURCES.kind, source.meta)
+        await self.revisions.store(owner, number, pinned_ingestion(source, locations, 1, found))
+
+    async def reconcile(self, *names: str) -> float | None:
+        """With these tables in the spec."""
+        self.harness.cache.put(KEY, manifest(*names))
+        return await self.reconciler.reconcile(KEY, manifest(*names))
+
+    @property
+    def ingested(self) -> list[str]:
+        """The names of the tables that r1 was told to ingest."""
+        running = self.running.core.ingestions.get(GlobalId(UID))
+        assert running is not None
+        _, command = running
+        return [table.table.name for table in command.ingestion.tables]
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted(body["revision"] for body in self.stored.revisions.values())
+
+
+def manifest(*names: str) -> Body:
+    tables = [{"name": name, "format": "csv", "columns": [{"name": "a", "type": "BIGINT"}]} for name in names]
+    spec = {"instance": "default", "deletionPolicy": "Delete", "files": {"path": "/in", "tables": tables}}
+    created = "2026-01-01T00:00:00Z"
+    return body("DataSource", spec, "s", uid=UID, creationTimestamp=created, finalizers=[FINALIZER])
+
+
+def edited(folder: Path, scenario: Callable[[Edited], Awaitable[None]]) -> None:
+    async def run() -> None:
+        source = Edited(folder, StoredObjects())
+        try:
+            await scenario(source)
+        finally:
+            await source.harness.fleet.close()
+
+    asyncio.run(run())
+
+
+def test_a_conflict_loads_the_revision_that_is_stored(tmp_path: Path) -> None:
+    """An earlier edit was stored, and its answer was lost: tables of both revisions before the next one are deleted."""
+
+    async def scenario(source: Edited) -> None:
+        await source.store(1, "a", "old")
+        assert await source.reconcile("a", "old") is None
+        await source.store(2, "a", "lost")
+
+        with pytest.raises(Conflict):
+            await source.reconcile("a", "b")
+        assert source.ingested == ["a", "lost"]
+
+        assert await source.reconcile("a", "b") == EDIT_SECONDS
+        assert source.ingested == ["a", "b"]
+        assert source.deleted == [f"{UID}/old/v1", f"{UID}/lost/v1"]
+        assert source.numbers == [1, 2, 3]
+
+    edited(tmp_path, scenario)
+
+
+def test_an_edit_that_cannot_be_stored_stops_no_ingestion(tmp_path: Path) -> None:
+    """The first reconcile of an operator fails at the edit: the tables that are stored are ingested all the same."""
+
+    async def scenario(source: Edited) -> None:
+        await source.store(1, "a")
+        source.stored.failure = ApiError(503, "no leader")
+
+        with pytest.raises(ApiError, match="no leader"):
+            await source.reconcile("a", "b")
+        assert source.ingested == ["a"]
+        assert source.numbers == [1]
+
+        await source.reconcile("a", "b")
+        assert source.ingested == ["a", "b"]
+
+    edited(tmp_path, scenario)
+
+
+def planned() -> DataflowState:
+    """Its plan reads table `b`."""
+    mark = rev("d", 1, tables=[ShardMetadata(ShardId(f"{UID}/b/v1"), "/data", (A,))])
+    return dataflow("d", replace(mark, revision=replace(mark.revision, reads=(Parent("DataSource", "s"),))))
+
+
+def being_stored() -> DataflowState:
+    """Its plan is being stored, and may read any table."""
+    return replace(dataflow("d", None), planning=PlanningState(reads=(Parent("DataSource", "s"),)))
+
+
+@pytest.mark.parametrize("reader", [planned, being_stored])
+def test_a_removed_table_that_a_dataflow_reads_is_not_deleted(
+    tmp_path: Path, reader: Callable[[], DataflowState]
+) -> None:
+    """The operator died after it had stored the edit, and the Dataflow began meanwhile. The table's revision stays
+    until a replica has deleted the table."""
+
+    async def scenario(source: Edited) -> None:
+        await source.store(1, "a", "b")
+        await source.store(2, "a")
+        registry, state = source.harness.context.registry, reader()
+        registry.put_dataflow(state)
+
+        assert await source.reconcile("a") == EDIT_SECONDS
+        assert (source.ingested, source.deleted, source.numbers) == (["a"], [], [1, 2])
+
+        registry.forget(state.key)
+        assert await source.reconcile("a") == EDIT_SECONDS
+        assert (source.deleted, source.numbers) == ([f"{UID}/b/v1"], [1, 2])
+
+        source.deleter.requests.answered("default", R1, ShardDeleted(ShardId(f"{UID}/b/v1")), now_ms())
+        assert await source.reconcile("a") is None
+        assert (source.deleted, source.numbers) == ([f"{UID}/b/v1"], [2])
+
+    edited(tmp_path, scenario)
