@@ -20,7 +20,7 @@ Host = str | IPv4Address | IPv6Address
 """A name in lower case, or an address."""
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[^\[\]:]+)(?::(?P<port>[0-9]{1,5}))?")
+_HOST_PORT = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[^\[\]:]+):(?P<port>[0-9]{1,5})")
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
     r"(?:/[A-Za-z0-9._~/%!$&'()*+,;=:-]*)?"
@@ -49,13 +49,12 @@ def address(host: str, port: int) -> Address:
     return Address(host_of(host), port)
 
 
-def address_of_text(text: str, default_port: int | None = None) -> Address:
+def address_of_text(text: str) -> Address:
     """The address in `HOST:PORT`. Raises InvalidAddress."""
     found = _HOST_PORT.fullmatch(text)
-    port = (found["port"] or default_port) if found else None
-    if found is None or port is None:
+    if found is None:
         raise InvalidAddress(f"{text!r:.300} is not HOST:PORT")
-    return address(found["host"], int(port))
+    return address(found["host"], int(found["port"]))
 
 
 def address_of_url(url: str) -> Address:

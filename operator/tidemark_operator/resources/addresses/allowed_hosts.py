@@ -21,7 +21,6 @@ from tidemark_operator.resources.addresses.address import (
     Address,
     Host,
     InvalidAddress,
-    address,
     host_of,
 )
 
@@ -76,16 +75,8 @@ class AllowedHosts:
         """Raises InvalidAddress."""
         return cls(tuple(HostPattern.parse(text) for text in patterns))
 
-    def check_address(self, host: str, port: int) -> str | None:
-        """Why a source may not connect to the address, and how to allow it; None where it may."""
-        try:
-            place = address(host, port)
-        except InvalidAddress as error:
-            return f"the address cannot be checked: {error}"
-        return self.check(place)
-
     def check(self, place: Address) -> str | None:
-        """The same of an address in its one form."""
+        """Why a source may not connect to the address, and how to allow it; None where it may."""
         if any(pattern.matches(place) for pattern in self.patterns):
             return None
         return (
