@@ -59,7 +59,7 @@ def test_each_table_is_a_row() -> None:
 
 
 def test_each_table_has_its_metrics() -> None:
-    """What is unknown, or has no end, has no sample."""
+    """A metric whose value is unknown has no sample, nor has the lag of a finished table."""
     found = samples()
     prefix = "tidemark_source_table_"
 

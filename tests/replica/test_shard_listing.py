@@ -33,7 +33,7 @@ def pages(location: str, without: tuple[str, ...] = ()) -> Iterator[list[pb.List
 
 @pytest.fixture
 def shards(place: Place) -> Place:
-    """Of several names, parts and versions."""
+    """A location with shards of several names, parts and versions."""
     for name in NAMES:
         shard(place, name)
     return place

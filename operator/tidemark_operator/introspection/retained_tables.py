@@ -70,7 +70,7 @@ class Listing:
 
 
 class RetainedTables:
-    """Lists them, and stores that one is to be deleted."""
+    """The retained tables of a namespace: lists them, and stores the intent to delete one."""
 
     def __init__(self, context: ReconcileContext, deleter: TableDeleter) -> None:
         self._context, self._deleter = context, deleter
@@ -101,7 +101,7 @@ class RetainedTables:
     def _with_state(
         self, namespace: str, table: RetainedTable, deleting: Collection[str], sources: Collection[tuple[str, str]]
     ) -> RetainedTable:
-        """`sources`: names and uids of what made bindings, which only DataSources have."""
+        """`sources`: names and uids of the objects that made bindings: only DataSources do."""
         living = {object.uid: kind for kind, object in self._objects(namespace, table.name)}
         made_by = living.get(table.owner) or (SOURCE if (table.name, table.owner) in sources else DATAFLOW)
         state = REPLACED if self._kinds(namespace, table.name) else RETAINED
@@ -204,7 +204,8 @@ class RetainedTables:
         return named is not None and _root(named) == _root(running)
 
     async def _shards(self, running: RunningInstance, until: float) -> AsyncIterator[ListedShard]:
-        """What is below the instance's storage, but tables that objects have. Raises Waiting, TimeoutError."""
+        """The shards below the instance's storage, without the tables that objects have. Raises Waiting,
+        TimeoutError."""
         root, after = _root(running), ""
         while True:
             owned = table_owners(self._context.registry, running.namespace, but="")

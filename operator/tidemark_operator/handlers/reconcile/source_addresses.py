@@ -1,7 +1,7 @@
 """The addresses that a source connects to, checked before anything of it is sent to a replica.
 
-Files and load generators connect nowhere. Delta tables in an object store are read at the endpoint of the instance,
-which whoever writes the ComputeInstance chose.
+Load generators and written tables connect nowhere. Files and Delta tables in an object store are read at the endpoint
+of the instance, which whoever writes the ComputeInstance chose.
 """
 
 from __future__ import annotations
