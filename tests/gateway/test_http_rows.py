@@ -32,9 +32,10 @@ class Ingester:
     def __init__(self, failure: Exception | None = None) -> None:
         self.failure = failure
         self.taken: list[tuple[WriteTarget, bytes]] = []
-        self.ended = asyncio.Event()
+        self.begun, self.ended = asyncio.Event(), asyncio.Event()
 
     async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+        self.begun.set()
         try:
             body = b"".join([piece async for piece in pieces])
         finally:
@@ -63,7 +64,7 @@ def served(ingester: Ingester, calls: Any, material: Material | None = None) -> 
 
 async def posted(session: aiohttp.ClientSession, url: str, body: Any = b"[]", **headers: str) -> tuple[int, Any]:
     async with session.post(url, data=body, headers=TOKEN | headers) as answer:
-        return answer.status, await answer.json(content_type=None) if answer.status != 415 else await answer.text()
+        return answer.status, await answer.json()
 
 
 def test_a_post_is_one_call() -> None:
@@ -105,10 +106,8 @@ def test_a_call_without_a_key_whose_answer_is_lost_is_not_to_be_repeated() -> No
                 answers.append((answer.status, "Retry-After" in answer.headers, (await answer.json())["error"]))
         return answers
 
-    lost = "lost; repeat the call with the same key"
-    without = (500, False, http_rows.LOST_WITHOUT_KEY)
-    assert served(Ingester(WriteUnknown(lost)), calls) == [(503, True, lost), without, without]
-    assert "the rows may be in the table" in http_rows.LOST_WITHOUT_KEY
+    without = (500, False, "lost")
+    assert served(Ingester(WriteUnknown("lost")), calls) == [(503, True, "lost"), without, without]
 
 
 def test_unknown_callers_and_bodies_are_refused_before_the_ingester(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,13 +140,50 @@ def test_a_body_that_breaks_off_is_not_written() -> None:
         head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token\r\nContent-Type: application/json\r\n"
         writer.write(f"{head}Content-Length: 100\r\n\r\n[{{".encode())
         await writer.drain()
-        await asyncio.sleep(0.2)  # the request has begun
-        writer.close()
         async with asyncio.timeout(BOUND):
+            await ingester.begun.wait()
+            writer.close()
             await ingester.ended.wait()
 
     served(ingester, calls)
     assert ingester.taken == []
+
+
+def test_an_unknown_content_type_is_answered_with_those_that_are_known() -> None:
+    async def calls(session: aiohttp.ClientSession, url: str) -> Any:
+        return await posted(session, url, **{"Content-Type": "application/xml"})
+
+    status, answer = served(Ingester(), calls)
+    assert status == 415
+    assert answer["error"].startswith("Content-Type 'application/xml' is not one of application/json, ")
+
+
+def test_a_call_that_waits_holds_up_the_end_of_the_gateway_for_a_moment() -> None:
+    """Long before the minute that aiohttp would wait for it."""
+
+    class Waiting(Ingester):
+        async def write(self, access: Access, target: WriteTarget, pieces: AsyncIterator[bytes]) -> Written:
+            self.begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.ended.set()
+            raise AssertionError("nobody answers")
+
+    async def scenario() -> None:
+        ingester = Waiting()
+        http = HttpRows(ingester, Authenticator("token", None), Limits(), None)  # type: ignore[arg-type]
+        port = await http.start("127.0.0.1", 0)
+        async with aiohttp.ClientSession() as session:
+            call = asyncio.create_task(posted(session, f"http://127.0.0.1:{port}{PATH}"))
+            await ingester.begun.wait()
+            async with asyncio.timeout(30):
+                await http.close()
+                await ingester.ended.wait()
+            with pytest.raises(aiohttp.ClientError):
+                await call
+
+    asyncio.run(scenario())
 
 
 def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,12 +31,8 @@ from tidemark_protocol.tls.folder import Material
 
 LOG = logging.getLogger(__name__)
 BODY_BYTES_MAX, BODY_SECONDS, PIECE_BYTES = 8 << 20, 60.0, 256 << 10
-KEEPALIVE_SECONDS, RENEWAL_SECONDS = 30.0, 60.0
+KEEPALIVE_SECONDS, RENEWAL_SECONDS, STOP_SECONDS = 30.0, 60.0, 1.0
 PATH = "/v1/namespaces/{namespace}/datasources/{source}/tables/{table}/rows"
-LOST_WITHOUT_KEY = (
-    "the answer was lost, and the call had no Idempotency-Key: the rows may be in the table, once or not at all. Look "
-    "before you repeat the call, and give calls a key"
-)
 FORMATS = {
     "application/json": "json",
     "application/x-ndjson": "jsonl",
@@ -44,18 +40,26 @@ FORMATS = {
     "text/csv": "csv",
     "application/vnd.apache.parquet": "parquet",
 }
+
+
+class BodyTooLarge(OperatorError):
+    """A body of more than BODY_BYTES_MAX."""
+
+
+class UnknownContentType(OperatorError):
+    """A Content-Type that is not among FORMATS."""
+
+
 _STATUS: tuple[tuple[type[OperatorError], int], ...] = (
     (TooMany, 429),
+    (BodyTooLarge, 413),
+    (UnknownContentType, 415),
     (QueryNotReady, 503),
     (ReviewUnavailable, 503),
     (Unauthenticated, 401),
     (Forbidden, 403),
     (QueryRefused, 400),
 )
-
-
-class BodyTooLarge(OperatorError):
-    """A body of more than BODY_BYTES_MAX."""
 
 
 class HttpRows:
@@ -72,7 +76,9 @@ class HttpRows:
         """Listen; returns the port. Raises OperatorError where the port is taken or the certificate is unreadable."""
         app = web.Application()
         app.router.add_post(PATH, self._post)
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        self._runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS, shutdown_timeout=STOP_SECONDS
+        )
         await self._runner.setup()
         context = None if self._material is None else self._context(self._material)
         try:
@@ -82,7 +88,7 @@ class HttpRows:
         return int(self._runner.addresses[0][1])
 
     async def close(self) -> None:
-        """Stop listening; calls that run are cancelled."""
+        """Stop listening; calls that run are cancelled after STOP_SECONDS."""
         if self._renewal is not None:
             self._renewal.cancel()
         if self._runner is not None:
@@ -93,13 +99,8 @@ class HttpRows:
             access = await self._door.authenticate(request.headers.get("Authorization", ""))
             async with self._limits.calls.hold(access.caller):
                 written = await self._inserts.write(access, _target(request), _body(request))
-        except web.HTTPException:
-            raise
-        except BodyTooLarge as error:
-            return _failed(413, error)
         except WriteUnknown as error:
-            keyed = bool(request.headers.get("Idempotency-Key"))
-            return _failed(503, error) if keyed else _failed(500, OperatorError(LOST_WITHOUT_KEY))
+            return _failed(503 if request.headers.get("Idempotency-Key") else 500, error)
         except OperatorError as error:
             status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
             return _failed(status, error)
@@ -122,7 +123,7 @@ def _failed(status: int, error: OperatorError) -> web.Response:
 def _target(request: web.Request) -> WriteTarget:
     format = FORMATS.get(request.content_type)
     if format is None:
-        raise web.HTTPUnsupportedMediaType(text=f"Content-Type is one of {', '.join(FORMATS)}\n")
+        raise UnknownContentType(f"Content-Type {request.content_type!r:.80} is not one of {', '.join(FORMATS)}")
     path, query = request.match_info, request.query
     key = request.headers.get("Idempotency-Key", "")
     return WriteTarget(path["namespace"], path["source"], path["table"], query.get("operation", "insert"), format, key)

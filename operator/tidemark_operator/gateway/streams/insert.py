@@ -3,7 +3,8 @@
     right ──► rate ──► which replica ingests it ──► pieces, as the client sends them ──► the ingester's answer
 
 Nothing is kept here. Where the ingester, its connection or this process is lost before the answer, the client gets
-WriteUnknown, or loses the call: the same call with the same key finds out what became of it.
+WriteUnknown, or loses the call: the same call with the same key finds out what became of it. A
+call without a key has no such way.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ IDLE_SECONDS = 60.0
 VISIBLE_SECONDS, LOOK_SECONDS = 5.0, 0.02
 """The answer waits until the gateway knows that the table has the rows, so that a query at the time finds them."""
 
+LOST_WITHOUT_KEY = (
+    "the answer was lost, and the call had no key (Idempotency-Key over HTTP): the rows may be in the table, once or "
+    "not at all. Look before you repeat the call, and give calls a key"
+)
+
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """What a client writes to. `table` empty: the only one; `key` empty: the call cannot be repeated."""
+    """The place and kind of one call. `table` empty: the only one; `key` empty: the call cannot be repeated."""
 
     namespace: str
     source: str
@@ -70,7 +76,7 @@ class Inserts:
             Forbidden, ReviewUnavailable: as `Access.check`.
             QueryRefused: there is no such table; WriteRefused: the rows cannot be written.
             QueryNotReady, TooMany: nothing was written, and the call may be repeated.
-            WriteUnknown: the replica was lost.
+            WriteUnknown: the replica was lost. The text says whether to repeat the call: not without a key.
         """
         await access.check_write(target.namespace, target.source, target.operation)
         self._limits.write_rate.take(access.caller)
@@ -84,7 +90,12 @@ class Inserts:
                 format=target.format,
                 key=target.key or uuid.uuid4().hex,
             )
-            answer = await self._call(running, state, header, pieces)
+            try:
+                answer = await self._call(running, state, header, pieces)
+            except WriteUnknown:
+                if target.key:
+                    raise
+                raise WriteUnknown(LOST_WITHOUT_KEY) from None
         if answer.refusal:
             raise WriteRefused(answer.refusal)
         shard = next(t.shard.shard_id for t in pinned.tables if t.table.name == table)

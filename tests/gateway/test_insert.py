@@ -1,0 +1,96 @@
+"""Calls that write rows over gRPC: the text of a lost answer says whether the call may be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import grpc
+import pytest
+
+from tests.gateway.source_tables import PINNED
+from tidemark_operator.catalogue.registry import Registry, SourceState
+from tidemark_operator.controller.ingester_choice import Ingester
+from tidemark_operator.errors import WriteUnknown
+from tidemark_operator.gateway.admission.limits import Limits
+from tidemark_operator.gateway.auth.access import Access
+from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
+from tidemark_operator.handlers.reconcile_context import ReconcileContext
+from tidemark_operator.kube.cache import Key
+from tidemark_operator.kube.client import DATA_SOURCES
+from tidemark_protocol.ids import ReplicaId, WriterTerm
+from tidemark_protocol.pb import compute_pb2_grpc
+from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
+from tidemark_protocol.types import BIGINT, Column
+
+SPEC = WrittenSource((WrittenTable("orders", (Column("a", BIGINT),)),))
+
+
+class Replica(compute_pb2_grpc.ComputeServicer):
+    """Takes a call, and ends it with a status. `keys`: those of the calls."""
+
+    def __init__(self, code: grpc.StatusCode) -> None:
+        self.code, self.keys = code, list[str]()
+
+    async def WriteRows(self, requests: AsyncIterator[Any], rpc: Any) -> None:
+        async for request in requests:
+            if request.WhichOneof("part") == "header":
+                self.keys.append(request.header.key)
+        await rpc.abort(self.code, "the ingestion ended; repeat the call with the same key")
+
+
+class Anyone(Access):
+    caller = "anne"
+
+    async def check(self, *actions: Any) -> None:
+        return
+
+
+async def body() -> AsyncIterator[bytes]:
+    yield b"a\n1\n"
+
+
+def failure(code: grpc.StatusCode, key: str) -> tuple[str, str]:
+    """The text with which a call ends that the replica ends with `code`, and the key that the replica got."""
+
+    async def scenario() -> tuple[str, str]:
+        replica, server = Replica(code), grpc.aio.server()
+        compute_pb2_grpc.add_ComputeServicer_to_server(replica, server)  # type: ignore[no-untyped-call]
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        try:
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                stub = compute_pb2_grpc.ComputeStub(channel)  # type: ignore[no-untyped-call]
+                inserts = Inserts(context(stub), Limits())
+                with pytest.raises(WriteUnknown) as failed:
+                    await inserts.write(Anyone(), WriteTarget("ns", "shop", "", "insert", "csv", key), body())
+        finally:
+            await server.stop(None)
+        return str(failed.value), replica.keys[0]
+
+    return asyncio.run(scenario())
+
+
+def context(stub: Any) -> ReconcileContext:
+    """A source of one table, whose ingester is at the other end of the stub."""
+    pinned, ingester = replace(PINNED, source=SPEC, tables=PINNED.tables[:1]), Ingester("r1", WriterTerm(1))
+    registry, key = Registry(), Key(DATA_SOURCES, "ns", "shop")
+    registry.put_source(SourceState(key, "u-s", "default", pinned=pinned, ingester=ingester))
+    r1 = ReplicaId("r1")
+    connected = SimpleNamespace(connection=SimpleNamespace(write_rows=lambda: stub.WriteRows()))
+    running = SimpleNamespace(online={r1}, replicas={r1: connected}, is_ingesting=lambda _: True)
+    return cast(ReconcileContext, SimpleNamespace(registry=registry, running=lambda *_: running))
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN])
+def test_a_lost_call_is_to_be_repeated_with_its_key_alone(code: grpc.StatusCode) -> None:
+    text, key = failure(code, "k")
+    assert ("repeat the call with the same key" in text, key) == (True, "k")
+
+    text, key = failure(code, "")
+    assert text == LOST_WITHOUT_KEY
+    assert "the rows may be in the table" in text
+    assert key
