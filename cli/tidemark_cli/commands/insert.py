@@ -48,8 +48,9 @@ _AGAIN = (
     grpc.StatusCode.ABORTED,
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
 )
-"""Statuses after which the call is repeated: nothing was written, or it is not known."""
+"""Statuses after which the call is repeated while there is time: nothing was written, or whether is not known."""
 _AFTER_LOSS = (*_AGAIN, grpc.StatusCode.UNAUTHENTICATED, None)
 """The same after a first try: another operator has another token, and may not be found yet."""
 

@@ -1,8 +1,8 @@
 """`kubectl tidemark tables --retained`: the tables in storage that no object has; or the deletion of one of them.
 
-TABLE                KIND        STATE     SIZE     UPPER                     INSTANCE
-delays/delays/v1     Dataflow    retained  18342    2026-01-31T12:00:01.000Z  default
-flights/__remap/v1   DataSource  retained  1220     2026-01-31T12:00:01.000Z  default
+TABLE               KIND        STATE     SIZE   UPPER                     OWNER    INSTANCE
+delays/delays/v1    Dataflow    retained  18342  2026-01-31T12:00:01.000Z  0f3c...  default
+flights/__remap/v1  DataSource  retained  1220   2026-01-31T12:00:01.000Z  91d2...  default
 """
 
 from __future__ import annotations

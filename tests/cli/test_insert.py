@@ -1,0 +1,79 @@
+"""`kubectl tidemark insert`: a call whose answer is lost is repeated with its key, which the last error names."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.waiting import BOUND
+from tidemark_cli.main import main
+from tidemark_protocol.pb import gateway_pb2 as pb
+from tidemark_protocol.pb.gateway_pb2_grpc import GatewayServicer, add_GatewayServicer_to_server
+
+
+class Scripted(GatewayServicer):
+    """Ends the first calls with `failures`, answers the others; `hangs`: answers none. `calls`: key and body."""
+
+    def __init__(self) -> None:
+        self.failures: list[grpc.StatusCode] = []
+        self.hangs, self.ended = False, threading.Event()
+        self.calls: list[tuple[str, bytes]] = []
+
+    def Insert(self, requests: Iterator[pb.InsertRequest], context: Any) -> pb.InsertReply:
+        parts = list(requests)
+        self.calls.append((parts[0].header.key, b"".join(part.data for part in parts)))
+        if self.hangs:
+            self.ended.wait(BOUND)
+        if self.failures:
+            context.abort(self.failures.pop(0), "lost")
+        return pb.InsertReply(time=1000, rows=1, table="orders", repeated=False)
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    server, scripted = grpc.server(ThreadPoolExecutor(2)), Scripted()
+    add_GatewayServicer_to_server(scripted, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    (tmp_path / "token").write_text("secret\n")
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    where = {"address": f"127.0.0.1:{port}", "tokenFile": str(tmp_path / "token")}
+    (tmp_path / "gateway.json").write_text(json.dumps(where))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    yield scripted
+    scripted.ended.set()
+    server.stop(None).wait()
+
+
+def test_a_lost_call_is_repeated_with_its_key(
+    gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gateway.failures = [grpc.StatusCode.ABORTED, grpc.StatusCode.UNAUTHENTICATED]
+    assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv"), "-o", "json"]) == 0
+    key = json.loads(capsys.readouterr().out)["key"]
+    assert gateway.calls == [(key, b"id\n1\n")] * 3
+
+
+def test_a_refused_call_is_not_repeated(gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gateway.failures = [grpc.StatusCode.INVALID_ARGUMENT]
+    assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv")]) == 1
+    assert (len(gateway.calls), capsys.readouterr().err) == (1, "error: lost\n")
+
+
+def test_a_call_without_an_answer_in_time_names_its_key(
+    gateway: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A random key is nowhere else."""
+    gateway.hangs = True
+    assert main(["insert", "shop", "--from", str(tmp_path / "rows.csv"), "--timeout", "1s"]) == 1
+    found = re.search(r"not answered in time: .*the same command with --key (\w+) tells", capsys.readouterr().err)
+    assert found is not None
+    assert {key for key, _ in gateway.calls} == {found[1]}
