@@ -168,6 +168,12 @@ def test_parquet_of_other_types_is_refused_and_narrower_ones_are_taken() -> None
     assert decoded("parquet", parquet(s=pa.array(["a"]).dictionary_encode()))[0]["s"] == "a"
     for columns in ({"n": pa.array(["1"])}, {"s": pa.array([1])}, {"t": pa.array([300])}, {"n": pa.array([1.0])}):
         assert refusal("parquet", parquet(**columns)).startswith("MALFORMED: column ")
+    assert decoded("parquet", parquet(f=pa.array([0.1, math.inf, -3e38, None])))[1]["f"] == math.inf
+    assert decoded("parquet", parquet(f=pa.array([0.5], pa.float16())))[0]["f"] == 0.5
+    text = refusal("parquet", parquet(f=pa.array([1e39])))
+    assert text == "MALFORMED: column f: a number is beyond float"
+    text = refusal("parquet", parquet(at=pa.array([1], pa.timestamp("ns"))))
+    assert text.startswith("MALFORMED: column at: ")
     for days in (-719_162, 2_932_896):  # the first and the last day of Python's years
         beyond = days + (1 if days > 0 else -1)
         for name, type, factor in (("y", pa.date32(), 1), ("at", pa.timestamp("s"), 86_400)):

@@ -26,11 +26,12 @@ from tidemark_replica.storage.written.refusal import (
     UNKNOWN_FIELD,
     WriteRefused,
 )
-from tidemark_replica.storage.written.values import column_of_json, column_of_text, within_years
+from tidemark_replica.storage.written.values import column_of_json, column_of_text, narrowed, within_years
 from tidemark_replica.values.arrow_types import arrow_schema, arrow_type
 
 BATCH_ROWS = 16_384
 CSV_BLOCK_BYTES = 4 << 20
+JSON_BATCH_BYTES = 4 << 20
 LINE_BYTES_MAX = 4 << 20
 DOCUMENT_BYTES_MAX = 4 << 20
 ROW_GROUP_BYTES_MAX = 1 << 30
@@ -101,7 +102,7 @@ def _json_lines(body: IO[bytes], table: WrittenTable, needed: frozenset[str]) ->
             continue
         rows.append(_parsed(line, f"line {number}"))
         size += len(line)
-        if len(rows) == BATCH_ROWS or size > CSV_BLOCK_BYTES:
+        if len(rows) == BATCH_ROWS or size > JSON_BATCH_BYTES:
             yield _objects(rows, table, needed, first)
             first, rows, size = first + len(rows), [], 0
     if rows:
@@ -165,7 +166,7 @@ def _tokens(pointer: str) -> list[str]:
 
 
 def _at(value: Any, tokens: Sequence[str]) -> Any:
-    """What the pointer leads to; None where there is nothing."""
+    """The value that the pointer leads to; None where there is nothing."""
     for token in tokens:
         if isinstance(value, dict):
             value = value.get(token)
@@ -216,9 +217,11 @@ def _cast(values: pa.Array, column: Column, first_row: int) -> pa.Array:
     wanted = arrow_type(column.type)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if pa.types.is_timestamp(values.type) and values.type.tz is None:
-        values = values.cast(pa.timestamp("us"))
     try:
+        if pa.types.is_floating(wanted):
+            return narrowed(values.cast(pa.float64()), wanted)
+        if pa.types.is_timestamp(values.type) and values.type.tz is None:
+            values = values.cast(pa.timestamp("us"))
         return within_years(values.cast(wanted))
     except (pa.ArrowInvalid, ValueError) as error:
         raise WriteRefused(MALFORMED, f"column {column.name}: {_one_line(error)}") from None

@@ -1,8 +1,9 @@
-"""Values of a body as columns: text (csv, dates in JSON) and the values of JSON. Nothing is rounded, cut or guessed.
+"""Values of a body as columns: text (csv, dates in JSON) and the values of JSON. Nothing is cut or guessed, and nothing
+but floating numbers is rounded.
 
 boolean                 true, false
 tinyint ... bigint      digits, in range
-float, double           digits; NaN, Infinity and -Infinity as text
+float, double           digits, the nearest number of the type, in range; NaN, Infinity and -Infinity as text
 decimal(p,s)            digits with at most s after the point
 string                  text
 date                    2026-01-31, of the years 0001 to 9999
@@ -199,9 +200,14 @@ def _floats(texts: pa.Array, type: pa.DataType) -> pa.Array:
     if pc.any(special).as_py():
         named = pa.array([None if text is None else _SPECIAL.get(text) for text in folded.to_pylist()], pa.float64())
         numbers = pc.coalesce(named, numbers)
+    return narrowed(numbers, type)
+
+
+def narrowed(numbers: pa.Array, type: pa.DataType) -> pa.Array:
+    """Doubles as the nearest numbers of a floating type. Raises ValueError where a finite one is beyond the type."""
     narrow = numbers.cast(type, safe=False)
     if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(numbers))).as_py():
-        raise ValueError("beyond the type")
+        raise ValueError(f"a number is beyond {type}")
     return narrow
 
 
