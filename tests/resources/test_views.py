@@ -207,7 +207,7 @@ def test_a_written_table_has_columns_and_perhaps_a_key() -> None:
 
 
 def test_a_postgres_source_is_read_with_its_defaults() -> None:
-    """What is not given is what the API server would complete."""
+    """The defaults are those that the API server would complete."""
     given = {"host": "db", "database": "d", "secret": "s", "publication": "p", "tables": [{"name": "t", "table": "T"}]}
     table = PostgresTable("t", "public", "T")
     assert DataSource.parse(data_source({"postgres": given})).source == PostgresSource(

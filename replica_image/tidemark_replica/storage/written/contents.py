@@ -1,4 +1,4 @@
-"""What a table's shard has, at its last complete time, of the rows that calls touch.
+"""The rows of a table's shard, at its last complete time, that calls may touch.
 
     row groups   pruned by the least and the greatest value of each column, where statistics are exact
     rows         by a hash of the columns by which rows are found: a superset of those that match
@@ -46,7 +46,7 @@ class Sought:
         return table.filter(pa.array(self._hashes[at] == found))
 
     def conditions(self) -> list[Condition]:
-        """What all sought rows meet."""
+        """Conditions that all sought rows meet."""
         found = [
             condition(name, self._types[name], operator, value)
             for name, bounds in self._bounds.items()

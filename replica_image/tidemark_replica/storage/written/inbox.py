@@ -2,7 +2,7 @@
 
     put ──► waiting ──take──► taken ──bind──► bound ──appended──► answered: the time
                │                └──refuse──► answered: why
-               └── abandon: nobody waits for it any more
+               └── abandon: its client is gone
 
 A call is answered once, and its spooled rows are freed then. Where the ingestion begins again (`restart`), taken and
 bound calls wait again: the source finds by its keys whether they were written. A call that was taken before is taken
@@ -80,7 +80,7 @@ class WriteInbox:
         self._closed = False
 
     def put(self, write: ReceivedWrite) -> PendingWrite:
-        """The write waits for a tick. Raises WriteNotPossible; the write's file is closed then."""
+        """Adds the write, which waits for a tick. Raises WriteNotPossible; the write's file is closed then."""
         with self._lock:
             if not self._closed and len(self._calls) < WAITING_MAX:
                 pending = PendingWrite(write, self)
@@ -117,13 +117,13 @@ class WriteInbox:
         self._bound.append((pending, answer))
 
     def appended(self) -> None:
-        """All that is bound is in the tables."""
+        """Answers the bound calls: their rows are in the tables."""
         bound, self._bound = self._bound, []
         self._end(bound)
 
     def restart(self) -> None:
-        """The ingestion begins again from the shards. Calls that nobody waits for, and those that were taken
-        TAKES_MAX times, end."""
+        """Lets all calls wait again: the ingestion begins again from the shards. Calls whose clients are gone, and
+        those that were taken TAKES_MAX times, end."""
         failed = WriteUnknown(
             f"the ingestion of DataSource {self._name} failed {TAKES_MAX} times with this call: its rows are written "
             "once or not at all; the DataSource's status says why. Repeat the call with the same key"
@@ -145,7 +145,7 @@ class WriteInbox:
             pending.end(WriteUnknown("the client is gone"))
 
     def close(self) -> None:
-        """The ingestion ended here: no call is answered any more."""
+        """Ends all calls, and takes no further ones: the ingestion ended here."""
         with self._lock:
             self._closed = True
             calls = list(self._calls)

@@ -1,7 +1,7 @@
 """The keys of calls that were written: rows of the remap shard, kept for a day, the newest of them.
 
 table   entry                 value
-        key/6f1c-...          {"table": "orders", "digest": "5e88...", "rows": 2, "time": 1767225600000}
+        key/6f1c-...          {"digest": "5e88...", "rows": 2, "time": 1767225600000}
 """
 
 from __future__ import annotations

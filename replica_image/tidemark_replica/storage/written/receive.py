@@ -40,7 +40,7 @@ _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class WriteHeader:
-    """What a call asks for."""
+    """The table, the operation, the format of the body, and the key of a call."""
 
     table: str
     operation: str
@@ -50,7 +50,8 @@ class WriteHeader:
 
 @dataclass(frozen=True)
 class ReceivedWrite:
-    """A call whose rows are in the spool. `size`: of the rows in memory, in bytes; `digest`: of operation and body."""
+    """A call whose rows are in the spool. `size`: of the rows in memory, in bytes; `digest`: of table, operation,
+    format and body."""
 
     table: str
     operation: str

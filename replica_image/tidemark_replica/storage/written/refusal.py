@@ -1,9 +1,9 @@
-"""Why a write is not done.
+"""The errors of writes.
 
 IngestionError
 ├── WriteRefused        the call is wrong as it is; nothing was written
 ├── WriteNotPossible    not here, or not now: no ingestion of this table, or no room
-└── WriteUnknown        it may have been written: the ingestion ended. The same call with the same key tells
+└── WriteUnknown        the rows may have been written: the ingestion ended. The same call with the same key tells
 """
 
 from __future__ import annotations
