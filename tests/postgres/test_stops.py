@@ -1,4 +1,4 @@
-"""What cannot be followed stops one table by name, for good; new contents bring it back as a difference."""
+"""A table that cannot be followed stops by name, for good; new contents bring it back as a difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
 from tidemark_replica.storage.postgres import snapshot
 from tidemark_replica.storage.postgres import source as module
-from tidemark_replica.storage.postgres.connection import Replication
+from tidemark_replica.storage.postgres.connection import Replication, Upstream
 from tidemark_replica.storage.postgres.pgoutput import parse_lsn
 from tidemark_replica.storage.postgres.tick import Tick
 
@@ -131,7 +131,7 @@ def test_what_changes_no_row_stops_nothing(database: Database, tmp_path: Path) -
 
 
 def test_new_contents_come_as_a_difference_beside_tables_that_go_on(database: Database, tmp_path: Path) -> None:
-    """What changed while the table was stopped is there at one time, with what the others have at that position."""
+    """All changes that the stopped table missed are there at one time, at the position that the others have."""
     database.run("insert into a values (1, 'x'), (2, 'y')")
     spec = database.spec(A, B, on_gap="resnapshot")
     with ingesting(tmp_path, spec) as one:
@@ -157,7 +157,7 @@ def test_new_contents_come_as_a_difference_beside_tables_that_go_on(database: Da
 
 
 def test_a_table_that_cannot_begin_is_held_and_begins_later(database: Database, tmp_path: Path) -> None:
-    """Nobody sees it empty; the other table begins without it."""
+    """Its upper stays at 0, so no query reads it while it is empty; the other table begins without it."""
     database.run("insert into a values (1, 'x')", "insert into b values (1)")
     spec = database.spec(A, B)
     database.run("alter table a replica identity default")
@@ -174,7 +174,7 @@ def test_a_table_that_cannot_begin_is_held_and_begins_later(database: Database, 
 
 
 def test_a_transaction_that_is_too_large_stops_the_tables_that_it_changes(database: Database, tmp_path: Path) -> None:
-    """No part of it is seen; a smaller one in the same tick is."""
+    """The tables take no part of it; they take a smaller transaction of the same tick."""
     spec = database.spec(A, B, max_transaction_bytes=1 << 20)
     with ingesting(tmp_path, spec) as one:
         tick(one, 1000)
@@ -210,6 +210,26 @@ def test_a_lost_slot_stops_all_tables_or_they_begin_anew(database: Database, tmp
         assert rows(tmp_path, "b") == Counter([(1,), (2,)])
 
 
+def test_a_gap_stops_a_table_that_never_began_too(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a reason, its DataSource would say nothing. Until the next start, the source asks upstream no more."""
+    with ingesting(tmp_path, database.spec(A)) as one:
+        tick(one, 1000)
+        slot = source_of(one)._slot
+    database.run(f"select pg_drop_replication_slot('{slot}')")
+    with ingesting(tmp_path, database.spec(A, B)) as one:
+        tick(one, 1100)
+        assert {name: text.split(":")[0] for name, text in source_of(one).stopped().items()} == {
+            "a": "SlotLost",
+            "b": "SlotLost",
+        }
+        monkeypatch.setattr(Upstream, "replicate", lambda self: pytest.fail("connects again"))
+        monkeypatch.setattr(Upstream, "connect", lambda self: pytest.fail("connects again"))
+        tick(one, 1200)
+    assert upper(tmp_path, "b") == 0
+
+
 def test_another_database_cluster_is_another_upstream(database: Database, tmp_path: Path) -> None:
     """The system identifier is pinned."""
     spec = database.spec(B)
@@ -235,6 +255,37 @@ def test_a_server_restored_from_an_earlier_disk_is_another_upstream(database: Da
         tick(one, 1100)
         assert source_of(one).stopped()["b"].startswith("UpstreamReplaced: table b: the server's WAL ends at ")
     assert database.value(confirmed) == before
+
+
+@pytest.mark.parametrize("other", ["none", "begins", "was followed"])
+def test_a_table_that_cannot_begin_is_tried_once(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """Each try makes a slot upstream and copies contents: the next one is after the next start of the source."""
+    create, slots = Replication.create_slot, list[str]()
+
+    def create_slot(self: Replication, name: str, temporary: bool = False) -> tuple[int, str]:
+        slots.append(name)
+        return create(self, name, temporary)
+
+    monkeypatch.setattr(Replication, "create_slot", create_slot)
+    database.run("insert into a values (1, 'x')")
+    spec = database.spec(A, *([B] if other == "begins" else []), on_gap="resnapshot")
+    if other == "was followed":
+        with ingesting(tmp_path, spec) as one:
+            tick(one, 1000)
+        database.run(f"select pg_drop_replication_slot('{slots.pop()}')")
+    database.run("alter table a replica identity default")
+    with ingesting(tmp_path, spec) as one:
+        for time in (1100, 1200, 1300):
+            tick(one, time)
+            assert source_of(one).stopped()["a"].startswith("ReplicaIdentity: table a: ")
+    assert len(slots) == 1
+    database.run("alter table a replica identity full", "insert into a values (2, 'y')")
+    with ingesting(tmp_path, spec) as one:
+        tick(one, 1400)
+        assert not source_of(one).stopped()
+    assert rows(tmp_path, "a") == Counter([(1, "x"), (2, "y")])
 
 
 @pytest.mark.parametrize(("length", "reason"), [(200, ""), (2000, "RowTooLarge")])

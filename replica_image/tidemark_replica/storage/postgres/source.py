@@ -75,6 +75,8 @@ class PostgresIngestion(Source):
         self._stopped: dict[str, str] = {}
         self._again: set[str] = set()
         """Stopped tables whose snapshot is to be tried once."""
+        self._needs_resume = False
+        """Whether no table can go on, or begin, before the next `resume`."""
         self._stream: Replication | None = None
         self._relations: dict[int, Relation] = {}
         self._looked_at = 0.0
@@ -91,8 +93,11 @@ class PostgresIngestion(Source):
         self._stopped = {name: text for name in self._tables if (text := self._at.stopped(name))}
         fresh = {name for name in self._tables if self._at.pinned(name) is None}
         self._again = fresh | (set(self._stopped) if self._spec.on_gap == "resnapshot" else set())
+        self._needs_resume = False
 
     def discover(self, time: Time) -> pa.Table:
+        if self._needs_resume:
+            return self._bindings.binding({})
         if self._at.system is None:
             return self._begin(time)
         try:
@@ -103,8 +108,9 @@ class PostgresIngestion(Source):
             if self._spec.on_gap == "resnapshot":
                 return self._begin(time)
             changes: Changes = {}
-            for name in self._live():
+            for name in [name for name in self._tables if name not in self._stopped]:
                 changes |= self._stop(name, TableStopped(gap.reason, str(gap)))
+            self._needs_resume = True
             return self._bindings.binding(changes)
 
     def confirm(self, binding: pa.Table) -> None:
@@ -167,6 +173,7 @@ class PostgresIngestion(Source):
                 self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
                 changes, staged = self._snapshot(exported, list(self._tables), time)
+                self._needs_resume = not staged
                 if not staged:
                     replication.drop_slot(self._slot)
                     return self._bindings.binding(changes)
@@ -200,7 +207,7 @@ class PostgresIngestion(Source):
             for name, pinned in found.pinned.items():
                 changes |= snapshot_changes(name, pinned, time)
                 self._stopped.pop(name, None)
-        self._again -= found.pinned.keys()
+        self._again.difference_update(names)
         self._show("")
         return changes, staged
 
