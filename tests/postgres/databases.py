@@ -1,5 +1,5 @@
-"""PostgreSQL databases for the tests of the postgres source: random histories, and what the contents were between any
-two transactions."""
+"""PostgreSQL databases for the tests of the postgres source: random histories, and the contents between any two
+transactions."""
 
 from __future__ import annotations
 
@@ -120,9 +120,9 @@ class History:
         with self._reader.transaction():
             self._reader.execute("set transaction isolation level repeatable read")
             return {
-                "a": self._rows("select * from a"),
-                "b": self._rows("select * from b"),
-                "odd": self._rows('select * from "Odd Name"'),
+                "a": self._rows("a"),
+                "b": self._rows("b"),
+                "odd": self._rows('"Odd Name"'),
             }
 
     def step(self) -> None:
@@ -210,16 +210,9 @@ class History:
             return draw.choice(["truncate a", 'truncate b, "Odd Name"', "truncate a, b"])
         return draw.choice(statements)
 
-    def _rows(self, query: str) -> Counter[Row]:
+    def _rows(self, table: str) -> Counter[Row]:
         """The rows as the shards are to have them: None for a row that is an error."""
-        cursor = psycopg.ClientCursor(self._reader)
-        rows: Counter[Row] = Counter()
-        columns = query.split(" from ")[1]
-        texts = self._reader.execute(f"select {_SHOWN[columns]} from {columns}").fetchall()
-        cursor.close()
-        for row in texts:
-            rows[_key(row)] += 1
-        return rows
+        return Counter(map(_key, self._reader.execute(f"select {_SHOWN[table]} from {table}").fetchall()))
 
 
 _SHOWN = {

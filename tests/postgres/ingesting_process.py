@@ -1,6 +1,7 @@
 """`python -m tests.postgres.ingesting_process ROOT SPEC`: ingests until it is killed. SPEC: the source, encoded.
 
-It fails as the ingestion of a replica does: what goes wrong is printed, and it begins again."""
+After an IngestionError it prints the error and begins again, as the ingestion thread of a replica does.
+"""
 
 from __future__ import annotations
 

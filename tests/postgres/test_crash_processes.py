@@ -1,5 +1,5 @@
-"""Ingesting processes are killed with SIGKILL, wherever they are, and the database restarts: no state is seen that the
-upstream did not have between two transactions, and at the end everything is there once."""
+"""Ingesting processes are killed with SIGKILL, wherever they are, and the database restarts: the shards have no state
+that the upstream did not have between two transactions, and at the end each row is there once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def kill_again_and_again(database: Database, root: Path, seed: int, kills: int) 
 
 
 def finish(root: Path, spec: PostgresSource) -> None:
-    """All that is left, by a last process."""
+    """Ingests the rest, by a last process."""
     for attempt in range(20):
         one = ingester(root, spec)
         try:

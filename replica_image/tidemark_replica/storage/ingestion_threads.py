@@ -36,7 +36,7 @@ from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.clock import ControllerClock, tick_at, wall_clock_ms
 from tidemark_replica.storage.delta.inspect import tables_of as delta_tables
 from tidemark_replica.storage.delta.source import DeltaIngestion
-from tidemark_replica.storage.files.inspect import tables_of
+from tidemark_replica.storage.files.inspect import tables_of as files_tables
 from tidemark_replica.storage.files.source import FilesIngestion
 from tidemark_replica.storage.ingester import Ingester, LostRace
 from tidemark_replica.storage.kafka.inspect import tables_of as kafka_tables
@@ -128,7 +128,7 @@ class IngestionThreads:
     def inspect(self, spec: SourceSpec) -> tuple[SourceTable, ...]:
         """The tables that the source offers; slow, so not for the command loop. Raises IngestionError."""
         if isinstance(spec, FilesSource):
-            return tables_of(self._session, spec)
+            return files_tables(self._session, spec)
         if isinstance(spec, DeltaSource):
             return delta_tables(spec)
         if isinstance(spec, PostgresSource):
@@ -304,8 +304,8 @@ class _Ingestion(threading.Thread):
             failed = []
             for name in names:
                 error = self._errors.of(name)
-                told = known.get(name, TableReport(name))
-                failed.append(replace(told, error=error.text, errors=error.count, error_time=error.time))
+                report = known.get(name, TableReport(name))
+                failed.append(replace(report, error=error.text, errors=error.count, error_time=error.time))
             self._status = replace(self._status, state="failed", message=text, tables=tuple(failed))
 
     def _maintain(self, ingester: Ingester) -> None:

@@ -1,4 +1,4 @@
-"""Why a table takes no further commit.
+"""The reasons for which a table of a `delta:` source takes no further commit.
 
 VersionGone          the log or a data file that a version needs was removed (VACUUM, log retention)
 TableReplaced        another table is at the path, or its log was rewritten

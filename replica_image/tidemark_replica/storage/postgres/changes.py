@@ -28,7 +28,7 @@ FLUSH_BYTES = 32 << 20
 class TableChanges:
     """One table's changes of a tick.
 
-    `files`: what is staged, at first the contents of a snapshot where there was one. `begin_at`: the position of that
+    `files`: the staged files, at first the contents of a snapshot where there was one. `begin_at`: the position of that
     snapshot; transactions that were committed before it are in the contents.
     """
 
@@ -63,14 +63,14 @@ class TableChanges:
         self._withdrawn = True
 
     def discard(self) -> None:
-        """Takes back what is staged."""
+        """Drops the waiting messages, and deletes the staged files."""
         self.waiting.clear()
         if self.files:
             self._shard.discard(self.files)
             self.files.clear()
 
     def flush(self) -> None:
-        """Stages what waits. Raises TableStopped."""
+        """Stages the waiting messages. Raises TableStopped."""
         if not self.waiting:
             return
         messages, self.waiting = self.waiting, []
@@ -80,7 +80,7 @@ class TableChanges:
             raise TableStopped(REPLICA_IDENTITY, str(error)) from None
 
     def finish(self) -> list[StagedFile]:
-        """All that the tick changes. Raises TableStopped."""
+        """Stages the rest, and returns all files of the tick. Raises TableStopped."""
         self.flush()
         if self._withdrawn:
             self._stage(difference(self._shard, self._columns, (), self._time))

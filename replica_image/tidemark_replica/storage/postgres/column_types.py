@@ -1,6 +1,6 @@
 """The SQL type of a column of PostgreSQL; docs/guides/postgres.md has the table for people.
 
-A domain counts as what it is based on. What has no counterpart is a string, as PostgreSQL prints it.
+A domain counts as what it is based on. A type without a counterpart is a string, as PostgreSQL prints it.
 """
 
 from __future__ import annotations

@@ -40,14 +40,14 @@ SETTINGS = {
 }
 CONNECT_SECONDS = 10
 STALLED_SECONDS = 60.0
-"""A server that sends nothing in the middle of a transaction for so long is taken as gone."""
+"""A server that owes more changes and sends none for so long is taken as gone."""
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 _EXPECTED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH)
 
 
 @dataclass(frozen=True)
 class System:
-    """Which database answers: the cluster's identifier, its timeline (changed by a failover or a restore), its name."""
+    """The database that answers: cluster, timeline (changed by a failover or a restore), its name."""
 
     id: str
     timeline: int
@@ -164,7 +164,9 @@ class Replication:
                 if not waits:
                     return None
                 if time.monotonic() > deadline:
-                    raise psycopg.OperationalError("the server sent nothing that must come")
+                    raise psycopg.OperationalError(
+                        f"the server owes more changes, and sent none for {STALLED_SECONDS:g} s"
+                    )
                 if not wait:
                     self.confirm(self._confirmed, ask=True)
 

@@ -16,7 +16,7 @@ from tidemark_replica.storage.withdrawal import Withdrawal
 from tidemark_replica.values.arrow_types import arrow_schema
 
 SHARE_BYTES = 32 << 20
-"""What may cancel is consolidated in shares of about so many bytes of data files."""
+"""Updates that may cancel are consolidated in shares of about so many bytes of data files."""
 
 
 def difference(

@@ -1,6 +1,6 @@
 """The positions of a `postgres:` source in its remap shard (`staged_bindings`).
 
-("", system)      {"id": .., "timeline": .., "database": ..}   which database this is
+("", system)      {"id": .., "timeline": .., "database": ..}   the followed database
 ("", slot)        the name of the replication slot
 ("", lsn)         the transactions that were committed before it are bound
 (table, pinned)   the table's oid and columns at its snapshot
@@ -33,7 +33,7 @@ class Positions:
 
     @property
     def system(self) -> System | None:
-        """Which database is followed; None before the first binding."""
+        """The followed database; None before the first binding."""
         text = self.values.get(("", SYSTEM))
         return None if text is None else System(**json.loads(text))
 
@@ -58,10 +58,10 @@ class Positions:
 
 
 def upstream_changes(system: System, slot: str, lsn: int) -> Changes:
-    """What a binding says of the source as a whole."""
+    """The positions of the source as a whole."""
     return {("", SYSTEM): json.dumps(asdict(system)), ("", SLOT): slot, ("", LSN): lsn_text(lsn)}
 
 
 def snapshot_changes(table: str, pinned: PinnedTable, time: Time) -> Changes:
-    """What a binding with the table's snapshot says."""
+    """The positions of a table whose snapshot is bound at the time."""
     return {(table, PINNED): pinned.to_json(), (table, BEGUN): str(int(time)), (table, STOPPED): None}

@@ -1,7 +1,7 @@
 """The tables of the upstream database, as its catalogue defines them: found, checked, and pinned by oid.
 
-What is checked: an ordinary table, published with all kinds of changes and without a filter, readable, not filtered by
-row security, with a replica identity that gives whole old rows, and with the declared columns.
+The checks: the table is an ordinary one; the publication gives all kinds of its changes, without a filter; the user may
+read it, and row security hides no row; its replica identity gives whole old rows; it has the declared columns.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class PinnedColumn:
 
 @dataclass(frozen=True)
 class PinnedTable:
-    """What a table was when its snapshot was taken, or at a later look that found nothing wrong. `file`: it has another
-    one where all of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE)."""
+    """A table as of its snapshot, or as of a later look that found nothing wrong. `file`: it has another one where all
+    of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE)."""
 
     oid: int
     file: int
@@ -155,16 +155,22 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
     check_publication(connection, spec.publication)
     row = connection.execute(_TABLE, (table.schema, table.table)).fetchone()
     if row is None:
-        raise TableStopped(TABLE_MISSING, f"there is no table {table.schema}.{table.table}")
+        raise TableStopped(
+            TABLE_MISSING, f"there is no table {table.schema}.{table.table}; create it, or correct its name"
+        )
     oid, kind, identity, persistence, in_snapshot, now, readable, filtered, pages = row
     if kind != "r" or persistence != "p":
         raise TableStopped(
             TYPE_NOT_SUPPORTED, f"{table.schema}.{table.table} is no ordinary table (a partitioned one, a view ...)"
         )
     if not readable:
-        raise TableStopped(PERMISSION_DENIED, f"the user may not SELECT from {table.schema}.{table.table}")
+        raise TableStopped(
+            PERMISSION_DENIED, f"the user may not SELECT from {table.schema}.{table.table}; run GRANT upstream"
+        )
     if filtered:
-        raise TableStopped(PERMISSION_DENIED, f"row security hides rows of {table.schema}.{table.table}")
+        raise TableStopped(
+            PERMISSION_DENIED, f"row security hides rows of {table.schema}.{table.table}; give the user BYPASSRLS"
+        )
     check_identity(identity)
     columns = tuple(connection.execute(_COLUMNS, (oid,)).fetchall())
     _check_published(connection, spec, table, [name for name, *_ in columns])
@@ -181,19 +187,23 @@ def check_publication(connection: Connection, name: str) -> None:
     if row is None:
         raise SourceUnusable(f"there is no publication {name}; run CREATE PUBLICATION upstream")
     if missing := [kind.removeprefix("pub") for kind in _KINDS if not row[0].get(kind)]:
-        raise SourceUnusable(f"publication {name} does not publish {', '.join(missing)}")
+        raise SourceUnusable(
+            f"publication {name} does not publish {', '.join(missing)}; run ALTER PUBLICATION upstream"
+        )
 
 
 def _check_published(connection: Connection, spec: PostgresSource, table: PostgresTable, names: Sequence[str]) -> None:
     row = connection.execute(_PUBLISHED, (spec.publication, table.schema, table.table)).fetchone()
     if row is None:
-        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} does not have the table")
+        raise TableStopped(
+            NOT_PUBLISHED, f"publication {spec.publication} does not have the table; add it by ALTER PUBLICATION"
+        )
     if row[0].get("rowfilter") is not None:
-        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} filters rows of the table")
+        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} filters rows of the table; remove its WHERE")
     published = row[0].get("attnames")
     wanted = table.names or names
     if published is not None and (missing := [name for name in wanted if name in names and name not in published]):
-        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} leaves out column {missing[0]}")
+        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} leaves out column {missing[0]}; publish it")
 
 
 def _types(connection: Connection, oids: set[int]) -> dict[int, TypeDefinition]:

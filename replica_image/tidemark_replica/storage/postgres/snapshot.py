@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ class _RowTooLong(Exception):
 
 @dataclass
 class SnapshotTables:
-    """What the snapshot found: tables that are pinned, and why others are left out."""
+    """The tables of a snapshot. `pinned`: the copied ones. `stopped`: why others are not copied. `pages`: the sizes."""
 
     pinned: dict[str, PinnedTable]
     stopped: dict[str, TableStopped]
@@ -100,7 +101,7 @@ class Snapshot:
             for each in _ranges(table, ingested, found.pages[table.name], found.server_version)
         ]
         staged: dict[str, list[StagedFile]] = {table.name: [] for table, _ in tables}
-        done = dict.fromkeys(staged, 0)
+        done, all_of = Counter[str](), Counter(each.table.name for each in ranges)
         with ThreadPoolExecutor(COPIES, "postgres-copy") as pool:
             for each, file in zip(ranges, pool.map(lambda r: self._copy(r, time), ranges), strict=True):
                 name = each.table.name
@@ -109,7 +110,7 @@ class Snapshot:
                     continue
                 staged[name] += [] if file is None else [file]
                 done[name] += 1
-                self._progress(name, 100 * done[name] // sum(r.table.name == name for r in ranges))
+                self._progress(name, 100 * done[name] // all_of[name])
         return staged
 
     def _copy(self, of: _Range, time: Time) -> StagedFile | TableStopped | None:
@@ -120,7 +121,7 @@ class Snapshot:
                 return self._copy_by(block, of, time)
             except _RowTooLong:
                 block *= 2
-        return TableStopped(ROW_TOO_LARGE, f"a row has more than {_BLOCK_BYTES_MAX} bytes as text")
+        return TableStopped(ROW_TOO_LARGE, f"a row has more than {_BLOCK_BYTES_MAX} bytes as text; shorten it")
 
     def _copy_by(self, block: int, of: _Range, time: Time) -> StagedFile | None:
         """After a failure of another range, nothing is done any more."""

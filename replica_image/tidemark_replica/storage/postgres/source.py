@@ -159,7 +159,7 @@ class PostgresIngestion(Source):
         return [name for name in self._tables if self._at.pinned(name) and name not in self._stopped]
 
     def _stop(self, name: str, error: TableStopped) -> Changes:
-        """Stops the table; what is to be bound of that."""
+        """Stops the table. Returns the positions that bind the stop; none before the table's first rows are bound."""
         self._stopped[name] = f"{error.reason}: table {name}: {error}"
         return {} if self._at.pinned(name) is None else {(name, STOPPED): self._stopped[name]}
 
@@ -257,9 +257,9 @@ class PostgresIngestion(Source):
         return tick.stopped | {name: error for name, error in found.stopped.items() if name not in self._stopped}
 
     def _pinned_anew(self) -> Changes:
-        """What the last look found of tables that go on, for the next look to compare with."""
-        seen = {} if self._findings is None else self._findings.pinned
-        return {(name, PINNED): table.to_json() for name, table in seen.items() if name in self._live()}
+        """The tables that go on as the last look found them, for the next look to compare with."""
+        found = {} if self._findings is None else self._findings.pinned
+        return {(name, PINNED): table.to_json() for name, table in found.items() if name in self._live()}
 
     def _look(self) -> None:
         if clock.monotonic() - self._looked_at < LOOK_SECONDS:
@@ -323,7 +323,7 @@ class PostgresIngestion(Source):
                     if tries == SLOT_TRIES - 1:
                         raise
                     clock.sleep(0.5)  # the server has not noticed yet that an earlier connection ended
-            # nobody makes a slot anew while it is used, so what is seen now stays
+            # nobody makes a slot anew while it is used, so this state stays
             check_slot(slot_state(connection, slot), slot, lsn)
 
     def _system(self) -> System:

@@ -1,4 +1,4 @@
-"""Why a table of a `postgres:` source takes no further transaction.
+"""The reasons for which a table of a `postgres:` source takes no further transaction.
 
 TableMissing         the database has no such table, or it was dropped
 NotPublished         the publication does not give all changes of the table, or stopped doing so

@@ -50,7 +50,7 @@ def _cast(texts: pa.Array, type: pa.DataType) -> Parsed:
 
 
 def _pattern(type: pa.DataType) -> str:
-    """Which texts are values of the type."""
+    """The pattern of the texts that are values of the type."""
     if pa.types.is_date(type):
         return _DATE
     if pa.types.is_timestamp(type):

@@ -51,7 +51,8 @@ class Tick:
             self._attempt(table.oid, lambda: table.describe(relation))
 
     def read(self, stream: Replication, until: int = 0) -> int:
-        """Reads what there is, at least all before the position `until`; the position after the last commit."""
+        """Reads the transactions that came, at least all before the position `until`. Returns the position after the
+        last commit."""
         while (data := stream.read(self._open, until)) is not None:
             kind = data[BODY]
             if kind in CHANGES:
@@ -71,7 +72,7 @@ class Tick:
         return max(self._lsn, until)
 
     def finish(self) -> dict[str, list[StagedFile]]:
-        """What the tick changes, by table."""
+        """Stages the rest, and returns the staged files by the table's name."""
         staged: dict[str, list[StagedFile]] = {}
         for oid, table in list(self._tables.items()):
             self._attempt(oid, lambda table=table: staged.update({table.name: table.finish()}))  # type: ignore[misc]
@@ -112,7 +113,7 @@ class Tick:
                 oid,
                 TableStopped(
                     TRANSACTION_TOO_LARGE,
-                    f"a transaction has more than maxTransactionBytes ({self._spec.max_transaction_bytes})",
+                    f"a transaction has more than maxTransactionBytes ({self._spec.max_transaction_bytes}); raise it",
                 ),
             )
 

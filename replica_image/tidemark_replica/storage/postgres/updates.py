@@ -10,9 +10,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidemark_persist import DIFF, ERROR, TIME
 from tidemark_protocol.ids import Time
 from tidemark_replica.storage.postgres.text_values import parse
+from tidemark_replica.storage.update_rows import stamped
 from tidemark_replica.values.error_text import error_text
 
 UNREADABLE = "VALUE_NOT_REPRESENTABLE"
@@ -30,5 +30,5 @@ def updates(texts: Sequence[pa.Array], schema: pa.Schema, diff: int, time: Time)
     if errors.null_count < rows:
         is_error = pc.is_valid(errors)
         arrays = [pc.if_else(is_error, pa.scalar(None, array.type), array) for array in arrays]
-    times, diffs = (pa.repeat(pa.scalar(int(value), pa.int64()), rows) for value in (time, diff))
-    return pa.RecordBatch.from_arrays([*arrays, times, diffs, errors], names=[*schema.names, TIME, DIFF, ERROR])
+    diffs = pa.repeat(pa.scalar(diff, pa.int64()), rows)
+    return stamped(pa.RecordBatch.from_arrays(arrays, names=schema.names), time, errors, diffs)

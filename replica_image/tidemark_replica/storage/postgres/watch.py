@@ -42,7 +42,8 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found. `stopped` counts once everything before `lsn` was read. `pinned`: the other tables."""
+    """The findings of one look. `stopped`: tables that stop once everything before `lsn` was read. `pinned`: the other
+    tables. `slot`: None where there is no such slot."""
 
     lsn: int
     stopped: dict[str, TableStopped]
@@ -54,17 +55,17 @@ def look(
     upstream: Upstream, spec: PostgresSource, slot: str, tables: Iterable[tuple[PostgresTable, PinnedTable]]
 ) -> Findings:
     """Compares the catalogue with what is pinned. Raises IngestionError."""
-    stopped, seen = {}, {}
+    stopped, going_on = {}, {}
     with upstream.connect() as connection:
         for table, pinned in tables:
             try:
-                seen[table.name] = _checked(connection, spec, table, pinned)
+                going_on[table.name] = _checked(connection, spec, table, pinned)
             except TableStopped as error:
                 stopped[table.name] = error
             except SourceUnusable as error:
                 stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
         (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
-        return Findings(parse_lsn(lsn), stopped, seen, slot_state(connection, slot))
+        return Findings(parse_lsn(lsn), stopped, going_on, slot_state(connection, slot))
 
 
 def slot_state(connection: Connection, slot: str) -> SlotState | None:
