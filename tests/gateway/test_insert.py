@@ -14,7 +14,7 @@ import pytest
 from tests.gateway.source_tables import PINNED
 from tidemark_operator.catalogue.registry import Registry, SourceState
 from tidemark_operator.controller.ingester_choice import Ingester
-from tidemark_operator.errors import WriteUnknown
+from tidemark_operator.errors import QueryNotReady, WriteUnknown
 from tidemark_operator.gateway.admission.limits import Limits
 from tidemark_operator.gateway.auth.access import Access
 from tidemark_operator.gateway.streams.insert import LOST_WITHOUT_KEY, Inserts, WriteTarget
@@ -74,14 +74,14 @@ def failure(code: grpc.StatusCode, key: str) -> tuple[str, str]:
     return asyncio.run(scenario())
 
 
-def context(stub: Any) -> ReconcileContext:
-    """A source of one table, whose ingester is at the other end of the stub."""
+def context(stub: Any, ingests: bool = True) -> ReconcileContext:
+    """A source of one table, whose ingester is at the other end of the stub. `ingests` False: it is suspended."""
     pinned, ingester = replace(PINNED, source=SPEC, tables=PINNED.tables[:1]), Ingester("r1", WriterTerm(1))
     registry, key = Registry(), Key(DATA_SOURCES, "ns", "shop")
     registry.put_source(SourceState(key, "u-s", "default", pinned=pinned, ingester=ingester))
     r1 = ReplicaId("r1")
     connected = SimpleNamespace(connection=SimpleNamespace(write_rows=lambda: stub.WriteRows()))
-    running = SimpleNamespace(online={r1}, replicas={r1: connected}, is_ingesting=lambda _: True)
+    running = SimpleNamespace(online={r1}, replicas={r1: connected}, is_ingesting=lambda _: ingests)
     return cast(ReconcileContext, SimpleNamespace(registry=registry, running=lambda *_: running))
 
 
@@ -94,3 +94,11 @@ def test_a_lost_call_is_to_be_repeated_with_its_key_alone(code: grpc.StatusCode)
     assert text == LOST_WITHOUT_KEY
     assert "the rows may be in the table" in text
     assert key
+
+
+def test_a_suspended_source_takes_no_rows_and_the_text_says_where_to_look() -> None:
+    call = Inserts(context(None, ingests=False), Limits()).write(
+        Anyone(), WriteTarget("ns", "shop", "orders", "insert", "csv", "k"), body()
+    )
+    with pytest.raises(QueryNotReady, match=r"DataSource shop is not ingested now: .* Its conditions say which"):
+        asyncio.run(call)

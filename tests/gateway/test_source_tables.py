@@ -1,4 +1,4 @@
-"""What the operator shows of each table of a source: as a relation, as metrics, to `frontiers`, in the status."""
+"""The numbers of each table of a source that the operator shows: relation, metrics, `frontiers`, status."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def old(lake: Path, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("old")
 def test_a_new_table_begins_with_its_first_binding(lake: Path, shards: Path) -> None:
-    """No time shows it empty. The other table goes on."""
+    """At no time is the new table readable and empty. The other table goes on."""
     now = ingester(shards, spec(lake, "a", "b"), term=1)
     now.recover()
     assert (upper(shards, "a"), upper(shards, "b")) == (3001, 0)

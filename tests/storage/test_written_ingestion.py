@@ -211,7 +211,7 @@ def test_a_taken_call_whose_client_is_gone_ends_where_the_ingestion_begins_again
 
 
 class Model:
-    """What the tables should hold, and calls at random."""
+    """The rows that the tables should hold, and calls at random."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

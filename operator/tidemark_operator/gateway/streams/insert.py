@@ -123,7 +123,10 @@ class Inserts:
         running = self._context.running(state.key.namespace, state.instance)
         pinned, ingester = state.pinned, state.ingester
         if running is None or pinned is None or not running.is_ingesting(pinned.id):
-            raise QueryNotReady(f"DataSource {state.key.name} is not ingested now (suspended, or without a replica)")
+            raise QueryNotReady(
+                f"DataSource {state.key.name} is not ingested now: it or its ComputeInstance is suspended, or no "
+                "replica is online. Its conditions say which; then repeat the call"
+            )
         if ingester is None or ReplicaId(ingester.replica) not in running.online:
             raise QueryNotReady(
                 f"the replica that ingests DataSource {state.key.name} is not connected: repeat the call"
