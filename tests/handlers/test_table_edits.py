@@ -20,6 +20,8 @@ from tidemark_operator.fleet.clock import now_ms
 from tidemark_operator.handlers.finalizers import FINALIZER
 from tidemark_operator.handlers.reconcile.data_source import EDIT_SECONDS, DataSourceReconciler
 from tidemark_operator.handlers.reconcile.source_pinning import pinned_ingestion
+from tidemark_operator.handlers.status.statuses import status_of
+from tidemark_operator.kube import revisions
 from tidemark_operator.kube.cache import Key
 from tidemark_operator.kube.client import DATA_SOURCES, ApiError, Body, Conflict
 from tidemark_operator.kube.revisions import Owner, Revisions
@@ -171,6 +173,31 @@ def test_an_edit_that_cannot_be_stored_stops_no_ingestion(tmp_path: Path) -> Non
 
         await source.reconcile("a", "b")
         assert source.ingested == ["a", "b"]
+
+    edited(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("stored", [(), ("a",)], ids=["at first", "by an edit"])
+def test_tables_that_no_revision_holds_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: tuple[str, ...]
+) -> None:
+    """Their description is too large. An exception would be in the operator's log alone, and retried for ever."""
+
+    async def scenario(source: Edited) -> None:
+        if stored:
+            await source.store(1, *stored)
+        monkeypatch.setattr(revisions, "MAX_STORED_BYTES", 100)
+        await source.reconcile("a", "b")
+
+        status = status_of(source.harness.context, KEY, manifest("a", "b"), 0)
+        assert status is not None
+        conditions = {each["type"]: each for each in status["conditions"]}
+        reported = conditions["SchemaKnown" if stored else "Ingesting"]
+        assert reported["reason"] == "PlanTooLarge"
+        assert reported["message"].endswith("split the DataSource")
+        assert source.numbers == ([1] if stored else [])
+        if stored:
+            assert source.ingested == list(stored)
 
     edited(tmp_path, scenario)
 

@@ -62,7 +62,7 @@ def build_revision(owner: Owner, number: int, value: Any) -> Body:
     if len(data) > MAX_STORED_BYTES:
         raise Rejected(
             "PlanTooLarge",
-            f"the compressed plan has {len(data)} bytes, the limit is {MAX_STORED_BYTES}: split the Dataflow",
+            f"the compressed plan has {len(data)} bytes, the limit is {MAX_STORED_BYTES}: split the {owner.kind}",
         )
     return {
         "metadata": {

@@ -75,12 +75,12 @@ class SourcePinning:
             return False
         try:
             locations, version = await self._locations(state, source, running, instance.location, tables)
+            pinned = pinned_ingestion(source, locations, version, tables)
+            owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
+            await self._context.revisions.store(owner, FIRST, pinned)
         except (Waiting, Rejected) as error:
             state.failure = IngestionFailure(error.reason, str(error))
             return False
-        pinned = pinned_ingestion(source, locations, version, tables)
-        owner = Owner(state.key.resource.api_version, state.key.resource.kind, source.meta)
-        await self._context.revisions.store(owner, FIRST, pinned)
         state.pinned, state.pinned_number = pinned, FIRST
         return True
 

@@ -57,7 +57,7 @@ class TableEdits:
 
     async def apply(self, state: SourceState, source: DataSource, running: RunningInstance) -> bool:
         """Add and remove tables until the pinned source has those of the spec. Return whether something is left to do;
-        `state.edit` says why. Raises ApiError, Rejected."""
+        `state.edit` says why. Raises ApiError."""
         assert state.pinned is not None
         edit = table_edit(state.pinned, source.source)
         if edit.is_empty:
@@ -66,9 +66,12 @@ class TableEdits:
         added = _Added() if edit.added is None else await self._add(state, source, edit.added, running)
         readers = self._readers(state, edit.removed)
         removed = tuple(t for t in edit.removed if t.table.name.removesuffix(DEAD_LETTER) not in readers)
-        if removed or added.tables:
-            await self._store(state, source, removed, added)
-        state.edit = added.failure or _obstacle(edit, readers)
+        try:
+            if removed or added.tables:
+                await self._store(state, source, removed, added)
+            state.edit = added.failure or _obstacle(edit, readers)
+        except Rejected as error:
+            state.edit = IngestionFailure(error.reason, str(error))
         return state.edit is not None
 
     async def _add(self, state: SourceState, source: DataSource, new: SourceSpec, running: RunningInstance) -> _Added:
