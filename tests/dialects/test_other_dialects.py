@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.dialects.comparison import assert_same_rows, session_of, spoken, typed
 from tests.dialects.other_statements import (
     DUCKDB_ERRORS,
     DUCKDB_EXPRESSIONS,
@@ -22,8 +23,7 @@ from tests.dialects.other_statements import (
     STANDARDS,
 )
 from tests.dialects.statements import COLUMNS, TABLE, entries
-from tests.dialects.test_postgres import CATALOGUE, TYPES, same, spoken, value
-from tests.oracle.reference import SETTINGS
+from tests.dialects.test_postgres import CATALOGUE, TYPES
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.dialects.documented import DOCUMENTED
 from tidemark_planner.dialects.foreign_text import DIALECTS, as_spark_text
@@ -112,14 +112,9 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def duckdb_session(spark: Any, engine: Any) -> Any:
-    session = spark.newSession()
-    for key, setting in SETTINGS.items():
-        session.conf.set(key, setting)
-    casts = ", ".join(f"CAST(_{n} AS {of}) AS {name}" for n, (name, of) in enumerate(COLUMNS.items()))
+    session = session_of(spark)
     rows = [[None if v is None else str(v) for v in row] for row in engine.execute("TABLE t").fetchall()]
-    texts = session.createDataFrame(rows, ", ".join(f"_{n} string" for n in range(len(COLUMNS))))
-    texts.createOrReplaceTempView("texts")
-    session.createDataFrame(session.sql(f"SELECT {casts} FROM texts").collect(), columns()).createOrReplaceTempView("t")
+    session.createDataFrame(typed(session, rows).collect(), columns()).createOrReplaceTempView("t")
     return session
 
 
@@ -128,14 +123,8 @@ def columns() -> str:
 
 
 def compare(session: Any, engine: Any, sql: str) -> None:
-    """In the same order where the query has one."""
-    theirs = [tuple(value(spoken(v)) for v in row) for row in engine.execute(sql).fetchall()]
-    ours = [tuple(value(spoken(v)) for v in row) for row in session.sql(spark_text("duckdb", sql)).collect()]
-    if "ORDER BY" not in sql.rpartition(")")[2]:
-        theirs, ours = sorted(theirs, key=repr), sorted(ours, key=repr)
-    assert len(ours) == len(theirs), sql
-    for left, right in zip(ours, theirs, strict=True):
-        assert all(same(a, b) for a, b in zip(left, right, strict=True)), (sql, ours, theirs)
+    theirs = [tuple(map(spoken, row)) for row in engine.execute(sql).fetchall()]
+    assert_same_rows(sql, theirs, session.sql(spark_text("duckdb", sql)).collect())
 
 
 @pytest.mark.spark

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pytest
 
+from tests.dialects.comparison import assert_same_rows, session_of, typed
 from tests.dialects.postgres import Failed, Postgres, programs, running
 from tests.dialects.statements import COLUMNS, ERRORS, EXPRESSIONS, QUERIES, REFUSED, REFUSED_QUERIES, TABLE, entries
-from tests.oracle.reference import SETTINGS
 from tidemark_planner.catalyst.analyser import Catalyst
 from tidemark_planner.dialects.foreign_text import as_spark_text
 from tidemark_planner.errors import Refusal
@@ -118,14 +116,9 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def session(spark: Any, postgres: Postgres) -> Any:
-    session = spark.newSession()
-    for key, value in SETTINGS.items():
-        session.conf.set(key, value)
-    casts = ", ".join(f"CAST(_{n} AS {of}) AS {name}" for n, (name, of) in enumerate(COLUMNS.items()))
+    session = session_of(spark)
     rows = [tuple("true" if v == "t" else "false" if v == "f" else v for v in row) for row in postgres.rows("TABLE t")]
-    texts = session.createDataFrame(rows, ", ".join(f"_{n} string" for n in range(len(COLUMNS))))
-    texts.createOrReplaceTempView("texts")
-    session.sql(f"SELECT {casts} FROM texts").createOrReplaceTempView("t")
+    typed(session, rows).createOrReplaceTempView("t")
     return session
 
 
@@ -133,15 +126,7 @@ def session(spark: Any, postgres: Postgres) -> Any:
 @pytest.mark.spark
 @pytest.mark.parametrize("sql", ADMITTED)
 def test_postgres_gives_the_same_answer(session: Any, postgres: Postgres, sql: str) -> None:
-    """In the same order where the query has one."""
-    theirs = [tuple(map(value, row)) for row in postgres.rows(sql)]
-    ours = [tuple(value(spoken(v)) for v in row) for row in session.sql(spark_text(sql)).collect()]
-    if "ORDER BY" not in sql.rpartition(")")[2]:
-        theirs, ours = sorted(theirs, key=repr), sorted(ours, key=repr)
-
-    assert len(ours) == len(theirs)
-    for left, right in zip(ours, theirs, strict=True):
-        assert all(same(a, b) for a, b in zip(left, right, strict=True)), (ours, theirs)
+    assert_same_rows(sql, postgres.rows(sql), session.sql(spark_text(sql)).collect())
 
 
 @pytest.mark.slow
@@ -153,25 +138,3 @@ def test_failures_of_postgres_fail_here(session: Any, postgres: Postgres, sql: s
         postgres.rows(sql)
     with pytest.raises(Exception, match=r"\[[A-Z_.]+\]"):
         session.sql(spark_text(sql)).collect()
-
-
-def spoken(found: Any) -> str | None:
-    """A value of Spark as text."""
-    return {True: "t", False: "f"}[found] if isinstance(found, bool) else None if found is None else str(found)
-
-
-def value(text: str | None) -> Any:
-    """A number if it is one: 3.50 and 3.5 are equal."""
-    if text is None:
-        return None
-    try:
-        return Decimal(text) + 0
-    except InvalidOperation:
-        return text
-
-
-def same(left: Any, right: Any) -> bool:
-    if isinstance(left, Decimal) and isinstance(right, Decimal):
-        # an average of integers is numeric there, and double precision here
-        return left == right or math.isclose(left, right, rel_tol=1e-14)
-    return bool(left == right)
