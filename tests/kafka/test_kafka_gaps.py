@@ -17,7 +17,7 @@ from tests.kafka.topics import COLUMNS, Run, consumed, delete_records, delete_to
 from tests.ports import free_port
 from tests.storage.ingestion_samples import oks
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
-from tidemark_replica.storage.errors import IngestionError, TableStopped
+from tidemark_replica.storage.errors import IngestionError, SourceUnusable, TableStopped
 from tidemark_replica.storage.kafka.connection import Connection
 from tidemark_replica.storage.kafka.stop import NOT_AUTHORIZED, BrokersAway
 from tidemark_replica.storage.kafka.topics import answer
@@ -189,6 +189,29 @@ def test_settings_that_could_run_code_are_refused(kafka: Broker) -> None:
         spec = spec_of(kafka, table("t"), secret="s")
         with pytest.raises(IngestionError, match=f"Secret s: keys {key} are not taken"):
             Connection(spec, lambda name, key=key: {key: "x"}).settings()  # type: ignore[misc]
+
+
+def test_a_setting_that_the_client_refuses_is_named_without_its_value(kafka: Broker) -> None:
+    for secret, named in (
+        ({"security.protocol": "SASL"}, "security.protocol"),
+        ({"security.protocol": "SSL", "ssl.ca.pem": "xxx"}, "ssl.ca.pem"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.password, sasl.username"),
+    ):
+        connection = Connection(spec_of(kafka, table("t"), secret="s"), lambda name, secret=secret: secret)  # type: ignore[misc]
+        settings = connection.settings()
+        for client in (connection.consumer, connection.admin):
+            with pytest.raises(SourceUnusable) as raised:
+                client(settings)
+            text = f"Secret s: the Kafka client refuses {named} (_INVALID_ARG); correct them"
+            assert str(raised.value) == text
+
+
+def test_sasl_needs_a_mechanism_that_the_client_has(kafka: Broker) -> None:
+    for secret, found in (({}, "missing"), ({"sasl.mechanism": "GSSAPI"}, "'GSSAPI'")):
+        entries = {"security.protocol": "SASL_SSL", **secret}
+        connection = Connection(spec_of(kafka, table("t"), secret="s"), lambda name, entries=entries: entries)  # type: ignore[misc]
+        with pytest.raises(SourceUnusable, match=f"Secret s: sasl.mechanism is {found}; known are PLAIN, SCRAM"):
+            connection.settings()
 
 
 def test_a_secret_that_cannot_be_used_fails_the_ingestion(kafka: Broker, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Settings of the Kafka client: what the spec says, and what a Secret adds.
+"""Settings of the Kafka client: those of the spec, and those of a Secret.
 
 The keys of the Secret are names of librdkafka's settings. Only settings of security are taken: others could load code
 into the process (`plugin.library.paths`), run commands (`sasl.kerberos.kinit.cmd`) or read files of the pod.
@@ -33,10 +33,10 @@ SECRET_KEYS = frozenset(
 )
 _MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 QUEUE_KILOBYTES = 16 << 10
-"""What the client fetches ahead for one topic."""
+"""Kilobytes that the client fetches ahead for one topic."""
 FETCH_BYTES = 4 << 20
 REQUEST_SECONDS = 5.0
-"""How long a question to the brokers may take."""
+"""The longest that a request to the brokers may take."""
 ReadSecret = Callable[[str], Mapping[str, str]]
 """The data of the Secret of this name. Raises IngestionError."""
 
@@ -48,20 +48,23 @@ class Connection:
         self._spec, self._read_secret = spec, read_secret
 
     def settings(self) -> dict[str, str]:
-        """What all clients have. Raises IngestionError, SourceUnusable."""
+        """The settings of every client. Raises IngestionError, SourceUnusable."""
         secret = dict(self._read_secret(self._spec.secret)) if self._spec.secret else {}
         where = f"Secret {self._spec.secret}"
         if unknown := sorted(secret.keys() - SECRET_KEYS):
             known = ", ".join(sorted(SECRET_KEYS))
             raise SourceUnusable(f"{where}: keys {', '.join(unknown)} are not taken (known: {known}); remove them")
-        if (mechanism := secret.get("sasl.mechanism", "PLAIN")) not in _MECHANISMS:
-            known = ", ".join(sorted(_MECHANISMS))
-            raise SourceUnusable(f"{where}: sasl.mechanism is {mechanism[:32]!r}; known are {known}")
+        mechanism = secret.get("sasl.mechanism")
+        # the client's own default is GSSAPI, which it cannot do
+        needed = mechanism is not None or secret.get("security.protocol", "").upper().startswith("SASL_")
+        if needed and mechanism not in _MECHANISMS:
+            known, found = ", ".join(sorted(_MECHANISMS)), "missing" if mechanism is None else repr(mechanism[:32])
+            raise SourceUnusable(f"{where}: sasl.mechanism is {found}; known are {known}")
         return {"bootstrap.servers": ",".join(self._spec.brokers), **secret}
 
     def consumer(self, settings: Mapping[str, str]) -> Consumer:
         """A client that reads. It joins no group."""
-        return _made(
+        return self._made(
             Consumer,
             {
                 **settings,
@@ -80,24 +83,27 @@ class Connection:
 
     def admin(self, settings: Mapping[str, str]) -> AdminClient:
         """A client that asks about topics."""
-        return _made(AdminClient, settings)
+        return self._made(AdminClient, settings)
 
-
-def _made(kind: Any, settings: Mapping[str, Any]) -> Any:
-    common = {
-        "client.id": "tidemark",
-        "socket.timeout.ms": 10_000,
-        "socket.keepalive.enable": True,
-        "reconnect.backoff.max.ms": 5_000,
-        "allow.auto.create.topics": False,
-        "log.connection.close": False,
-        "log_level": 2,  # a broker that is away is logged at 3, again and again
-    }
-    try:
-        return kind(common | dict(settings), logger=LOG)
-    except KafkaException as error:
-        # the client's words name settings; a value of a setting may be a secret
-        raise SourceUnusable(f"the Kafka client refuses its settings: {error_name(error.args[0])}") from None
+    def _made(self, kind: Any, settings: Mapping[str, Any]) -> Any:
+        common = {
+            "client.id": "tidemark",
+            "socket.timeout.ms": 10_000,
+            "socket.keepalive.enable": True,
+            "reconnect.backoff.max.ms": 5_000,
+            "allow.auto.create.topics": False,
+            "log.connection.close": False,
+            "log_level": 2,  # a broker that is away is logged at 3, again and again
+        }
+        try:
+            return kind(common | dict(settings), logger=LOG)
+        except KafkaException as error:
+            # the client's text is left out: it may have a value, which may be a secret
+            named = ", ".join(key for key in sorted(SECRET_KEYS) if key in error.args[0].str())
+            where = f"Secret {self._spec.secret}: " if self._spec.secret else ""
+            raise SourceUnusable(
+                f"{where}the Kafka client refuses {named or 'its settings'} ({error_name(error.args[0])}); correct them"
+            ) from None
 
 
 def error_name(error: KafkaError) -> str:
