@@ -63,7 +63,7 @@ def followed(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fol
 
 
 def test_each_object_is_bound_once_in_bounded_looks(followed: Callable[..., Followed]) -> None:
-    """Those that come between two scans, and during one, before and after its place; folders are passed over."""
+    """Also an object that comes between two scans or during one, before or after its place; folders are passed over."""
     f = followed(max_files_per_tick=5)
     f.put(*(f"f{i:02}" for i in range(12)), ".hidden", "_SUCCESS", "half.tmp", "in/a", "in/b", "in/c", "in/d", "in/e")
     assert f.look() == ["f00", "f01", "f02", "f03", "f04"]
@@ -76,7 +76,7 @@ def test_each_object_is_bound_once_in_bounded_looks(followed: Callable[..., Foll
 
 
 def test_looks_are_bounded_in_pages_too(followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where next to nothing is new, a look ends all the same, and the next goes on."""
+    """A look ends also where few objects are new, and the next look goes on."""
     monkeypatch.setattr(bucket_arrivals, "PAGES_PER_LOOK", 2)
     f = followed(pattern="*.csv")
     f.put(*(f"f{i:02}" for i in range(17)), "x.csv")
@@ -118,7 +118,7 @@ def test_markers_of_folders_are_no_files(followed: Callable[..., Followed], s3: 
 
 
 def test_listing_by_name_does_not_grow_with_what_was_read(followed: Callable[..., Followed]) -> None:
-    """After a restart, too. An object with a name before the last one is not read: names must be in order."""
+    """The same holds after a restart. An object with a name before the last one is not read: names must be in order."""
     f = followed(order=BY_NAME)
     f.put(*(f"f{i:02}" for i in range(30)))
     assert len(f.look()) == 30
@@ -137,7 +137,7 @@ def test_listing_by_name_does_not_grow_with_what_was_read(followed: Callable[...
 
 
 def test_scans_pause_as_long_as_they_cost(followed: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page each second, however much there is."""
+    """A table requests a page each second, whatever the bucket holds."""
     now = 100.0
     monkeypatch.setattr(bucket_arrivals, "PAGE_SECONDS", 1.0)
     monkeypatch.setattr(bucket_arrivals, "monotonic", lambda: now)
@@ -171,7 +171,7 @@ def test_objects_that_changed_or_were_released_are_not_new(followed: Callable[..
 def test_a_store_that_refuses_or_is_away_says_so_without_secrets(
     followed: Callable[..., Followed], s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the next look goes on."""
+    """The next look with good settings lists the bucket."""
     f = followed()
     f.put("a")
     refused = {"AWS_SECRET_ACCESS_KEY": "x" * 40}

@@ -53,14 +53,16 @@ class BucketArrivals:
             self._pages += 1
             page = with_bytes(page)
             candidates = [version(each) for each in page if is_candidate(each.name, self._table.pattern)]
-            unbound, _ = known.split(candidates)
+            unbound, changed = known.split(candidates)
             new = [file for file in unbound if released.get(file.name) != file]
             arrived.files += new[: self._table.max_files_per_tick - len(arrived.files)]
             full = len(arrived.files) == self._table.max_files_per_tick
             self._newest = arrived.files[-1].name if full else page[-1].name if page else self._newest
             self._after = self._newest if full else behind
             arrived.unbound = int(full)  # at least one, perhaps: the scan has not come to the end
-            self._changed += known.split([file for file in candidates if file.name <= self._after])[1]
+            if full:  # the next look lists the candidates behind this place again
+                changed = known.split([file for file in candidates if file.name <= self._after])[1]
+            self._changed += changed
             if full or number == PAGES_PER_LOOK:
                 return  # the scan goes on at the next tick
         self._due = monotonic() + max(self._pages, 1) * PAGE_SECONDS

@@ -74,7 +74,7 @@ def _first_line(table: FilesTable, file: FileVersion) -> tuple[str, ...]:
 
 def opened_by_spark(table: FilesTable, name: str) -> bool:
     """Whether Spark's own reader opens the file. Others are streamed by tasks."""
-    return not is_bucket(table) and table.format != "avro" and compression_of(table, name) == NONE
+    return not is_bucket(table) and compression_of(table, name) == NONE
 
 
 def option_of(table: FilesTable, name: str, default: str) -> str:

@@ -1,8 +1,8 @@
 """Pieces of files: each is read by one task, so that a large file is not one task's work.
 
-compressed, or Avro   one piece
-text                  PIECE_BYTES each, cut after a newline: a piece has the lines that begin in it
-Parquet               the row groups whose middle is in it
+compressed    one piece
+text          PIECE_BYTES each, cut after a newline: a piece has the lines that begin in it
+Parquet       the row groups whose middle is in it
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def pieces_of(table: FilesTable, files: Sequence[FileVersion]) -> tuple[Piece, .
     """The pieces of the files. An empty file has one."""
     pieces = []
     for file in files:
-        whole = table.format == "avro" or compression_of(table, file.name) != NONE
-        step = max(file.size, 1) if whole else PIECE_BYTES
+        step = PIECE_BYTES if compression_of(table, file.name) == NONE else max(file.size, 1)
         pieces += [Piece(file, at, min(at + step, file.size)) for at in range(0, max(file.size, 1), step)]
     return tuple(pieces)
 
