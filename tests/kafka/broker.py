@@ -84,7 +84,7 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     def admin(self) -> AdminClient:
-        """A client that stays: what it was asked ends with it."""
+        """One client for all tests: the requests of a client end when it is collected."""
         if self._admin is None:
             self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         return self._admin

@@ -80,7 +80,7 @@ def test_bad_records_are_errors_or_dead_letters_and_hide_no_neighbour(kafka: Bro
     )
     with Run(tmp_path, spec_of(kafka, *tables)) as run:
         run.catch_up()
-        counters = run.source.counters()
+        progress = run.source.progress()
     last = len(BAD) + 1
     good = [(1, None, 0, 0), (2, None, 0, last)]
     assert oks(tmp_path, "e") == oks(tmp_path, "d") == good
@@ -90,7 +90,7 @@ def test_bad_records_are_errors_or_dead_letters_and_hide_no_neighbour(kafka: Bro
     letters: list[Any] = sorted(oks(tmp_path, "d_dead_letter"), key=lambda row: row[1])  # type: ignore[arg-type,return-value]
     assert [(row[0], row[1], row[4]) for row in letters] == [(0, i + 1, bad) for i, bad in enumerate(BAD)]
     assert not errors(tmp_path, "d")
-    assert (counters["malformed/e"], counters["malformed/d"]) == (len(BAD), len(BAD))
+    assert (progress["e"].malformed, progress["d"].malformed) == (len(BAD), len(BAD))
 
 
 def test_records_whose_metadata_cannot_be_values(kafka: Broker, tmp_path: Path) -> None:

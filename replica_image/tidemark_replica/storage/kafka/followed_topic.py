@@ -1,4 +1,4 @@
-"""One table and its topic: reads what is new, at most so much, into staged files."""
+"""One table and its topic: reads new records, a bounded number of bytes at a time, into staged files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tidemark_replica.storage.kafka.topics import Topic, Topics
 from tidemark_replica.values.arrow_types import arrow_schema
 
 LOG = logging.getLogger(__name__)
-DEAD_LETTER = "_dead_letter"
 WAIT_SECONDS = 0.5
 """How long a table waits for records that it knows of, or for the end of a partition."""
 Destination = tuple[IngestedTable, Shard]
@@ -29,7 +28,7 @@ Destination = tuple[IngestedTable, Shard]
 
 @dataclass
 class Progress:
-    """What a tick binds for a table: its position, and staged files of the table and of its dead letters."""
+    """One table's part of a binding: its position, and staged files of the table and of its dead letters."""
 
     position: Position
     rows: StagedFile | None = None
@@ -48,28 +47,29 @@ class FollowedTopic:
 
     @property
     def problem(self) -> str:
-        """Why no records come; empty while they do."""
+        """The reason why no records come; empty while they do."""
         return self._reader.problem if self._reader is not None else ""
 
     def set_destinations(self, table: Destination, letters: Destination | None) -> None:
-        """Where the rows go."""
+        """Sets the tables that take the rows and the dead letters."""
         self._destination, self._letters = table, letters
 
     def begin(self, topics: Topics) -> Position:
-        """Where the table starts. Raises TableStopped, BrokersAway."""
+        """The position at which the table begins. Raises TableStopped, BrokersAway."""
         topic = self.described(topics)
         return Position(topic.id, topics.start(self.table, topic))
 
     def described(self, topics: Topics) -> Topic:
-        """The topic as it is. Raises TableStopped, BrokersAway."""
+        """The topic as the brokers describe it now. Raises TableStopped, BrokersAway."""
         found = topics.describe([self.table.topic])[self.table.topic]
         if isinstance(found, TableStopped):
             raise found
         return found
 
     def read(self, bound: Position, time: Time, bytes_max: int, seconds: float) -> Progress:
-        """What is new since `bound`. The caller checks that the topic is still the one that was bound. Raises
-        TableStopped, BrokersAway, StorageError; then nothing was read."""
+        """Reads the records after `bound`, about `bytes_max` bytes of them, for `seconds` at most, and stages their
+        rows at `time`. The caller checks afterwards that the topic is still the bound one. Raises TableStopped,
+        BrokersAway, StorageError; no file stays staged then."""
         if self._reader is None:
             self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
         assert self._destination is not None
@@ -90,7 +90,7 @@ class FollowedTopic:
         return Progress(replace(bound, offsets=dict(self._reader.offsets)), rows, letters)
 
     def discard(self, progress: Progress) -> None:
-        """Forgets what was read: it is read again from the bound position."""
+        """Deletes the staged files of `progress`; their records are read again from the bound position."""
         self.close()
         for destination, file in ((self._destination, progress.rows), (self._letters, progress.letters)):
             if destination is not None and file is not None:
@@ -108,8 +108,8 @@ class FollowedTopic:
             self._reader.add(topics.first(topic, new))
 
     def recheck(self, bound: Position, why: str, topics: Topics) -> Position:
-        """Whether a table that stopped for the reason `why` can go on, and from where. A record that is gone stays
-        gone: offsets that fit again may be those of other records. Raises TableStopped, BrokersAway."""
+        """The position from which a table that stopped for the reason `why` goes on. A record that is gone stays gone:
+        offsets that fit again may be those of other records. Raises TableStopped where it cannot go on, BrokersAway."""
         topic = self.described(topics)
         if topic.id != bound.topic_id:
             self.check(bound, topic, topics)
@@ -126,7 +126,7 @@ class FollowedTopic:
         return bound
 
     def skipped(self, bound: Position, topics: Topics) -> Position:
-        """Where the table goes on behind a gap (`onGap: skip`). Raises TableStopped, BrokersAway."""
+        """The position behind a gap (`onGap: skip`). Raises TableStopped, BrokersAway."""
         topic = self.described(topics)
         first, ends = topics.first(topic), topics.ends(topic)
         before = bound.offsets if topic.id == bound.topic_id else {}
@@ -144,7 +144,7 @@ class FollowedTopic:
         return None if self._reader is None else self._reader.lag()
 
     def show(self, bound: Position) -> None:
-        """Commits the position to the consumer group, for people."""
+        """Commits the position to the consumer group, for Kafka's own tools."""
         if self._reader is not None:
             self._reader.commit(bound.offsets)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tidemark_protocol.plan.ingestion import SourceTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, SourceTable
 from tidemark_protocol.plan.kafka import KafkaSource, KafkaTable
 from tidemark_protocol.types import STRING, TypeNotSupported
 from tidemark_replica.storage.column_names import check_column_names
 from tidemark_replica.storage.errors import SourceUnusable
-from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER
 from tidemark_replica.storage.kafka.rows import BINARY, DEAD_LETTER_COLUMNS, METADATA, columns_of
 from tidemark_replica.values.arrow_types import arrow_schema
 

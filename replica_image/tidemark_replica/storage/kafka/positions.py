@@ -1,4 +1,4 @@
-"""What a binding holds of a topic: its id, and the offset of the next record of each partition.
+"""The rows of a binding about a topic: its id, and the offset of the next record of each partition.
 
 table    entry      value
 orders   topic      kB2c...     the topic's id
@@ -17,13 +17,13 @@ _TOPIC, _OFFSET = "topic", "offset/"
 
 @dataclass(frozen=True)
 class Position:
-    """How far a table is. `offsets`: by partition; a partition that is missing is not begun."""
+    """The next records of a table. `offsets`: by partition; a partition that is missing is not begun."""
 
     topic_id: str
     offsets: Mapping[int, int] = field(default_factory=dict)
 
     def entries(self, table: str, before: Position | None) -> dict[Entry, str | None]:
-        """What a binding changes to get here from `before`."""
+        """The entries that a binding changes on the way from `before` to this position."""
         gone = () if before is None else before.offsets.keys() - self.offsets.keys()
         changes: dict[Entry, str | None] = {(table, f"{_OFFSET}{p}"): None for p in gone}
         changes |= {(table, f"{_OFFSET}{p}"): str(offset) for p, offset in self.offsets.items()}

@@ -21,11 +21,11 @@ from confluent_kafka.admin import AdminClient
 from tidemark_persist import StagedFile
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
-from tidemark_protocol.plan.ingestion import IngestedTable
+from tidemark_protocol.plan.ingestion import DEAD_LETTER, IngestedTable
 from tidemark_protocol.plan.kafka import KafkaSource
 from tidemark_replica.storage.errors import TableStopped
 from tidemark_replica.storage.kafka.connection import Connection, ReadSecret
-from tidemark_replica.storage.kafka.followed_topic import DEAD_LETTER, FollowedTopic, Progress
+from tidemark_replica.storage.kafka.followed_topic import FollowedTopic, Progress
 from tidemark_replica.storage.kafka.positions import Position, positions
 from tidemark_replica.storage.kafka.stop import GAPS, OFFSET_GONE, BrokersAway
 from tidemark_replica.storage.kafka.topics import Topics, answer
@@ -53,7 +53,7 @@ class KafkaIngestion(Source):
         self._bound: dict[str, Position] = {}
         self._stopped: dict[str, str] = {}
         self._recheck: set[str] = set()
-        """Stopped tables that are to be asked, once, whether they can go on."""
+        """Stopped tables that `discover` still has to check, once: whether they can go on."""
         self._problems: dict[str, str] = {}
         self._settings: dict[str, str] = {}
         self._admin: AdminClient | None = None
@@ -105,12 +105,7 @@ class KafkaIngestion(Source):
         return self._stopped
 
     def counters(self) -> Mapping[str, int]:
-        found = {}
-        for name, topic in self._tables.items():
-            found[f"offset_lag/{name}"] = topic.lag() or 0
-            found[f"malformed/{name}"] = topic.malformed
-            found[f"gaps/{name}"] = topic.gaps
-        return found
+        return {f"gaps/{name}": topic.gaps for name, topic in self._tables.items()}
 
     def progress(self) -> Mapping[str, TableReport]:
         return {
@@ -158,7 +153,7 @@ class KafkaIngestion(Source):
     def _advance(
         self, name: str, time: Time, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]
     ) -> None:
-        """One table: it begins, reads on, or asks whether it can go on."""
+        """Begins a table, reads on, or checks whether a stopped one can go on."""
         topic, bound = self._tables[name], self._bound.get(name)
         stopped = name in self._stopped
         if stopped and name not in self._recheck:
@@ -186,8 +181,8 @@ class KafkaIngestion(Source):
             self._tables[name].check(bound, answer(self._tables[name].table.topic, future), topics)
 
     def _verify(self, topics: Topics, reads: dict[str, Progress], changes: dict[Entry, str | None]) -> None:
-        """Checks that what was read comes from the topics that are bound: an id that is still the same now was the
-        same before. Raises BrokersAway."""
+        """Checks that the records come from the topics that are bound: an id that is the same after the read was the
+        same during it. Raises BrokersAway."""
         moved = {n: p for n, p in reads.items() if n in self._bound and p.position != self._bound[n]}
         if not moved:
             return
@@ -208,7 +203,7 @@ class KafkaIngestion(Source):
         reads: dict[str, Progress],
         changes: dict[Entry, str | None],
     ) -> None:
-        """The table stops, or goes on behind the gap."""
+        """Stops the table, or lets it go on behind the gap."""
         topic, bound = self._tables[name], self._bound.get(name)
         topic.close()
         self._looking.pop(name, None)
@@ -233,7 +228,7 @@ class KafkaIngestion(Source):
         return self._stopped.get(name, "").partition(":")[0]
 
     def _disconnect(self, reads: Mapping[str, Progress]) -> None:
-        """Closes all clients, and forgets what was read and is not bound."""
+        """Closes all clients, and deletes the staged files of `reads`, which no binding names."""
         for name, topic in self._tables.items():
             if name in reads:
                 topic.discard(reads[name])

@@ -1,4 +1,4 @@
-"""What the brokers say of topics: their ids, their partitions and offsets."""
+"""Topics as the brokers describe them: their ids, partitions and offsets."""
 
 from __future__ import annotations
 
@@ -46,16 +46,14 @@ class Topics:
 
     def start(self, table: KafkaTable, topic: Topic) -> dict[int, int]:
         """The offsets at which the table begins. Raises BrokersAway."""
-        ends = self._offsets(topic, OffsetSpec.latest())
         if table.start == "latest":
-            return ends
-        first = self._offsets(topic, OffsetSpec.earliest())
-        if table.start == "offsets":
-            return first | {p: o for p, o in table.start_offsets if p in first}
+            return self.ends(topic)
         if table.start == "timestamp":
-            found = self._offsets(topic, OffsetSpec.for_timestamp(table.start_ms))
+            # the ends first: records that come meanwhile are after them
+            ends, found = self.ends(topic), self._offsets(topic, OffsetSpec.for_timestamp(table.start_ms))
             return {p: found[p] if found[p] >= 0 else ends[p] for p in topic.partitions}
-        return first
+        first = self.first(topic)
+        return first | {p: o for p, o in table.start_offsets if p in first} if table.start == "offsets" else first
 
     def first(self, topic: Topic, partitions: Sequence[int] | None = None) -> dict[int, int]:
         """The offset of the first record that is left, by partition. Raises BrokersAway."""
@@ -83,7 +81,7 @@ class Topics:
 
 
 def answer(name: str, future: Future[Any]) -> Topic | TableStopped:
-    """What the future of `Topics.ask` gives. Raises BrokersAway."""
+    """The topic that a future of `Topics.ask` gives, or why it cannot be read. Raises BrokersAway."""
     try:
         found = future.result(2 * REQUEST_SECONDS)
     except KafkaException as error:
