@@ -30,14 +30,14 @@ class MountedFiles:
 
 
 def version_of(folder: Path) -> str:
-    """The folder that has the files now."""
+    """The path of the folder that has the files now; each replacement of the files makes another one."""
     data = folder / "..data"
     return os.path.realpath(data if data.exists() else folder)
 
 
 def read_files(folder: Path, wanted: Callable[[str], bool] = lambda name: True) -> MountedFiles | None:
-    """The files whose names are wanted; None where the folder does not exist. Raises StorageError where they have more
-    than BYTES_MAX, and OSError where they cannot be read."""
+    """The files whose names are wanted; None where the folder does not exist, or its files were replaced during each of
+    five reads. Raises StorageError where they have more than BYTES_MAX, and OSError where they cannot be read."""
     for _ in range(_READS):
         version = version_of(folder)
         try:
