@@ -97,6 +97,8 @@ def test_an_edit_goes_on_from_where_the_output_is(oracle: Oracle, tmp_path: Path
     )
     new.write_until(middle)
     tables.append(history.last + 1)
+    # the first step of the new revision shuts the old one out, which may write until then
+    new.loop.run_until(lambda: open_shard(str(tmp_path / "out")).state().term == 2, new.advance)
     new.loop.run_until(lambda: old.said("fenced", "step_failed") and new.written > history.last, both(old, new))
 
     times = sorted(fold(COUNTER, history, columns(describe(oracle.catalyst, tens, tmp_path, 1))))
