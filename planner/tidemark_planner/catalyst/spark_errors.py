@@ -39,6 +39,26 @@ def diagnose(error: Any) -> Diagnostic:
     return Diagnostic(code, _message(error, condition, parameters), line=line, column=column, word=_word(parameters))
 
 
+_UNRESOLVED = "org.apache.spark.SparkException: [INTERNAL_ERROR] Found the unresolved operator: "
+_EXPRESSION_ID = re.compile(r"#\d+L?")
+_CONTEXT = re.compile(r"== SQL \(line (\d+), position (\d+)\) ==")
+
+
+def diagnose_unresolved(thrown: str) -> Diagnostic | None:
+    """The diagnostic of a JVM exception that says that a part of the statement stays unresolved, for no reason that
+    Spark names; None for other exceptions."""
+    if not thrown.startswith(_UNRESOLVED):
+        return None
+    operator = _EXPRESSION_ID.sub("", " ".join(thrown.removeprefix(_UNRESOLVED).partition(" SQLSTATE:")[0].split()))
+    line, column = (int(number) for number in place.groups()) if (place := _CONTEXT.search(thrown)) else (0, 0)
+    return Diagnostic(
+        "UNSUPPORTED",
+        f"Spark's analyser does not resolve this part of the statement, and does not say why: {operator}",
+        line=line,
+        column=column,
+    )
+
+
 def _by_kind(error: Any, condition: str) -> str:
     if type(error).__name__ == "ParseException":
         return "SYNTAX"
