@@ -1,4 +1,6 @@
-"""From the values of records to columns, a batch at a time.
+"""From the values (or keys) of records to columns, a batch at a time.
+
+    decoder_of(table) ──► Decoder, one for the life of a table ──► Decoded: columns of the good values, the bad ones
 
 A record is good or bad as a whole. A value that is missing (a tombstone) gives NULLs.
 """
@@ -12,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tidemark_protocol.plan.kafka import KafkaTable
+from tidemark_protocol.types import Column
 from tidemark_replica.storage.kafka.json_values import JsonValues, Unreadable
 from tidemark_replica.values.arrow_types import arrow_schema
 
@@ -25,10 +28,15 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Decodes values of one format."""
+    """Decodes values of one format. It may keep what it learnt of schemas; a batch leaves nothing else behind."""
 
     def __call__(self, values: Sequence[bytes | None]) -> Decoded:
-        """The columns of the values that are good."""
+        """The columns of the values that are good. Raises BrokersAway where a schema that is needed cannot be had."""
+
+
+def value_columns(table: KafkaTable) -> tuple[Column, ...]:
+    """The columns that a decoded value has."""
+    return table.columns
 
 
 def decoder_of(table: KafkaTable) -> Decoder:

@@ -13,6 +13,7 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.kafka.decoding import decoder_of
 from tidemark_replica.storage.kafka.positions import Position
 from tidemark_replica.storage.kafka.reader import TopicReader
 from tidemark_replica.storage.kafka.rows import DEAD_LETTER_COLUMNS, RowMaker, columns_of
@@ -40,6 +41,7 @@ class FollowedTopic:
 
     def __init__(self, table: KafkaTable, open_consumer: Callable[[], Consumer]) -> None:
         self.table, self._open_consumer = table, open_consumer
+        self._decoder = decoder_of(table)
         self._reader: TopicReader | None = None
         self._destination: Destination | None = None
         self._letters: Destination | None = None
@@ -73,7 +75,7 @@ class FollowedTopic:
         if self._reader is None:
             self._reader = TopicReader(self._open_consumer(), self.table.topic, bound.offsets)
         assert self._destination is not None
-        maker = RowMaker(self.table, time)
+        maker = RowMaker(self.table, self._decoder, time)
         wait = 0.0 if self._reader.problem else min(WAIT_SECONDS, seconds)
         batches = self._reader.read(bytes_max, wait, seconds)
         rows = letters = None

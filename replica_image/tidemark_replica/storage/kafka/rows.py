@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.kafka import KafkaTable
 from tidemark_protocol.types import STRING, Column, SqlType
-from tidemark_replica.storage.kafka.decoding import Decoded, decoder_of, plain_array
+from tidemark_replica.storage.kafka.decoding import Decoded, Decoder, plain_array, value_columns
 from tidemark_replica.storage.update_rows import error_rows, stamped
 from tidemark_replica.values.arrow_types import arrow_schema
 from tidemark_replica.values.error_text import error_text
@@ -49,16 +49,15 @@ _LETTER_SCHEMA = arrow_schema(DEAD_LETTER_COLUMNS)
 
 def columns_of(table: KafkaTable) -> tuple[Column, ...]:
     """The columns of the table: those of the value, then metadata."""
-    return (*table.columns, *(Column(option.name, METADATA[option.value]) for option in table.metadata))
+    return (*value_columns(table), *(Column(option.name, METADATA[option.value]) for option in table.metadata))
 
 
 class RowMaker:
     """Makes the updates of a table at one time. `letters` collects its dead letters, `malformed` counts."""
 
-    def __init__(self, table: KafkaTable, time: Time) -> None:
-        self._table, self._time = table, time
+    def __init__(self, table: KafkaTable, decoder: Decoder, time: Time) -> None:
+        self._table, self._decoder, self._time = table, decoder, time
         self._schema = arrow_schema(columns_of(table))
-        self._decoder = decoder_of(table)
         self._checks = [_CHECKS[option.value] for option in table.metadata if option.value in _CHECKS]
         self.letters: list[pa.RecordBatch] = []
         self.malformed = 0
