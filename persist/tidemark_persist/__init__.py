@@ -40,7 +40,7 @@ from tidemark_persist.errors import (
 from tidemark_persist.files.consolidate import consolidate
 from tidemark_persist.files.file_parts import Part, read_part
 from tidemark_persist.files.pruning import Condition, condition
-from tidemark_persist.files.spill import set_spill_folder
+from tidemark_persist.files.spill import set_spill_folder, spill_folder
 from tidemark_persist.files.staging import StagedFile, restaged, write_staged
 from tidemark_persist.log.append import Appended, UpperMismatch
 from tidemark_persist.log.conditional_put import put_if_absent, read_record
@@ -111,5 +111,6 @@ __all__ = [
     "read_record",
     "restaged",
     "set_spill_folder",
+    "spill_folder",
     "write_staged",
 ]

@@ -16,8 +16,8 @@ from tidemark_persist import DIFF, open_shard
 from tidemark_protocol.plan.ingestion import WrittenSource, WrittenTable
 from tidemark_protocol.types import Column, SqlType
 from tidemark_replica.storage.ingester import Ingester
+from tidemark_replica.storage.keyed_rows.scan import Sought
 from tidemark_replica.storage.written import inbox, keys, source, transaction
-from tidemark_replica.storage.written.contents import Sought
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer
 from tidemark_replica.storage.written.refusal import WriteRefused, WriteUnknown
 

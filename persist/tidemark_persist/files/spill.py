@@ -31,6 +31,11 @@ def set_spill_folder(folder: Path | None) -> None:
     _below = folder
 
 
+def spill_folder() -> Path | None:
+    """The folder that `set_spill_folder` has set; None: the system's temporary folder."""
+    return _below
+
+
 def divide(
     tables: Iterable[pa.Table],
     schema: pa.Schema,

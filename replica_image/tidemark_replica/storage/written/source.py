@@ -20,10 +20,10 @@ from tidemark_persist import DIFF, TIME, Shard, StagedFile, consolidate, write_s
 from tidemark_persist.files.spill import divide
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.plan.ingestion import IngestedTable, WrittenSource, WrittenTable
+from tidemark_replica.storage.keyed_rows.scan import Sought, matching
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, Entry, StagedBindings, staged_files
 from tidemark_replica.storage.written import keys
-from tidemark_replica.storage.written.contents import Sought, matching
 from tidemark_replica.storage.written.inbox import PendingWrite, WriteAnswer, WriteInbox
 from tidemark_replica.storage.written.keys import WrittenKey, WrittenKeys
 from tidemark_replica.storage.written.receive import ReceivedWrite

@@ -1,9 +1,9 @@
-"""The rows of a table's shard, at its last complete time, that calls may touch.
+"""The rows of a table's shard, at its last complete time, that changes may touch, by one reading of its files.
 
     row groups   pruned by the least and the greatest value of each column, where statistics are exact
     rows         by a hash of the columns by which rows are found: a superset of those that match
 
-Memory is that of a batch, and 8 bytes for each row of the calls.
+Memory is that of a batch, and 8 bytes for each changed row.
 """
 
 from __future__ import annotations
