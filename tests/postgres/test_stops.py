@@ -14,7 +14,7 @@ from tests.postgres.databases import Database, connect, ingested_rows, ingester,
 from tidemark_persist import open_shard
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.ingester import Ingester
-from tidemark_replica.storage.postgres import snapshot
+from tidemark_replica.storage.postgres import copied_rows
 from tidemark_replica.storage.postgres import source as module
 from tidemark_replica.storage.postgres.connection import Replication, Upstream
 from tidemark_replica.storage.postgres.pgoutput import parse_lsn
@@ -292,9 +292,9 @@ def test_a_table_that_cannot_begin_is_tried_once(
 def test_a_row_that_is_longer_than_a_block(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, reason: str
 ) -> None:
-    """It is read by larger blocks, up to the largest; beyond, its table alone stops."""
-    monkeypatch.setattr(snapshot, "_BLOCK_BYTES", 64)
-    monkeypatch.setattr(snapshot, "_BLOCK_BYTES_MAX", 512, raising=False)
+    """A block has whole rows, however long; one with more than is allowed stops its table alone."""
+    monkeypatch.setattr(copied_rows, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(copied_rows, "ROW_BYTES_MAX", 512)
     database.run(f"insert into a values (1, 'x'), (2, repeat('y', {length}))", "insert into b values (1)")
     with ingesting(tmp_path, database.spec(A, B)) as one:
         tick(one, 1000)

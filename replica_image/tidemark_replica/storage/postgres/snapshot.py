@@ -1,24 +1,20 @@
 """Copies the contents of tables at one exported snapshot into staged files.
 
     holder      begin, take over the snapshot, lock the tables (no ALTER TABLE meanwhile), keep the transaction open
-    each range  COPY (... ctid in [a, b)) TO STDOUT ──pipe──► Arrow's CSV reader ──► one staged file
+    each range  COPY (... ctid in [a, b)) TO STDOUT ──► blocks of rows (copied_rows) ──► one staged file
 
 Several ranges are copied at a time, each by a connection of its own. Memory is that of some blocks for each.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
 
-import pyarrow as pa
-import pyarrow.csv as csv
 from psycopg import sql
 
 from tidemark_persist import StagedFile, write_staged
@@ -26,20 +22,17 @@ from tidemark_protocol.ids import Time
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceNotReady, TableStopped
 from tidemark_replica.storage.postgres.connection import Upstream
-from tidemark_replica.storage.postgres.copied_bytes import CopiedBytes
+from tidemark_replica.storage.postgres.copied_rows import copied_blocks, parsed
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, TableDefinition, find_table
-from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE
 from tidemark_replica.storage.postgres.updates import updates
 from tidemark_replica.values.arrow_types import arrow_schema
 
 COPIES = 4
 """Ranges that are copied at a time."""
-RANGE_PAGES = 16_384
+RANGE_PAGES_MIN, RANGE_PAGES = 4_096, 16_384
 RANGES_MAX = 512
-"""A range has at least so many pages (128 MiB), and a table at most so many ranges."""
-_BLOCK_BYTES = 4 << 20
-_BLOCK_BYTES_MAX = 256 << 20
-"""A range with a row that is longer than a block is read again by blocks of twice the size, up to this one."""
+"""A range has 128 MiB, or less (32 MiB at least) where a table has too few of them to divide the work well. A table has
+at most RANGES_MAX, which have more then."""
 _TID_RANGES_SINCE = 140_000
 
 
@@ -51,10 +44,6 @@ class _Range:
     ingested: IngestedTable
     first: int
     end: int | None
-
-
-class _RowTooLong(Exception):
-    """A row is longer than a block."""
 
 
 @dataclass
@@ -114,49 +103,20 @@ class Snapshot:
         return staged
 
     def _copy(self, of: _Range, time: Time) -> StagedFile | TableStopped | None:
-        """One range, by blocks that are as large as its rows need."""
-        block = _BLOCK_BYTES
-        while block <= _BLOCK_BYTES_MAX:
-            try:
-                return self._copy_by(block, of, time)
-            except _RowTooLong:
-                block *= 2
-        return TableStopped(ROW_TOO_LARGE, f"a row has more than {_BLOCK_BYTES_MAX} bytes as text; shorten it")
-
-    def _copy_by(self, block: int, of: _Range, time: Time) -> StagedFile | None:
-        """After a failure of another range, nothing is done any more."""
+        """One range. After a failure of another range, nothing is done any more."""
         if self._cancelled.is_set():
             raise SourceNotReady("the snapshot was given up")
         try:
             with self._transaction() as connection:
                 schema = arrow_schema(of.table.columns or ())
-                batches = (
-                    updates(batch.columns, schema, 1, time)
-                    for batch in self._batches(connection, of, schema.names, block)
-                    if batch.num_rows
-                )
+                blocks = copied_blocks(connection, _query(of, schema.names))
+                batches = (updates(parsed(block, schema), schema, 1, time) for block in blocks)
                 return write_staged(of.ingested.shard.location, batches, schema=schema)
-        except _RowTooLong:
-            raise
+        except TableStopped as error:
+            return error
         except BaseException:
             self._cancelled.set()
             raise
-
-    def _batches(
-        self, connection: Connection, of: _Range, names: Sequence[str], block: int
-    ) -> Iterator[pa.RecordBatch]:
-        """The range's rows as texts."""
-        read, write = os.pipe()
-        failure: list[BaseException] = []
-        copy = threading.Thread(target=_write_copy, args=(connection, _query(of, names), write, failure), daemon=True)
-        copy.start()
-        try:
-            with os.fdopen(read, "rb") as source:
-                yield from _csv_batches(source, names, block)
-        finally:
-            copy.join()  # the pipe is closed, so it ends
-        if failure:
-            raise failure[0]
 
     def _locked(self, connection: Connection, table: PostgresTable) -> TableDefinition:
         find_table(connection, self._spec, table)  # a table that may not be read would end the transaction
@@ -178,43 +138,6 @@ class Snapshot:
             yield connection
 
 
-def _write_copy(connection: Connection, query: sql.Composed, write: int, failure: list[BaseException]) -> None:
-    """Writes the answer of COPY into the pipe, and closes it."""
-    try:
-        with (
-            os.fdopen(write, "wb", buffering=1 << 20) as sink,
-            connection.cursor() as cursor,
-            cursor.copy(query) as copy,
-        ):
-            for block in copy:
-                sink.write(block)
-    except BrokenPipeError:
-        pass  # the reader failed, and raises
-    except BaseException as error:
-        failure.append(error)
-
-
-def _csv_batches(source: BinaryIO, names: Sequence[str], block: int) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from csv.open_csv(
-            CopiedBytes(source),
-            csv.ReadOptions(block_size=block, column_names=list(names), use_threads=False),
-            csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-            csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        if "straddling object" in str(error):
-            raise _RowTooLong from None
-        if "Empty CSV" not in str(error):
-            raise
-
-
 def _query(of: _Range, names: Sequence[str]) -> sql.Composed:
     pages = []
     if of.first:
@@ -229,7 +152,8 @@ def _query(of: _Range, names: Sequence[str]) -> sql.Composed:
 
 
 def _ranges(table: PostgresTable, ingested: IngestedTable, pages: int, server_version: int) -> list[_Range]:
-    size = max(RANGE_PAGES, -(-pages // RANGES_MAX))
+    even = max(RANGE_PAGES_MIN, -(-pages // (2 * COPIES)))
+    size = max(min(even, RANGE_PAGES), -(-pages // RANGES_MAX))
     if server_version < _TID_RANGES_SINCE:
         size = max(size, pages + 1)
     firsts = list(range(0, max(pages, 1), size))

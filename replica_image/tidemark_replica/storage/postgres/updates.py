@@ -1,4 +1,4 @@
-"""Updates of a table from the texts of its declared columns.
+"""Updates of a table from its declared columns: texts, or values of their types.
 
 A row with a value that its column's type does not have is an error row, which disappears with the row.
 """
@@ -18,12 +18,12 @@ from tidemark_replica.values.error_text import error_text
 UNREADABLE = "VALUE_NOT_REPRESENTABLE"
 
 
-def updates(texts: Sequence[pa.Array], schema: pa.Schema, diff: int, time: Time) -> pa.RecordBatch:
-    """The rows at the time. `schema`: the declared columns, in the order of the texts."""
-    rows = len(texts[0])
+def updates(columns: Sequence[pa.Array], schema: pa.Schema, diff: int, time: Time) -> pa.RecordBatch:
+    """The rows at the time. `schema`: the declared columns, in the order of the columns."""
+    rows = len(columns[0])
     arrays, errors = [], pa.nulls(rows, pa.string())
-    for array, field in zip(texts, schema, strict=True):
-        values, unreadable = parse(array, field.type)
+    for array, field in zip(columns, schema, strict=True):
+        values, unreadable = (array, None) if array.type == field.type else parse(array, field.type)
         arrays.append(values)
         if unreadable is not None:
             errors = pc.coalesce(errors, pc.if_else(unreadable, error_text(UNREADABLE, field.name), None))

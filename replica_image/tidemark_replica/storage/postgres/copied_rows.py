@@ -1,0 +1,101 @@
+r"""Rows that COPY prints as CSV, block by block, and as Arrow columns.
+
+    CopyData, one a row ──► blocks of whole rows ──► Arrow's CSV reader ──► columns of the table's types
+
+A block is read by itself, so no border divides a row. A block with a text that is no value of its column's type (NaN as
+numeric, infinity as a date) is read as texts; `text_values` finds which ones.
+"""
+
+from __future__ import annotations
+
+import select
+from codecs import BOM_UTF8
+from collections.abc import Iterator
+
+import psycopg
+import pyarrow as pa
+import pyarrow.csv as csv
+from psycopg import pq, sql
+
+from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.postgres.relations import Connection
+from tidemark_replica.storage.postgres.stop import ROW_TOO_LARGE
+
+BLOCK_BYTES = 8 << 20
+ROW_BYTES_MAX = 256 << 20
+WAIT_MS = 200
+
+
+def copied_blocks(connection: Connection, query: sql.Composed) -> Iterator[bytes]:
+    """The rows of a COPY, about BLOCK_BYTES at a time. The connection is closed where not all of them are taken.
+
+    Raises:
+        TableStopped (RowTooLarge): a row has more than ROW_BYTES_MAX bytes.
+    """
+    copying = connection.pgconn
+    result = copying.exec_(query.as_bytes(connection))
+    try:
+        if result.status != pq.ExecStatus.COPY_OUT:
+            raise psycopg.errors.error_from_result(result)
+        yield from _blocks(copying)
+        while (end := copying.get_result()) is not None:
+            if end.status != pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(end)
+    except BaseException:
+        connection.close()  # an unfinished COPY takes no further command
+        raise
+
+
+def parsed(block: bytes, schema: pa.Schema) -> list[pa.Array]:
+    """The columns of a block of whole rows: of the schema's types, or texts."""
+    try:
+        return _columns(block, {field.name: _type_of(field.type) for field in schema})
+    except pa.ArrowInvalid:
+        return _columns(block, dict.fromkeys(schema.names, pa.string()))
+
+
+def _blocks(copying: pq.abc.PGconn) -> Iterator[bytes]:
+    poll = select.poll()
+    poll.register(copying.socket, select.POLLIN)
+    rows: list[bytes] = []
+    size = 0
+    while (length := (message := copying.get_copy_data(1))[0]) >= 0:
+        if length == 0:
+            poll.poll(WAIT_MS)
+            copying.consume_input()
+            continue
+        if length > ROW_BYTES_MAX:
+            raise TableStopped(ROW_TOO_LARGE, f"a row has more than {ROW_BYTES_MAX} bytes as text; shorten it")
+        rows.append(bytes(message[1]))
+        size += length
+        if size >= BLOCK_BYTES:
+            yield b"".join(rows)
+            rows, size = [], 0
+    if rows:
+        yield b"".join(rows)
+
+
+def _columns(block: bytes, types: dict[str, pa.DataType]) -> list[pa.Array]:
+    data = BOM_UTF8 + block  # the reader drops one at the beginning
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        csv.ReadOptions(block_size=len(data) + 1, column_names=list(types), use_threads=False),
+        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            true_values=["t"],
+            false_values=["f"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+    return [column.combine_chunks() for column in table.columns]
+
+
+def _type_of(type: pa.DataType) -> pa.DataType:
+    """The type, if Arrow's CSV reader takes PostgreSQL's texts for its values; else texts."""
+    reads = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    timed = (pa.types.is_date, pa.types.is_timestamp)
+    return type if any(is_one(type) for is_one in reads + timed) else pa.string()
