@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidemark_protocol.types import STRING, SqlType
-from tidemark_replica.storage.errors import TableStopped
-from tidemark_replica.storage.postgres.stop import TYPE_NOT_SUPPORTED
 
 _TYPES = {
     "bool": "boolean",
@@ -46,11 +44,7 @@ class TypeDefinition:
 
 
 def sql_type(oid: int, modifier: int, types: Mapping[int, TypeDefinition]) -> SqlType:
-    """The type of a column. `types`: the definitions by oid, those that it is based on included.
-
-    Raises:
-        TableStopped (TypeNotSupported): its text depends on the settings of sessions.
-    """
+    """The type of a column. `types`: the definitions by oid, those that it is based on included."""
     found = types[oid]
     while found.kind == "d":
         oid, modifier = found.base, found.base_modifier
@@ -60,8 +54,6 @@ def sql_type(oid: int, modifier: int, types: Mapping[int, TypeDefinition]) -> Sq
         if element.kind == "e" or element.name in _ELEMENTS:
             return SqlType.array(sql_type(found.element, modifier, types))
         return STRING
-    if found.name.startswith("reg"):
-        raise TableStopped(TYPE_NOT_SUPPORTED, f"type {found.name} is printed differently in different sessions")
     if found.oid >= _FIRST_OF_USERS:
         return STRING
     if found.name == "numeric":

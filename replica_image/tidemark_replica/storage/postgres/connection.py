@@ -6,12 +6,16 @@ The Secret is read anew for each connection, so that a renewed password is used.
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,7 +27,7 @@ from tidemark_replica.storage.errors import IngestionError
 from tidemark_replica.storage.postgres.pgoutput import DATA, KEEPALIVE, feedback, keepalive, lsn_text, parse_lsn
 
 Credentials = Callable[[], Mapping[str, str]]
-"""Reads the Secret: `username`, `password`, and perhaps `ca.crt`."""
+"""Reads the Secret: `username`, `password` or `tls.crt` and `tls.key`, and perhaps `ca.crt`."""
 
 SETTINGS = {
     "client_encoding": "UTF8",
@@ -35,13 +39,22 @@ SETTINGS = {
     "row_security": "off",  # hidden rows are an error, and not left out
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
     "lock_timeout": "30s",
     "synchronous_commit": "on",
+    "lc_monetary": "C",  # the texts of money
+    "wal_sender_timeout": "60s",  # a server that decodes a large transaction sends something each half of it
 }
 CONNECT_SECONDS = 10
-STALLED_SECONDS = 60.0
-"""A server that owes more changes and sends none for so long is taken as gone."""
+COMMAND_SECONDS = 60.0
+"""A query of the catalogue, or a block of COPY, that takes longer fails."""
+SLOT_SECONDS = 6 * 3600.0
+"""A slot waits for the end of all transactions that run upstream, at most so long."""
+STALLED_SECONDS = 90.0
+"""A server that owes changes, and sends nothing at all for so long, is taken as gone."""
 _KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+_FILES = {"sslrootcert": "ca.crt", "sslcert": "tls.crt", "sslkey": "tls.key"}
+"""Parameters of libpq that are files, and the entries of the Secret that they have."""
 _EXPECTED = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COPY_BOTH)
 
 
@@ -64,10 +77,14 @@ class Upstream:
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection]:
         """An ordinary connection, in autocommit mode."""
-        with self._parameters() as parameters, self.errors():
-            connection = psycopg.connect(conninfo.make_conninfo(**parameters), autocommit=True)
+        connection = self.opened()
         with connection, self.errors():
             yield connection
+
+    def opened(self) -> psycopg.Connection:
+        """An ordinary connection in autocommit mode, which its caller closes."""
+        with self._parameters() as parameters, self.errors():
+            return psycopg.connect(conninfo.make_conninfo(**parameters), autocommit=True)
 
     def replicate(self) -> Replication:
         """A connection for replication commands."""
@@ -95,20 +112,59 @@ class Upstream:
             "port": self._spec.port,
             "dbname": self._spec.database,
             "user": secret["username"],
-            "password": secret["password"],
+            "password": secret.get("password", "") if "tls.crt" in secret else secret["password"],
             "sslmode": self._spec.ssl_mode,
             "connect_timeout": CONNECT_SECONDS,
             "application_name": "tidemark",
             "options": " ".join(f"-c {name}={value}" for name, value in SETTINGS.items()),
             **_KEEPALIVES,
         }
-        if "ca.crt" not in secret:
-            yield parameters | ({"sslrootcert": "system"} if self._spec.ssl_mode == "verify-full" else {})
-            return
-        with tempfile.NamedTemporaryFile("w", suffix=".crt") as file:
-            file.write(secret["ca.crt"])
-            file.flush()
-            yield parameters | {"sslrootcert": file.name}
+        if "ca.crt" not in secret and self._spec.ssl_mode == "verify-full":
+            parameters["sslrootcert"] = "system"
+        with tempfile.TemporaryDirectory(prefix="postgres-tls-") as folder:  # of this user alone
+            for parameter, entry in _FILES.items():
+                if entry in secret:
+                    parameters[parameter] = _written(Path(folder) / entry, secret[entry])
+            yield parameters
+
+
+def _written(path: Path, text: str) -> str:
+    """libpq takes no key that others may read."""
+    path.touch(0o600)
+    path.write_text(text + "\n")
+    return str(path)
+
+
+class Patience:
+    """Ends the connection when the server was waited for longer than `seconds`: TCP notices no proxy that stands still.
+    `waiting_since`: None while nothing is waited for."""
+
+    def __init__(self, connection: PGconn, seconds: float) -> None:
+        self.waiting_since: float | None = time.monotonic()
+        self._connection, self._seconds, self._lost = connection, seconds, False
+        self._ended = threading.Event()
+        self._watch = threading.Thread(target=self._run, name="postgres-patience", daemon=True)
+
+    def __enter__(self) -> Patience:
+        self._watch.start()
+        return self
+
+    def __exit__(self, type: object, value: BaseException | None, trace: object) -> None:
+        self._ended.set()
+        self._watch.join()
+        if self._lost and (value is None or isinstance(value, psycopg.Error)):
+            raise psycopg.OperationalError(f"the server did not answer within {self._seconds:g} s") from value
+
+    def _run(self) -> None:
+        left = self._seconds
+        while not self._ended.wait(left):
+            since = self.waiting_since
+            left = self._seconds if since is None else since + self._seconds - time.monotonic()
+            if left <= 0:
+                self._lost = True
+                with socket.socket(fileno=os.dup(self._connection.socket)) as end:
+                    end.shutdown(socket.SHUT_RDWR)
+                return
 
 
 class Replication:
@@ -120,7 +176,7 @@ class Replication:
         self._poll.register(connection.socket, select.POLLIN)
         self._confirmed = 0
         self.sent = 0
-        self.read_at = time.monotonic()
+        self.read_at = self._heard_at = time.monotonic()
 
     def system(self) -> System:
         row = self._command("IDENTIFY_SYSTEM")
@@ -130,7 +186,8 @@ class Replication:
         """The position at which the slot begins, and the snapshot of the contents there, which is valid until the next
         command."""
         kind = "TEMPORARY " if temporary else ""
-        row = self._command(f'CREATE_REPLICATION_SLOT "{name}" {kind}LOGICAL pgoutput EXPORT_SNAPSHOT')
+        command = f'CREATE_REPLICATION_SLOT "{name}" {kind}LOGICAL pgoutput EXPORT_SNAPSHOT'
+        row = self._command(command, SLOT_SECONDS)
         return parse_lsn(row[1]), row[2]
 
     def drop_slot(self, name: str) -> None:
@@ -146,7 +203,7 @@ class Replication:
     def read(self, wait: bool = False, until: int = 0) -> bytes | None:
         """The next message with data; None if there is none yet. It waits for one where there must be one (`wait`), or
         until the server has sent everything before the position `until`."""
-        deadline = time.monotonic() + STALLED_SECONDS
+        self._heard_at = time.monotonic()
         while True:
             size, data = self._connection.get_copy_data(1)
             if size > 0:
@@ -163,12 +220,11 @@ class Replication:
             if not self._receive(waits):
                 if not waits:
                     return None
-                if time.monotonic() > deadline:
+                if time.monotonic() > self._heard_at + STALLED_SECONDS:
                     raise psycopg.OperationalError(
-                        f"the server owes more changes, and sent none for {STALLED_SECONDS:g} s"
+                        f"the server owes more changes, and sent nothing for {STALLED_SECONDS:g} s"
                     )
-                if not wait:
-                    self.confirm(self._confirmed, ask=True)
+                self.confirm(self._confirmed, ask=True)
 
     def confirm(self, lsn: int, ask: bool = False) -> None:
         """Tells the server that nothing before the position is needed again. `ask`: it is to answer how far it is."""
@@ -183,6 +239,7 @@ class Replication:
         if not self._poll.poll(200 if wait else 0):
             return False
         self._connection.consume_input()
+        self._heard_at = time.monotonic()
         return True
 
     def _answer(self, message: bytes) -> None:
@@ -192,12 +249,14 @@ class Replication:
 
     def _ended(self) -> None:
         result = self._connection.get_result()
-        text = result.get_error_message() if result is not None else ""
-        raise psycopg.OperationalError(text or "the server ended the replication")
+        if result is not None and result.status not in _EXPECTED:
+            raise psycopg.errors.error_from_result(result)
+        raise psycopg.OperationalError("the server ended the replication")
 
-    def _command(self, text: str) -> tuple[str, ...]:
+    def _command(self, text: str, seconds: float = COMMAND_SECONDS) -> tuple[str, ...]:
         """The first row of the answer."""
-        result = self._connection.exec_(text.encode())
+        with Patience(self._connection, seconds):
+            result = self._connection.exec_(text.encode())
         if result.status not in _EXPECTED:
             raise psycopg.errors.error_from_result(result)
         if not result.ntuples:

@@ -1,7 +1,8 @@
 """The tables of the upstream database, as its catalogue defines them: found, checked, and pinned by oid.
 
 The checks: the table is an ordinary one; the publication gives all kinds of its changes, without a filter; the user may
-read it, and row security hides no row; its replica identity gives whole old rows; it has the declared columns.
+read it, and row security hides no row; no table inherits from it; its replica identity gives whole old rows; it has the
+declared columns.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import psycopg
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_protocol.types import Column
-from tidemark_replica.storage.errors import SourceUnusable, TableStopped
+from tidemark_replica.storage.errors import TableStopped
+from tidemark_replica.storage.postgres.catalogue.membership import Membership, find_membership
+from tidemark_replica.storage.postgres.catalogue.printed_types import PrintedType, printed_types
 from tidemark_replica.storage.postgres.column_types import TypeDefinition, sql_type
 from tidemark_replica.storage.postgres.pgoutput import Relation
 from tidemark_replica.storage.postgres.stop import (
@@ -31,7 +34,8 @@ Connection = psycopg.Connection[Any]
 _TABLE = """
 select c.oid, c.relkind, c.relreplident, c.relpersistence, c.relfilenode, pg_relation_filenode(c.oid),
        has_table_privilege(c.oid, 'SELECT') and has_schema_privilege(n.oid, 'USAGE'), row_security_active(c.oid),
-       pg_relation_size(c.oid) / current_setting('block_size')::bigint
+       pg_relation_size(c.oid) / current_setting('block_size')::bigint,
+       exists (select from pg_inherits where inhparent = c.oid)
 from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s
 """
 _COLUMNS = """
@@ -41,9 +45,6 @@ where attrelid = %s and attnum > 0 and not attisdropped order by attnum
 _TYPES = """
 select oid, typname, typtype, typcategory, typbasetype, typtypmod, typelem from pg_type where oid = any(%s)
 """
-_PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
-_PUBLICATION = "select to_jsonb(p) from pg_publication p where pubname = %s"
-_KINDS = ("pubinsert", "pubupdate", "pubdelete", "pubtruncate")
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,14 @@ class PinnedColumn:
 @dataclass(frozen=True)
 class PinnedTable:
     """A table as of its snapshot, or as of a later look that found nothing wrong. `file`: it has another one where all
-    of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE)."""
+    of its rows were written anew (ALTER TYPE, VACUUM FULL, TRUNCATE, SET UNLOGGED). `types`: the enums and composite
+    types that values of the columns have."""
 
     oid: int
     file: int
     columns: tuple[PinnedColumn, ...]
+    membership: Membership
+    types: tuple[PrintedType, ...]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -73,21 +77,51 @@ class PinnedTable:
     @classmethod
     def from_json(cls, text: str) -> PinnedTable:
         value = json.loads(text)
-        return cls(value["oid"], value["file"], tuple(PinnedColumn(**column) for column in value["columns"]))
+        membership = value["membership"]
+        for name in ("entries", "columns"):
+            membership[name] = None if membership[name] is None else tuple(membership[name])
+        return cls(
+            value["oid"],
+            value["file"],
+            tuple(PinnedColumn(**column) for column in value["columns"]),
+            Membership(**membership),
+            tuple(PrintedType(**type) for type in value["types"]),
+        )
 
-    def check_same(self, now: PinnedTable) -> None:
-        """Raises TableStopped where the declared columns are not what they were.
+    def check_same(self, now: PinnedTable, described: Sequence[Sequence[str]] = ()) -> None:
+        """Raises TableStopped where rows may not read as they did. `described`: the names of the columns by which the
+        stream sent changes since the last look.
 
         ALTER COLUMN TYPE may change all values of a column and leave its type as it is (USING), and the stream says
-        nothing of it: then both a column's definition and the table's file are other ones.
+        nothing of it: then both a column's definition and the table's file are other ones. Columns whose names were
+        swapped and swapped back have other definitions, and the stream had them in another order.
         """
         if now.oid != self.oid:
             raise TableStopped(TABLE_MISSING, "the table was dropped, and another one has its name")
+        self.membership.check_same(now.membership)
         changed = [one for one, other in zip(self.columns, now.columns, strict=True) if one != other]
         if any(replace(one, changed_by="") not in [replace(c, changed_by="") for c in now.columns] for one in changed):
-            raise TableStopped(COLUMN_CHANGED, "a declared column was dropped or retyped, and is back")
+            raise TableStopped(COLUMN_CHANGED, "a declared column was dropped, retyped or renamed, and is back")
         if changed and now.file != self.file:
             raise TableStopped(COLUMN_CHANGED, f"column {changed[0].name} was altered, and all rows were written anew")
+        if changed and any(tuple(names) != now.membership.columns for names in described):
+            raise TableStopped(
+                COLUMN_CHANGED, f"column {changed[0].name} was altered while its table had other columns"
+            )
+        if changed and self.membership.via_root:
+            raise TableStopped(
+                NOT_PUBLISHED,
+                f"column {changed[0].name} was altered, perhaps as the table was a partition for a while: its changes"
+                " were then sent as another table's (publish_via_partition_root)",
+            )
+        types = {type.oid: type for type in now.types}
+        for type in self.types:
+            type.check_same(types.get(type.oid))
+
+    def is_perhaps_unlogged(self, now: PinnedTable) -> bool:
+        """Whether the table may have been unlogged for a while, unless a TRUNCATE made the new file. PostgreSQL allows
+        it where no publication names the table."""
+        return now.file != self.file and not now.membership.names_since(self.membership)
 
     def places(self, relation: Relation) -> tuple[int, ...]:
         """Where the declared columns are in the relation. Raises TableStopped (ColumnChanged, ReplicaIdentity)."""
@@ -106,7 +140,8 @@ class PinnedTable:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size."""
+    """A table in the catalogue. `is_rewritten`: its file is another one than the snapshot has. `pages`: its size.
+    `printed`: by the types of the columns, all that their values are printed by."""
 
     oid: int
     file: int
@@ -114,6 +149,8 @@ class TableDefinition:
     types: Mapping[int, TypeDefinition]
     is_rewritten: bool
     pages: int
+    membership: Membership
+    printed: Mapping[int, tuple[PrintedType, ...]]
 
     def sql_columns(self, names: Sequence[str]) -> tuple[Column, ...]:
         """The columns of these names (all if there are none), with their SQL types."""
@@ -127,10 +164,13 @@ class TableDefinition:
             if now.type != declared.type:
                 raise TableStopped(COLUMN_CHANGED, f"column {now.name} is {now.type} now; it was {declared.type}")
         found = {name: (number, type, modifier, by) for name, number, type, modifier, _, by in self.columns}
-        return PinnedTable(self.oid, self.file, tuple(PinnedColumn(name, *found[name]) for name in names))
+        types = {each.oid: each for name in names for each in self.printed[found[name][1]] if each.kind in "ce"}
+        pinned = tuple(PinnedColumn(name, *found[name]) for name in names)
+        return PinnedTable(self.oid, self.file, pinned, self.membership, tuple(types[oid] for oid in sorted(types)))
 
     def _checked(self, names: Iterable[str]) -> list[str]:
         generated = {name: is_generated for name, _, _, _, is_generated, _ in self.columns}
+        types = {name: type for name, _, type, *_ in self.columns}
         for name in names:
             if name not in generated:
                 raise TableStopped(COLUMN_CHANGED, f"there is no column {name}")
@@ -138,6 +178,8 @@ class TableDefinition:
                 raise TableStopped(
                     TYPE_NOT_SUPPORTED, f"column {name} is generated, and not replicated; name the others in `columns`"
                 )
+            for each in self.printed[types[name]]:
+                each.check_printable()
         return list(names)
 
 
@@ -152,16 +194,20 @@ def check_identity(identity: str) -> None:
 
 def find_table(connection: Connection, spec: PostgresSource, table: PostgresTable) -> TableDefinition:
     """The table, checked. Raises TableStopped, SourceUnusable."""
-    check_publication(connection, spec.publication)
     row = connection.execute(_TABLE, (table.schema, table.table)).fetchone()
     if row is None:
         raise TableStopped(
             TABLE_MISSING, f"there is no table {table.schema}.{table.table}; create it, or correct its name"
         )
-    oid, kind, identity, persistence, in_snapshot, now, readable, filtered, pages = row
+    oid, kind, identity, persistence, in_snapshot, now, readable, filtered, pages, is_parent = row
     if kind != "r" or persistence != "p":
         raise TableStopped(
             TYPE_NOT_SUPPORTED, f"{table.schema}.{table.table} is no ordinary table (a partitioned one, a view ...)"
+        )
+    if is_parent:
+        raise TableStopped(
+            TYPE_NOT_SUPPORTED,
+            f"other tables inherit from {table.schema}.{table.table}: their rows are read as its own",
         )
     if not readable:
         raise TableStopped(
@@ -173,36 +219,26 @@ def find_table(connection: Connection, spec: PostgresSource, table: PostgresTabl
         )
     check_identity(identity)
     columns = tuple(connection.execute(_COLUMNS, (oid,)).fetchall())
-    _check_published(connection, spec, table, [name for name, *_ in columns])
-    types = _types(connection, {column[2] for column in columns})
-    return TableDefinition(oid, now, columns, types, in_snapshot != now, pages)
+    membership = find_membership(connection, spec, table, oid)
+    if membership.columns is None:
+        membership = replace(membership, columns=tuple(name for name, *_, generated, _ in columns if not generated))
+    _check_published(spec, table, [name for name, *_, generated, _ in columns if not generated], membership)
+    oids = {column[2] for column in columns}
+    return TableDefinition(
+        oid,
+        now,
+        columns,
+        _types(connection, oids),
+        in_snapshot != now,
+        pages,
+        membership,
+        printed_types(connection, oids),
+    )
 
 
-def check_publication(connection: Connection, name: str) -> None:
-    """Raises SourceUnusable where there is no such publication, or it leaves kinds of changes out."""
-    (encoding,) = connection.execute("show server_encoding").fetchone() or ("",)
-    if encoding == "SQL_ASCII":
-        raise SourceUnusable("a database with encoding SQL_ASCII is not read: its texts have no known encoding")
-    row = connection.execute(_PUBLICATION, (name,)).fetchone()
-    if row is None:
-        raise SourceUnusable(f"there is no publication {name}; run CREATE PUBLICATION upstream")
-    if missing := [kind.removeprefix("pub") for kind in _KINDS if not row[0].get(kind)]:
-        raise SourceUnusable(
-            f"publication {name} does not publish {', '.join(missing)}; run ALTER PUBLICATION upstream"
-        )
-
-
-def _check_published(connection: Connection, spec: PostgresSource, table: PostgresTable, names: Sequence[str]) -> None:
-    row = connection.execute(_PUBLISHED, (spec.publication, table.schema, table.table)).fetchone()
-    if row is None:
-        raise TableStopped(
-            NOT_PUBLISHED, f"publication {spec.publication} does not have the table; add it by ALTER PUBLICATION"
-        )
-    if row[0].get("rowfilter") is not None:
-        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} filters rows of the table; remove its WHERE")
-    published = row[0].get("attnames")
-    wanted = table.names or names
-    if published is not None and (missing := [name for name in wanted if name in names and name not in published]):
+def _check_published(spec: PostgresSource, table: PostgresTable, names: Sequence[str], membership: Membership) -> None:
+    published, wanted = membership.columns or (), table.names or names
+    if missing := [name for name in wanted if name in names and name not in published]:
         raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} leaves out column {missing[0]}; publish it")
 
 

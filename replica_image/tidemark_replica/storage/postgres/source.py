@@ -25,9 +25,18 @@ from tidemark_persist import Shard, StagedFile, write_staged
 from tidemark_protocol.ids import GlobalId, Time
 from tidemark_protocol.messages.responses import TableReport
 from tidemark_protocol.plan.ingestion import IngestedTable, PostgresSource, PostgresTable
-from tidemark_replica.storage.errors import IngestionError, TableStopped
+from tidemark_replica.storage.errors import IngestionError, SourceNotReady, TableStopped
+from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
+from tidemark_replica.storage.postgres.catalogue.membership import check_publication
 from tidemark_replica.storage.postgres.changes import TableChanges
-from tidemark_replica.storage.postgres.connection import Credentials, Replication, System, Upstream
+from tidemark_replica.storage.postgres.connection import (
+    COMMAND_SECONDS,
+    Credentials,
+    Patience,
+    Replication,
+    System,
+    Upstream,
+)
 from tidemark_replica.storage.postgres.difference import difference
 from tidemark_replica.storage.postgres.pgoutput import Relation, lsn_text
 from tidemark_replica.storage.postgres.positions import (
@@ -39,10 +48,18 @@ from tidemark_replica.storage.postgres.positions import (
     snapshot_changes,
     upstream_changes,
 )
+from tidemark_replica.storage.postgres.relations import PinnedTable
 from tidemark_replica.storage.postgres.snapshot import Snapshot, SnapshotTables
-from tidemark_replica.storage.postgres.stop import SNAPSHOT_FAILED, Gap
+from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SNAPSHOT_FAILED, Gap
 from tidemark_replica.storage.postgres.tick import Tick
-from tidemark_replica.storage.postgres.watch import Findings, check_slot, check_system, look, slot_state
+from tidemark_replica.storage.postgres.watch import (
+    Findings,
+    check_slot,
+    check_system,
+    look,
+    publication_gone,
+    slot_state,
+)
 from tidemark_replica.storage.source import ACTIVITY_SECONDS, Source, SourceShards
 from tidemark_replica.storage.staged_bindings import REMAP_SCHEMA, StagedBindings, staged_files
 from tidemark_replica.values.arrow_types import arrow_schema
@@ -53,6 +70,10 @@ IDLE_SECONDS = 20.0
 PROGRESS_BYTES = 16 << 20
 """A position without changes of these tables is bound when it is so far ahead, so that the slot moves on."""
 SLOT_TRIES = 20
+_UNLOGGED = (
+    "all rows were written anew, perhaps as the table was unlogged for a while, whose changes are not sent;"
+    " a publication that names the table (ALTER PUBLICATION ... ADD TABLE) does not allow that"
+)
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,10 @@ class PostgresIngestion(Source):
         self._relations: dict[int, Relation] = {}
         self._looked_at = 0.0
         self._findings: Findings | None = None
+        self._catalogue: psycopg.Connection | None = None
+        """For the looks at the catalogue, open as long as the stream."""
+        self._truncated: set[str] = set()
+        """Tables whose new file a TRUNCATE may have made."""
         self._activity, self._active_since = "", 0.0
 
     def resume(self, bound: pa.Table, upper: Time, shards: SourceShards) -> None:
@@ -149,7 +174,9 @@ class PostgresIngestion(Source):
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
-        self._stream = None
+        if self._catalogue is not None:
+            self._catalogue.close()
+        self._stream = self._catalogue = None
 
     @property
     def _at(self) -> Positions:
@@ -169,6 +196,8 @@ class PostgresIngestion(Source):
             replication = self._upstream.replicate()
             try:
                 system = replication.system()
+                with self._upstream.connect() as connection:
+                    check_publication(connection, self._spec.publication)
                 self._drop_slot(replication)
                 self._show("waiting for a slot, until the transactions that run upstream have ended")
                 lsn, exported = replication.create_slot(self._slot)
@@ -202,6 +231,7 @@ class PostgresIngestion(Source):
         with snapshot.open([self._tables[name].spec for name in names]) as found:
             self._show("snapshot: " + ", ".join(found.pinned))
             staged = self._copied(snapshot, found, time)
+            self._check_unchanged(found)
             for name, error in found.stopped.items():
                 changes |= self._stop(name, error)
             for name, pinned in found.pinned.items():
@@ -210,6 +240,14 @@ class PostgresIngestion(Source):
         self._again.difference_update(names)
         self._show("")
         return changes, staged
+
+    def _check_unchanged(self, found: SnapshotTables) -> None:
+        """The copies read the definitions as they were at the time, and not those of the snapshot."""
+        with self._upstream.connect() as connection:
+            tables = [(self._tables[name].spec, pinned) for name, pinned in found.pinned.items()]
+            stopped = look(connection, self._spec, self._slot, tables, {}).stopped
+        for name, error in stopped.items():
+            raise SourceNotReady(f"table {name} changed while its contents were copied ({error}); it begins again")
 
     def _copied(self, snapshot: Snapshot, found: SnapshotTables, time: Time) -> dict[str, list[StagedFile]]:
         tables = [self._tables[name] for name in found.pinned]
@@ -228,46 +266,72 @@ class PostgresIngestion(Source):
 
     def _continue(self, time: Time) -> pa.Table:
         """Binds the transactions that came, and the snapshots of tables that begin anew."""
-        self._look()
         changes, snapshots, begin_at = self._late_snapshots(time)
-        changes = self._pinned_anew() | changes
         stream = self._opened()
         stream.confirm(self._at.lsn)
         tick = Tick(self._spec, self._relations, self._at.lsn)
         now = Positions(self._bindings.positions | {key: value for key, value in changes.items() if value is not None})
-        for name, table in self._tables.items():
-            if name not in self._stopped and (pinned := now.pinned(name)):
-                files = snapshots.get(name, [])
-                position = begin_at if name in snapshots else 0
-                tick.add(TableChanges(table.ingested, table.shard, pinned, time, files, position))
-        lsn = tick.read(stream, begin_at)
+        pinned = {name: each for name in self._tables if name not in self._stopped and (each := now.pinned(name))}
+        for name, each in pinned.items():
+            table, position = self._tables[name], begin_at if name in snapshots else 0
+            tick.add(TableChanges(table.ingested, table.shard, each, time, snapshots.get(name, []), position))
+        lsn = self._read(tick, stream, begin_at)
+        lsn, stopped, found = self._checked(tick, stream, lsn, pinned)
         staged = tick.finish()
-        for name, error in self._ended(tick, max(lsn, stream.sent)).items():
+        for name, error in (tick.stopped | stopped).items():
             self._tables[name].shard.discard(staged.pop(name, []))
             changes = {key: value for key, value in changes.items() if key[0] != name} | self._stop(name, error)
+        # the tables that go on as they were found, for the next look to compare with
+        changes |= {(name, PINNED): each.to_json() for name, each in found.items() if name not in self._stopped}
         if stream.sent - lsn > PROGRESS_BYTES:
             lsn = stream.sent
         return self._bindings.binding(changes | {("", LSN): lsn_text(lsn)}, staged)
 
-    def _ended(self, tick: Tick, read: int) -> dict[str, TableStopped]:
-        """The tables that stop: by the stream, or by the catalogue as of a position that was read."""
-        found = self._findings
-        if found is None or found.lsn > read:
-            return tick.stopped
-        return tick.stopped | {name: error for name, error in found.stopped.items() if name not in self._stopped}
+    def _read(self, tick: Tick, stream: Replication, until: int) -> int:
+        """Raises Gap where the slot is at a moment at which there was no publication: the server reads no further."""
+        try:
+            return tick.read(stream, until)
+        except psycopg.errors.UndefinedObject:
+            raise publication_gone(self._spec.publication) from None
 
-    def _pinned_anew(self) -> Changes:
-        """The tables that go on as the last look found them, for the next look to compare with."""
-        found = {} if self._findings is None else self._findings.pinned
-        return {(name, PINNED): table.to_json() for name, table in found.items() if name in self._live()}
+    def _checked(
+        self, tick: Tick, stream: Replication, lsn: int, pinned: Mapping[str, PinnedTable]
+    ) -> tuple[int, dict[str, TableStopped], dict[str, PinnedTable]]:
+        """Looks at the catalogue after changes were read and before they are bound. Returns the position that was read
+        up to, the tables that stop, and how the others were found.
 
-    def _look(self) -> None:
-        if clock.monotonic() - self._looked_at < LOOK_SECONDS:
-            return
-        pinned = {name: self._at.pinned(name) for name in self._live()}
-        tables = [(self._tables[name].spec, each) for name, each in pinned.items() if each is not None]
-        self._findings = look(self._upstream, self._spec, self._at.slot, tables)
+        A table with another file is read on, as a TRUNCATE may follow; without one it may have been unlogged."""
+        first = self._look(tick, pinned)
+        if first is None:
+            return lsn, {}, {}
+        last, unlogged = first, first.rewritten - self._truncated
+        if unlogged:
+            lsn = self._read(tick, stream, max(lsn, first.lsn))
+            last = self._look(tick, pinned) or first
+            unlogged = (unlogged & last.rewritten) - self._truncated
+        stopped = last.stopped | first.stopped | {name: TableStopped(NOT_PUBLISHED, _UNLOGGED) for name in unlogged}
+        found = {name: each for name, each in last.pinned.items() if name not in last.rewritten - self._truncated}
+        self._truncated -= {name for name, each in found.items() if each.file != pinned[name].file}
+        return lsn, stopped, found
+
+    def _look(self, tick: Tick, pinned: Mapping[str, PinnedTable]) -> Findings | None:
+        """None where nothing is to be looked at: there are no changes, or the catalogue is as it was."""
+        self._truncated |= tick.truncated
+        is_due = clock.monotonic() - self._looked_at >= LOOK_SECONDS
+        if not (is_due or tick.described or tick.has_changes):
+            return None
+        tables = [(self._tables[name].spec, each) for name, each in pinned.items()]
+        if self._catalogue is None:
+            self._catalogue = self._upstream.opened()
+        with Patience(self._catalogue.pgconn, COMMAND_SECONDS):
+            mark = self._findings.fingerprint if self._findings else None
+            if not (is_due or tick.described) and mark == fingerprint(
+                self._catalogue, self._spec.publication, pinned.values()
+            ):
+                return None
+            self._findings = look(self._catalogue, self._spec, self._at.slot, tables, tick.described)
         self._looked_at = clock.monotonic()
+        return self._findings
 
     def _late_snapshots(self, time: Time) -> tuple[Changes, dict[str, list[StagedFile]], int]:
         """The contents of tables that begin while the others go on, and the position that these must reach first."""
@@ -289,6 +353,8 @@ class PostgresIngestion(Source):
         replication = self._upstream.replicate()
         try:
             check_system(replication.system(), self._system())
+            with self._upstream.connect() as connection:  # contents help nothing where the slot is lost
+                check_slot(slot_state(connection, self._at.slot), self._at.slot, self._at.lsn)
             lsn, exported = replication.create_slot(f"{self._slot}_new", temporary=True)
             changes, staged = self._snapshot(exported, names, time)
         finally:

@@ -27,17 +27,23 @@ from tidemark_replica.storage.postgres.pgoutput import (
     relation_oid,
     truncated,
 )
-from tidemark_replica.storage.postgres.stop import TRANSACTION_TOO_LARGE
+from tidemark_replica.storage.postgres.stop import TABLE_MISSING, TRANSACTION_TOO_LARGE
 
 TICK_BYTES = 64 << 20
 
 
 class Tick:
-    """`relations`: what the stream described so far, by oid; it describes a table once. `stopped`: tables that stopped
-    in this tick, and take nothing of it."""
+    """`relations`: what the stream described so far, by oid; it describes a table once, and again after its definition
+    may have changed. `stopped`: tables that stopped in this tick, and take nothing of it. `described`: by table, the
+    names of its columns in each description of this tick. `truncated`: the tables that a TRUNCATE emptied.
+    `has_changes`: whether any table has a change."""
 
     def __init__(self, spec: PostgresSource, relations: dict[int, Relation], lsn: int) -> None:
         self.stopped: dict[str, TableStopped] = {}
+        self.described: dict[str, list[tuple[str, ...]]] = {}
+        self.truncated: set[str] = set()
+        self.has_changes = False
+        self._names = {table.name: (table.schema, table.table) for table in spec.tables}
         self._spec, self._relations, self._lsn = spec, relations, lsn
         self._tables: dict[int, TableChanges] = {}
         self._touched: set[int] = set()
@@ -84,6 +90,7 @@ class Tick:
         if table is None or self._commit < table.begin_at:
             return
         table.waiting.append(data)
+        self.has_changes = True
         self._read += size
         self._waiting += size
         self._in_transaction += size
@@ -98,13 +105,22 @@ class Tick:
     def _describe(self, relation: Relation) -> None:
         self._relations[relation.oid] = relation
         if (table := self._tables.get(relation.oid)) is not None:
-            self._attempt(relation.oid, lambda: table.describe(relation))
+            columns = tuple(column.name for column in relation.columns)
+            self.described.setdefault(table.name, []).append(columns)
+            self._attempt(relation.oid, lambda: self._redefine(table, relation))
+
+    def _redefine(self, table: TableChanges, relation: Relation) -> None:
+        if (relation.schema, relation.table) != self._names[table.name]:
+            raise TableStopped(TABLE_MISSING, f"the table is {relation.schema}.{relation.table} now")
+        table.describe(relation)
 
     def _truncate(self, oids: tuple[int, ...]) -> None:
         for oid in oids:
             table = self._tables.get(oid)
             if table is not None and self._commit >= table.begin_at:
                 table.truncate()
+                self.truncated.add(table.name)
+                self.has_changes = True
 
     def _too_large(self) -> None:
         """Stops each table that the transaction changes: none of it may show a part."""

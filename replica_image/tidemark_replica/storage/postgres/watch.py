@@ -1,14 +1,22 @@
-"""Looks at the upstream's catalogue now and then, for what the stream does not tell: dropped tables, tables that are
-no longer published, columns that another one of their name replaced, and how much WAL the slot keeps."""
+"""Looks at the upstream's catalogue for what the stream does not tell: dropped tables, tables that are no longer
+published, columns that another one of their name replaced, and how much WAL the slot keeps.
+
+    changes were read ─► fingerprint differs, or the stream described a table? ─► look ─► bound, or the table stops
+    10 s without a look ─────────────────────────────────────────────────────────► look
+
+A change of a definition holds a lock on the table until it is visible. So a look after the changes were read sees each
+definition by which they were made, or a later one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
 from tidemark_replica.storage.errors import SourceUnusable, TableStopped
-from tidemark_replica.storage.postgres.connection import System, Upstream
+from tidemark_replica.storage.postgres.catalogue.fingerprint import fingerprint
+from tidemark_replica.storage.postgres.connection import System
 from tidemark_replica.storage.postgres.pgoutput import lsn_text, parse_lsn
 from tidemark_replica.storage.postgres.relations import Connection, PinnedTable, find_table
 from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED, SLOT_LOST, UPSTREAM_REPLACED, Gap
@@ -42,30 +50,62 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Findings:
-    """The findings of one look. `stopped`: tables that stop once everything before `lsn` was read. `pinned`: the other
-    tables. `slot`: None where there is no such slot."""
+    """The findings of one look, as of the position `lsn`. `stopped`: tables whose rows may not read as they did.
+    `pinned`: the other tables. `rewritten`: those of them that may have been unlogged for a while, unless the stream
+    has a TRUNCATE of them before `lsn`. `fingerprint`: another one later tells that the findings may be others then.
+    `slot`: None where there is no such slot."""
 
     lsn: int
     stopped: dict[str, TableStopped]
     pinned: dict[str, PinnedTable]
+    rewritten: frozenset[str]
+    fingerprint: str
     slot: SlotState | None
 
 
 def look(
-    upstream: Upstream, spec: PostgresSource, slot: str, tables: Iterable[tuple[PostgresTable, PinnedTable]]
+    connection: Connection,
+    spec: PostgresSource,
+    slot: str,
+    tables: Sequence[tuple[PostgresTable, PinnedTable]],
+    described: Mapping[str, Sequence[Sequence[str]]],
 ) -> Findings:
-    """Compares the catalogue with what is pinned. Raises IngestionError."""
-    stopped, going_on = {}, {}
-    with upstream.connect() as connection:
-        for table, pinned in tables:
-            try:
-                going_on[table.name] = _checked(connection, spec, table, pinned)
-            except TableStopped as error:
-                stopped[table.name] = error
-            except SourceUnusable as error:
-                stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
-        (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
-        return Findings(parse_lsn(lsn), stopped, going_on, slot_state(connection, slot))
+    """Compares the catalogue with what is pinned. `described`: by table, the names of its columns in each description
+    of it that the stream gave since the last look.
+
+    Raises:
+        Gap: the publication is not the one that was followed.
+    """
+    stopped, going_on, rewritten = {}, {}, set()
+    # taken first: what changes meanwhile differs from it
+    mark = fingerprint(connection, spec.publication, [pinned for _, pinned in tables])
+    _check_followed(connection, spec, [pinned for _, pinned in tables])
+    for table, pinned in tables:
+        try:
+            now = find_table(connection, spec, table).pinned(table.columns or ())
+            pinned.check_same(now, described.get(table.name, ()))
+        except TableStopped as error:
+            stopped[table.name] = error
+            continue
+        except SourceUnusable as error:
+            stopped[table.name] = TableStopped(NOT_PUBLISHED, str(error))
+            continue
+        going_on[table.name] = now
+        if pinned.is_perhaps_unlogged(now):
+            rewritten.add(table.name)
+    (lsn,) = connection.execute("select pg_current_wal_lsn()::text").fetchone() or ("0/0",)
+    return Findings(parse_lsn(lsn), stopped, going_on, frozenset(rewritten), mark, slot_state(connection, slot))
+
+
+def _check_followed(connection: Connection, spec: PostgresSource, tables: Sequence[PinnedTable]) -> None:
+    """The slot cannot be read past the moment at which the publication was dropped."""
+    row = connection.execute("select oid from pg_publication where pubname = %s", (spec.publication,)).fetchone()
+    if tables and (row is None or any(table.membership.publication != row[0] for table in tables)):
+        raise publication_gone(spec.publication)
+
+
+def publication_gone(name: str) -> Gap:
+    return Gap(NOT_PUBLISHED, f"publication {name} was dropped or renamed; where one has its name now, it is another")
 
 
 def slot_state(connection: Connection, slot: str) -> SlotState | None:
@@ -107,9 +147,3 @@ def check_slot(state: SlotState | None, slot: str, lsn: int) -> None:
             f"replication slot {slot} is at {lsn_text(state.confirmed)}, past {lsn_text(lsn)}, which was read last:"
             " it was made anew, or another reader moved it",
         )
-
-
-def _checked(connection: Connection, spec: PostgresSource, table: PostgresTable, pinned: PinnedTable) -> PinnedTable:
-    now = find_table(connection, spec, table).pinned(table.columns or ())
-    pinned.check_same(now)
-    return now

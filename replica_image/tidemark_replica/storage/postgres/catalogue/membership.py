@@ -1,0 +1,114 @@
+"""How the publication has a table.
+
+    ALTER PUBLICATION p DROP TABLE t   ─► changes of t are not sent
+    ALTER PUBLICATION p ADD TABLE t    ─► the same state as before, by another row of pg_publication_rel
+
+So the rows are pinned. A table that has a row of before was published all the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from tidemark_protocol.plan.ingestion import PostgresSource, PostgresTable
+from tidemark_replica.storage.errors import SourceUnusable, TableStopped
+from tidemark_replica.storage.postgres.stop import NOT_PUBLISHED
+
+Connection = psycopg.Connection[Any]
+SCHEMAS_SINCE = 150_000
+"""Publications have tables by their schema since this version of the server."""
+_KINDS = ("pubinsert", "pubupdate", "pubdelete", "pubtruncate")
+_PUBLICATION = "select p.oid, p.xmin::text, to_jsonb(p) from pg_publication p where pubname = %s"
+_PUBLISHED = "select to_jsonb(t) from pg_publication_tables t where pubname = %s and schemaname = %s and tablename = %s"
+_BY_NAME = "select 'name ' || oid || ' ' || xmin::text from pg_publication_rel where prpubid = %s and prrelid = %s"
+_BY_SCHEMA = """
+select 'schema ' || p.oid || ' ' || p.xmin::text from pg_publication_namespace p
+join pg_class c on c.relnamespace = p.pnnspid where p.pnpubid = %s and c.oid = %s
+"""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A publication. `changed_by`: the transaction that changed its options last."""
+
+    oid: int
+    changed_by: str
+    all_tables: bool
+    via_root: bool
+
+
+@dataclass(frozen=True)
+class Membership:
+    """`entries`: the rows of the catalogue that give the publication the table: by its name, by its schema, or all.
+    `columns`: the published ones; None for all that are not generated. `via_root`: while the table is a partition, its
+    changes are sent as those of another table."""
+
+    publication: int
+    changed_by: str
+    entries: tuple[str, ...]
+    via_root: bool
+    columns: tuple[str, ...] | None
+
+    def names_since(self, before: Membership) -> bool:
+        """Whether the publication has named the table ever since."""
+        return any(entry.startswith("name ") for entry in set(self.entries) & set(before.entries))
+
+    def check_same(self, now: Membership) -> None:
+        """Raises TableStopped where changes may not have been sent."""
+        if now.publication != self.publication or now.changed_by != self.changed_by:
+            raise TableStopped(NOT_PUBLISHED, "the publication was altered; changes meanwhile may not have been sent")
+        if not set(now.entries) & set(self.entries):
+            raise TableStopped(
+                NOT_PUBLISHED, "the publication lost the table, and has it again; changes meanwhile were not sent"
+            )
+
+
+def find_publication(connection: Connection, name: str) -> Publication | None:
+    """None where there is none. Raises SourceUnusable where it leaves kinds of changes out."""
+    row = connection.execute(_PUBLICATION, (name,)).fetchone()
+    if row is None:
+        return None
+    oid, changed_by, options = row
+    if missing := [kind.removeprefix("pub") for kind in _KINDS if not options.get(kind)]:
+        raise SourceUnusable(
+            f"publication {name} does not publish {', '.join(missing)}; run ALTER PUBLICATION upstream"
+        )
+    return Publication(oid, changed_by, options["puballtables"], bool(options.get("pubviaroot")))
+
+
+def check_publication(connection: Connection, name: str) -> Publication:
+    """The publication. Raises SourceUnusable where there is none, or it leaves kinds of changes out."""
+    (encoding,) = connection.execute("show server_encoding").fetchone() or ("",)
+    if encoding == "SQL_ASCII":
+        raise SourceUnusable("a database with encoding SQL_ASCII is not read: its texts have no known encoding")
+    publication = find_publication(connection, name)
+    if publication is None:
+        raise SourceUnusable(f"there is no publication {name}; run CREATE PUBLICATION upstream")
+    return publication
+
+
+def find_membership(connection: Connection, spec: PostgresSource, table: PostgresTable, oid: int) -> Membership:
+    """Raises TableStopped (NotPublished) where the publication lacks the table, or filters its rows; SourceUnusable."""
+    publication = check_publication(connection, spec.publication)
+    row = connection.execute(_PUBLISHED, (spec.publication, table.schema, table.table)).fetchone()
+    if row is None:
+        raise TableStopped(
+            NOT_PUBLISHED, f"publication {spec.publication} does not have the table; add it by ALTER PUBLICATION"
+        )
+    if row[0].get("rowfilter") is not None:
+        raise TableStopped(NOT_PUBLISHED, f"publication {spec.publication} filters rows of the table; remove its WHERE")
+    entries = ["all"] if publication.all_tables else []
+    entries += [text for (text,) in connection.execute(_BY_NAME, (publication.oid, oid)).fetchall()]
+    if connection.info.server_version >= SCHEMAS_SINCE:
+        entries += [text for (text,) in connection.execute(_BY_SCHEMA, (publication.oid, oid)).fetchall()]
+    columns = row[0].get("attnames")
+    return Membership(
+        publication.oid,
+        publication.changed_by,
+        tuple(entries),
+        publication.via_root,
+        None if columns is None else tuple(columns),
+    )

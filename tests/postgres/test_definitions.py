@@ -1,0 +1,262 @@
+"""Definitions that change what rows read as, while no WAL says anything of the rows: nothing that was read after such a
+change is bound, also where the definition is as before when it is looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from tests.postgres.databases import Database, connect, source_of, tick
+from tests.postgres.test_stops import ingesting, rows
+from tests.postgres.test_stops import ticks_read_everything as ticks_read_everything
+from tidemark_protocol.plan.ingestion import PostgresTable
+from tidemark_replica.storage.errors import SourceUnusable
+from tidemark_replica.storage.postgres import source as module
+
+SCHEMA = """
+create type mood as enum ('ok', 'bad');
+create domain moods as mood[];
+create type place as (x int, y int);
+create type site as (label text, at place);
+create table t (id int, n int, m int, mood mood, moods moods, site site);
+alter table t replica identity full;
+insert into t values (1, 10, 20, 'ok', array['ok', 'bad']::mood[], ('a', (1, 2)));
+"""
+OTHER_SCHEMA = """
+create table other (id int);
+alter table other replica identity full;
+drop publication everything;
+create publication everything for table t, other;
+"""
+T = PostgresTable("t", "public", "t")
+OTHER = PostgresTable("other", "public", "other")
+INSERT = "insert into t (id, n, m) values (2, 11, 21)"
+
+pytestmark = pytest.mark.postgres
+
+
+class Change(NamedTuple):
+    """Statements, each a transaction of its own, and the reason for which the table stops."""
+
+    reason: str
+    statements: tuple[str, ...]
+
+
+CHANGES = {
+    "values altered": Change("ColumnChanged", ("alter table t alter n type int using n + 1", INSERT)),
+    "values altered and back": Change(
+        "ColumnChanged", ("alter table t alter n type int using -n", INSERT, "alter table t alter n type int using -n")
+    ),
+    "column back": Change("ColumnChanged", ("alter table t drop n, add n int", INSERT)),
+    "names swapped": Change(
+        "ColumnChanged",
+        ("alter table t rename n to x; alter table t rename m to n; alter table t rename x to m", INSERT),
+    ),
+    "names swapped and back": Change(
+        "ColumnChanged",
+        (
+            "alter table t rename n to x; alter table t rename m to n; alter table t rename x to m",
+            INSERT,
+            "alter table t rename n to x; alter table t rename m to n; alter table t rename x to m",
+        ),
+    ),
+    "table replaced": Change(
+        "TableMissing",
+        (
+            "alter table t rename to t2; create table t (like t2); alter table t replica identity full",
+            "alter publication everything add table t",
+            INSERT,
+        ),
+    ),
+    "table replaced and back": Change(
+        "TableMissing",
+        (
+            "alter table t rename to t2; create table t (like t2)",
+            "insert into t2 values (2)",
+            "drop table t; alter table t2 rename to t",
+        ),
+    ),
+    "not published for a while": Change(
+        "NotPublished",
+        ("alter publication everything drop table t", INSERT, "alter publication everything add table t"),
+    ),
+    "filtered for a while": Change(
+        "NotPublished",
+        (
+            "alter publication everything drop table t",
+            "alter publication everything add table t where (id > 9)",
+            INSERT,
+            "alter publication everything drop table t",
+            "alter publication everything add table t",
+        ),
+    ),
+    "label renamed": Change("ColumnChanged", ("alter type mood rename value 'ok' to 'fine'", INSERT)),
+    "label renamed and back": Change(
+        "ColumnChanged",
+        (
+            "alter type mood rename value 'ok' to 'fine'",
+            "update t set id = 2",
+            "alter type mood rename value 'fine' to 'ok'",
+        ),
+    ),
+    "attribute added": Change("ColumnChanged", ("alter type place add attribute z int", INSERT)),
+    "attribute added and dropped": Change(
+        "ColumnChanged",
+        ("alter type place add attribute z int", INSERT, "alter type place drop attribute z"),
+    ),
+    "inherited": Change("TypeNotSupported", ("create table child () inherits (t)", INSERT)),
+}
+
+
+@pytest.fixture(autouse=True)
+def tables(database: Database, ticks_read_everything: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue is looked at because of the changes alone."""
+    database.run(SCHEMA, OTHER_SCHEMA)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+
+
+def test_nothing_is_bound_past_a_definition_that_changed_rows(database: Database, tmp_path: Path) -> None:
+    """Each change happens to a table in a schema of its own. Another table takes what was committed meanwhile."""
+    schemas = {f"c{number}": change for number, change in enumerate(CHANGES)}
+    for schema in schemas:
+        database.run(f"create schema {schema}; set local search_path to {schema}", SCHEMA)
+        database.run(f"alter publication everything add table {schema}.t")
+    tables = [PostgresTable(schema, schema, "t") for schema in schemas]
+    with ingesting(tmp_path, database.spec(*tables, OTHER)) as one:
+        tick(one, 1000)
+        for schema in schemas:
+            database.run(f"update {schema}.t set m = m + 1")
+        tick(one, 1100)
+        assert not source_of(one).stopped()
+        before = {schema: rows(tmp_path, schema) for schema in schemas}
+        for schema, change in schemas.items():
+            for statement in CHANGES[change].statements:
+                database.run(f"set local search_path to {schema}", statement)
+        database.run("insert into other values (1)")
+        tick(one, 1200)
+        stopped = {schemas[name]: text.split(":")[0] for name, text in source_of(one).stopped().items()}
+    assert stopped == {name: change.reason for name, change in CHANGES.items()}
+    assert {schema: rows(tmp_path, schema) for schema in schemas} == before
+    assert rows(tmp_path, "other") == Counter([(1,)])
+
+
+def test_kinds_of_changes_that_were_not_published_for_a_while(database: Database, tmp_path: Path) -> None:
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        database.run("alter publication everything set (publish = 'update, delete, truncate')")
+        database.run("insert into other values (1)")
+        database.run("alter publication everything set (publish = 'insert, update, delete, truncate')")
+        database.run("insert into other values (2)")
+        tick(one, 1100)
+        assert {text.split(":")[0] for text in source_of(one).stopped().values()} == {"NotPublished"}
+    assert not rows(tmp_path, "other")
+
+
+def test_what_leaves_rows_as_they_are_stops_nothing(database: Database, tmp_path: Path) -> None:
+    harmless = (
+        "alter type mood add value 'better' before 'bad'",
+        "alter type place rename attribute x to east",
+        "alter type mood rename to feeling",
+        "vacuum full t",
+        "analyze t",
+        "truncate other restart identity",
+        "create table more (id int); alter publication everything add table more",
+        "alter domain moods set default '{}'",
+        "grant select on t to public",
+    )
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        for number, statement in enumerate(harmless):
+            with connect(database.server, database.name, autocommit=True) as connection:
+                connection.execute(statement)
+            database.run("update t set n = n + 1", "insert into other values (2)")
+            tick(one, 1100 + 100 * number)
+            assert not source_of(one).stopped(), statement
+        assert [row[1] for row in rows(tmp_path, "t")] == [10 + len(harmless)]
+
+
+def test_a_table_that_a_publication_names_is_never_unlogged(database: Database) -> None:
+    """PostgreSQL refuses it, so VACUUM FULL and the like need not stop such a table."""
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="because it is part of a publication"):
+        database.run("alter table t set unlogged")
+
+
+def unlogged_for_a_while(database: Database) -> None:
+    for statement in ("alter table t set unlogged", INSERT, "alter table t set logged"):
+        database.run(statement)
+
+
+@pytest.mark.parametrize("how", ["unlogged", "truncated", "vacuumed"])
+def test_a_table_that_no_publication_names_may_have_been_unlogged(database: Database, tmp_path: Path, how: str) -> None:
+    """PostgreSQL allows it where the publication has all tables. A TRUNCATE makes another file, too."""
+    database.run("drop publication everything", "create publication everything for all tables")
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        if how == "unlogged":
+            unlogged_for_a_while(database)
+        elif how == "truncated":
+            database.run("truncate t", INSERT)
+        else:
+            with connect(database.server, database.name, autocommit=True) as connection:
+                connection.execute("vacuum full t")
+        database.run("insert into other values (1)")
+        tick(one, 1100)
+        stopped = source_of(one).stopped()
+        tick(one, 1200)
+    if how == "truncated":
+        assert not stopped
+        assert [row[0] for row in rows(tmp_path, "t")] == [2]
+    else:
+        assert stopped["t"].startswith("NotPublished: table t: all rows were written anew, perhaps as the table was")
+        assert list(stopped) == ["t"]
+    assert rows(tmp_path, "other") == Counter([(1,)])
+
+
+def test_a_partition_for_a_while_whose_changes_were_its_parents(database: Database, tmp_path: Path) -> None:
+    """With publish_via_partition_root."""
+    database.run(
+        "create table p (like t) partition by list (id)",
+        "drop publication everything",
+        "create publication everything for table t, p, other with (publish_via_partition_root = true)",
+    )
+    with ingesting(tmp_path, database.spec(T, OTHER)) as one:
+        tick(one, 1000)
+        database.run("alter table p attach partition t default")
+        database.run(INSERT)
+        database.run("alter table p detach partition t")
+        tick(one, 1100)
+        assert source_of(one).stopped()["t"].startswith("NotPublished: table t: column ")
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "resnapshot"])
+@pytest.mark.parametrize("back", [True, False])
+def test_a_dropped_publication_is_a_gap(database: Database, tmp_path: Path, on_gap: str, back: bool) -> None:
+    """The server sends nothing past the moment at which there was none: `publication "everything" does not exist`."""
+    with ingesting(tmp_path, database.spec(T, OTHER, on_gap=on_gap)) as one:
+        tick(one, 1000)
+        database.run("drop publication everything")
+        database.run(INSERT)
+        if back:
+            database.run("create publication everything for table t, other")
+        database.run("insert into other values (1)")
+        if on_gap == "resnapshot" and not back:
+            with pytest.raises(SourceUnusable, match="there is no publication everything; run CREATE PUBLICATION"):
+                tick(one, 1100)
+            database.run("create publication everything for table t, other")
+        tick(one, 1100)
+        stopped = {name: text.split(": ")[0] for name, text in source_of(one).stopped().items()}
+    assert stopped == ({} if on_gap == "resnapshot" else {"t": "NotPublished", "other": "NotPublished"})
+    assert rows(tmp_path, "other") == (Counter([(1,)]) if on_gap == "resnapshot" else Counter())
+    assert rows(tmp_path, "t").total() == (2 if on_gap == "resnapshot" else 1)
+
+
+@pytest.mark.parametrize("type", ["regclass", "regrole[]", "aclitem"])
+def test_values_that_are_printed_by_names_are_refused(database: Database, type: str) -> None:
+    """Also in arrays and composite types."""
+    database.run(f"create type pair as (a int, b {type})", "alter table other add value pair")
+    with pytest.raises(SourceUnusable, match=r"table other: TypeNotSupported: type .* is printed differently"):
+        database.spec(OTHER)
