@@ -1,0 +1,235 @@
+"""The files that replace others so that a table has changed rows: copy on write.
+
+    changes          rows with a count: -1 takes one copy away, +2 adds two
+    files            read once for the hashes of their rows; one without a row that goes stays as it is
+    a file with one  is read again, and written without what goes and with what comes
+
+Rows that come go to the file of the longest prefix of their hash that a file has. Many small files of one prefix become
+one, and one that has grown beyond twice the wished size becomes two of a longer prefix. Cost: the key columns of all
+files that may hold a row that goes, and twice the files that do. Memory: the changes, and a row group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidemark_persist import DIFF, PersistError, Storage, consolidate
+from tidemark_replica.sinks.published.hash_prefix import (
+    BITS_MAX,
+    hashes,
+    have_prefix,
+    longest,
+    new_file_name,
+)
+from tidemark_replica.sinks.published.published_table import PublishedFile
+
+FILE_BYTES = 64 << 20
+FILES_PER_PREFIX_MAX = 8
+BATCH_ROWS = 65_536
+ROW_GROUP_ROWS = 131_072
+COPIES_MAX = 1 << 24
+"""Rows that one batch may become by its counts."""
+
+
+class RowMissing(PersistError):
+    """The table does not have a row that the view has taken back: another program has changed the table."""
+
+
+@dataclass
+class WrittenFiles:
+    """The files written so far, which no commit refers to yet."""
+
+    storage: Storage
+    schema: pa.Schema
+    files: list[PublishedFile] = field(default_factory=list)
+
+    def write(self, prefix: str, tables: Iterable[pa.Table]) -> None:
+        """Writes the rows as one file, unless there are none. Raises StorageError."""
+        with ExitStack() as stack:
+            writer = _FileWriter(self.storage, self.schema, prefix)
+            stack.callback(writer.discard)
+            for table in tables:
+                writer.add(table)
+            stack.pop_all()
+            self.files += writer.finish()
+
+    def discard(self) -> None:
+        """Deletes them."""
+        for file in self.files:
+            self.storage.remove(file.path)
+        self.files.clear()
+
+
+class _FileWriter:
+    """One Parquet file, made at its first row."""
+
+    def __init__(self, storage: Storage, schema: pa.Schema, prefix: str) -> None:
+        self._storage, self._schema, self._path = storage, schema, new_file_name(prefix)
+        self._sink: Any = None
+        self._writer: Any = None
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        with self._storage.errors(f"writing {self._path}", writing=True):
+            if self._writer is None:
+                self._sink = self._storage.open_output(self._path)
+                self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd")
+            self._writer.write_table(rows.cast(self._schema), row_group_size=ROW_GROUP_ROWS)
+        self._rows += rows.num_rows
+
+    def finish(self) -> list[PublishedFile]:
+        if self._writer is None:
+            return []
+        with self._storage.errors(f"writing {self._path}", writing=True):
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
+        return [PublishedFile(self._path, size, self._rows)]
+
+    def discard(self) -> None:
+        if self._writer is not None:
+            self._sink.close()
+            self._storage.remove(self._path)
+
+
+def replaced(
+    written: WrittenFiles, files: Sequence[PublishedFile], changes: pa.Table, key: Sequence[str], file_bytes: int
+) -> list[PublishedFile]:
+    """Writes the new files, and returns those that they replace. `changes`: consolidated, with `__diff`. Raises
+    RowMissing, StorageError."""
+    of = hashes(changes, key)
+    negative = np.asarray(pc.less(changes.column(DIFF), 0))
+    going = _Going(changes.filter(pa.array(negative)), of[negative], key)
+    coming, coming_of = changes.filter(pa.array(~negative)), of[~negative]
+    by_prefix: dict[str, list[PublishedFile]] = defaultdict(list)
+    for file in files:
+        by_prefix[file.prefix].append(file)
+    new_rows = dict(longest(coming_of, by_prefix))
+    removed = []
+    for prefix in sorted({*by_prefix, *new_rows}, key=len, reverse=True):
+        added = coming.take(pa.array(new_rows.get(prefix, np.zeros(0, np.int64))))
+        removed += _replaced_of_prefix(written, prefix, by_prefix[prefix], going, added, file_bytes)
+    going.check_none_left()
+    return removed
+
+
+def _replaced_of_prefix(
+    written: WrittenFiles,
+    prefix: str,
+    files: Sequence[PublishedFile],
+    going: _Going,
+    added: pa.Table,
+    file_bytes: int,
+) -> list[PublishedFile]:
+    """Writes the new files of one prefix, and returns those that they replace."""
+    touched = [file for file in files if going.may_touch(written.storage, file)]
+    if not touched and not added.num_rows:
+        return []
+    if len(files) - len(touched) >= FILES_PER_PREFIX_MAX:
+        touched += [file for file in files if file.size < file_bytes // 2 and file not in touched]
+    rows = _rows_left(written, touched, going, added)
+    if sum(file.size for file in touched) > 2 * file_bytes and len(prefix) < BITS_MAX:
+        _write_halves(written, prefix, rows, going.key)
+    else:
+        written.write(prefix, rows)
+    return touched
+
+
+def _rows_left(
+    written: WrittenFiles, files: Sequence[PublishedFile], going: _Going, added: pa.Table
+) -> Iterator[pa.Table]:
+    for file in files:
+        for rows in read_rows(written.storage, file, written.schema):
+            yield going.taken_from(rows)
+    yield from copies(added)
+
+
+def _write_halves(written: WrittenFiles, prefix: str, tables: Iterable[pa.Table], key: Sequence[str]) -> None:
+    with ExitStack() as stack:
+        halves = [(each, _FileWriter(written.storage, written.schema, each)) for each in (f"{prefix}0", f"{prefix}1")]
+        for _, writer in halves:
+            stack.callback(writer.discard)
+        for table in tables:
+            of = hashes(table, key)
+            for half, writer in halves:
+                writer.add(table.filter(pa.array(have_prefix(of, half))))
+        stack.pop_all()
+        for _, writer in halves:
+            written.files += writer.finish()
+
+
+class _Going:
+    """The rows that the table loses, until they are found in its files."""
+
+    def __init__(self, rows: pa.Table, of: np.ndarray, key: Sequence[str]) -> None:
+        self.key = key
+        self._rows, self._of = rows, of
+
+    def may_touch(self, storage: Storage, file: PublishedFile) -> bool:
+        """Whether a row of the file has the hash of one that goes."""
+        wanted = np.unique(self._of[have_prefix(self._of, file.prefix)])
+        if not len(wanted):
+            return False
+        return any(_among(hashes(rows, self.key), wanted).any() for rows in read_rows(storage, file, None, self.key))
+
+    def taken_from(self, rows: pa.Table) -> pa.Table:
+        """The rows that stay. Those that go are not looked for any more."""
+        if not self._rows.num_rows:
+            return rows
+        candidate = _among(hashes(rows, self.key), np.unique(self._of))
+        if not candidate.any():
+            return rows
+        there = rows.filter(pa.array(candidate))
+        there = there.append_column(DIFF, pa.array(np.ones(there.num_rows, np.int64)))
+        left = consolidate(pa.concat_tables([there, self._rows.select(there.column_names)]))
+        negative = pc.less(left.column(DIFF), 0)
+        self._rows = left.filter(negative)
+        self._of = hashes(self._rows, self.key)
+        return pa.concat_tables([rows.filter(pa.array(~candidate)), *copies(left.filter(pc.invert(negative)))])
+
+    def check_none_left(self) -> None:
+        """Raises RowMissing where a row was not found."""
+        if self._rows.num_rows:
+            raise RowMissing(f"the table lacks {self._rows.num_rows} rows that the view has taken back")
+
+
+def _among(of: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    at = np.minimum(np.searchsorted(wanted, of), max(len(wanted) - 1, 0))
+    found: np.ndarray = wanted[at] == of if len(wanted) else np.zeros(len(of), bool)
+    return found
+
+
+def copies(rows: pa.Table) -> Iterator[pa.Table]:
+    """Each row as often as its `__diff` says, without that column, in tables of a bounded number of rows."""
+    counts = rows.column(DIFF).to_numpy()
+    values = rows.drop_columns([DIFF])
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, COPIES_MAX):
+        wanted = np.arange(start, min(start + COPIES_MAX, total))
+        yield values.take(pa.array(np.searchsorted(ends, wanted, side="right")))
+
+
+def read_rows(
+    storage: Storage, file: PublishedFile, schema: pa.Schema | None, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """The rows of a file, batch by batch, as `schema` if that is given. Raises StorageError, FileNotFoundError."""
+    with (
+        storage.errors(f"reading {file.path}"),
+        storage.open_input(file.path, file.size) as source,
+        pq.ParquetFile(source) as parquet,
+    ):
+        for batch in parquet.iter_batches(BATCH_ROWS, columns=None if columns is None else list(columns)):
+            table = pa.Table.from_batches([batch])
+            yield table if schema is None else table.select(schema.names).cast(schema)

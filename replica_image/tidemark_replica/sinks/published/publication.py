@@ -1,0 +1,184 @@
+"""Publishes a view: an ordinary Delta table gets the view's contents at a time, by one commit.
+
+    the shard's updates of (published time, time] ──consolidated──► changes ──► files replaced ──► one commit
+
+The shard says everything: any process may publish at any time, twice too, and a process that dies leaves the table as
+it was, and files that no commit refers to, which `remove_unused` takes.
+
+    the table does not exist, or has other columns               |
+    the shard cannot tell the published time any more            |  all contents are written anew, by one commit, too
+    another program changed the table, or more changed than      |
+    REBUILD_ROWS                                                 |
+
+A view with errors at the time is not published: the table keeps what it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidemark_persist import DIFF, ERROR, Part, PersistError, ShardReader, Storage, consolidate, read_part
+from tidemark_persist.files.spill import divide
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.published.changed_files import FILE_BYTES, RowMissing, WrittenFiles, copies, replaced
+from tidemark_replica.sinks.published.hash_prefix import BITS_MAX, all_prefixes, first_bits, hashes
+from tidemark_replica.sinks.published.published_table import (
+    PublishedTable,
+    Replacement,
+    TableMoved,
+    TableOptions,
+    create_table,
+    open_table,
+)
+
+REBUILD_ROWS = 4_000_000
+SHARE_BYTES = 64 << 20
+"""Bytes of the shard's files that are consolidated at a time."""
+
+
+class ViewInError(PersistError):
+    """The view has errors at the time."""
+
+
+class NegativeRows(PersistError):
+    """The view has fewer than no copies of a row."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The outcome: the time of the contents, how many rows they have, the bytes and files written, the files replaced,
+    and why everything was written anew; empty where it was not."""
+
+    time: Time
+    rows: int
+    written_bytes: int = 0
+    added: int = 0
+    removed: int = 0
+    anew_because: str = ""
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A view's shard, and the table that it is published as. `key`: columns whose values tell a row's files: the view's
+    unique key, so that an old row and its new one share them; by default all columns. `file_bytes`: the wished size."""
+
+    shard: ShardReader
+    options: TableOptions
+    key: Sequence[str] = ()
+    file_bytes: int = FILE_BYTES
+
+    @property
+    def _key(self) -> Sequence[str]:
+        return self.key or self.shard.schema.names
+
+    def publish(self, time: Time) -> Published:
+        """Gives the table the contents at `time`; changes nothing where it has those of that time or a later one.
+
+        Raises ViewInError, NegativeRows, PublishedByAnother, TableMoved, NotReadable (the shard is not there yet),
+        StorageError: the table is unchanged, or has the contents at `time`.
+        """
+        table = open_table(self.options)
+        if table is None:
+            return self._rebuild(None, time, "the table does not exist")
+        if table.schema != self.shard.schema:
+            return self._rebuild(table, time, "the view's columns are others")
+        published = table.time_of(self.shard.shard_id)
+        if published is None:
+            reason = "another program changed the table, or it had the rows of an earlier view"
+            return self._rebuild(table, time, reason)
+        if published >= time:
+            return Published(published, table.rows)
+        if self.shard.refresh().since > published:
+            return self._rebuild(table, time, f"the updates since time {published} are compacted")
+        try:
+            return self._update(table, published, time)
+        except (RowMissing, _TooMany) as error:
+            return self._rebuild(table, time, str(error))
+
+    def _update(self, table: PublishedTable, published: Time, time: Time) -> Published:
+        """Raises RowMissing, _TooMany."""
+        with self.shard.lease():
+            changes = self._changes(self.shard.listen(published + 1, time + 1))
+        written = WrittenFiles(Storage.at(self.options.location), table.schema)
+        try:
+            removed = replaced(written, table.files, changes, self._key, self.file_bytes)
+        except BaseException:
+            written.discard()
+            raise
+        self._commit(table, written, Replacement(time, tuple(written.files), tuple(removed)))
+        rows = table.rows + int(pc.sum(changes.column(DIFF)).as_py() or 0)
+        size = sum(file.size for file in written.files)
+        return Published(time, rows, size, len(written.files), len(removed))
+
+    def _changes(self, parts: Sequence[Part]) -> pa.Table:
+        """The net changes of rows. Raises ViewInError, _TooMany."""
+        if sum(part.rows_about for part in parts) > REBUILD_ROWS:
+            raise _TooMany(f"more than {REBUILD_ROWS:,} updates since the published time")
+        wanted = [*self.shard.schema.names, DIFF, ERROR]
+        schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64()), pa.field(ERROR, pa.string())])
+        batches = [batch for part in parts for batch in read_part(part, columns=wanted)]
+        net = consolidate(pa.Table.from_batches(batches, schema))
+        if net.column(ERROR).null_count < net.num_rows:
+            raise ViewInError("the view has rows in error")
+        return net.drop_columns([ERROR])
+
+    def _rebuild(self, table: PublishedTable | None, time: Time, reason: str) -> Published:
+        shard = self.shard
+        with shard.lease():
+            if shard.errors(time).num_rows:
+                raise ViewInError("the view has rows in error")
+            storage = Storage.at(self.options.location)
+            if storage.local_path is not None:
+                storage.local_path.mkdir(parents=True, exist_ok=True)
+            written = WrittenFiles(storage, shard.schema)
+            try:
+                self._write_all(written, shard.snapshot_parts(time))
+            except BaseException:
+                written.discard()
+                raise
+        change = Replacement(time, tuple(written.files))
+        if table is None:
+            create_table(self.options, shard.schema, shard.shard_id, change)
+        else:
+            self._commit(table, written, change, shard.schema)
+        size, rows = sum(file.size for file in written.files), sum(file.rows for file in written.files)
+        return Published(time, rows, size, len(written.files), 0 if table is None else len(table.files), reason)
+
+    def _commit(
+        self, table: PublishedTable, written: WrittenFiles, change: Replacement, schema: pa.Schema | None = None
+    ) -> None:
+        try:
+            table.commit(self.shard.shard_id, change, schema)
+        except TableMoved:  # after other errors a commit may refer to the files
+            written.discard()
+            raise
+
+    def _write_all(self, written: WrittenFiles, parts: Sequence[Part]) -> None:
+        shares = math.ceil(sum(part.size for part in parts) / min(SHARE_BYTES, self.file_bytes))
+        bits = min(max(shares - 1, 0).bit_length(), BITS_MAX)
+        schema = pa.schema([*self.shard.schema, pa.field(DIFF, pa.int64())])
+        divided = divide(
+            _rows_of(parts, schema), schema, 1 << bits, lambda table: first_bits(hashes(table, self._key), bits)
+        )
+        for prefix, share in zip(all_prefixes(bits), divided, strict=True):
+            rows = consolidate(pa.concat_tables([schema.empty_table(), *share]))
+            if pc.any(pc.less(rows.column(DIFF), 0)).as_py():
+                raise NegativeRows("the view has fewer than no copies of a row")
+            written.write(prefix, copies(rows))
+
+
+class _TooMany(PersistError):
+    """More updates than an update holds in memory."""
+
+
+def _rows_of(parts: Sequence[Part], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The updates of rows, without errors and times."""
+    for part in parts:
+        for batch in read_part(part, columns=[*schema.names, ERROR]):
+            rows = pa.Table.from_batches([batch])
+            yield rows.filter(pc.is_null(rows.column(ERROR))).select(schema.names).cast(schema)

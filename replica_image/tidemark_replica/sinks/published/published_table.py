@@ -1,0 +1,218 @@
+"""The Delta table of a publication: its files, its time, and commits that replace some files by others.
+
+    txn   tidemark.published/<shard>   the time of the contents, by the shard that they are from
+    txn   tidemark.version/<shard>     the version that this commit made: a later version is of another program
+    commitInfo tidemark.time           the same time, for people
+
+A commit takes exactly the version after the one that was read, or none, so of two publishers one wins, and the other
+reads the table again. The outcome of a commit whose reply was lost is what the table says when it is opened again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake._internal import RemoveAction
+from deltalake.exceptions import TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from tidemark_persist import PersistError, ShardId, Storage
+from tidemark_persist.storage.storage import LOG_DIR
+from tidemark_protocol.ids import Time
+from tidemark_replica.sinks.published.hash_prefix import prefix_of
+
+TIME_PROPERTY = "tidemark.time"
+COMMIT_PROPERTY = "tidemark.commit"
+
+
+class PublishedByAnother(PersistError):
+    """The location holds a table that is not of this view."""
+
+
+class TableMoved(PersistError):
+    """Another program committed to the table first; nothing of this commit was written."""
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """`owner`: the view, as `namespace.dataflow.view`. `retention_hours`: how long replaced files stay for readers."""
+
+    location: str
+    owner: str
+    retention_hours: int = 24
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A live data file: `path` in the location, `size` in bytes, `rows` -1 where the log does not say."""
+
+    path: str
+    size: int
+    rows: int
+    prefix: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "prefix", prefix_of(self.path))
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """One commit: `removed` files go, `added` files come, and the contents are those at `time`."""
+
+    time: Time
+    added: tuple[PublishedFile, ...] = ()
+    removed: tuple[PublishedFile, ...] = ()
+
+
+class PublishedTable:
+    """The table at one version. A commit needs a new one."""
+
+    def __init__(self, options: TableOptions, storage: Storage, table: DeltaTable) -> None:
+        self._options, self._storage, self._table = options, storage, table
+        with storage.errors("reading the table"):
+            self.version = int(table.version())
+            self.schema = pa.schema(table.schema().to_arrow())
+            self.files = _live_files(table)
+
+    @property
+    def rows(self) -> int:
+        return sum(max(file.rows, 0) for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+    def time_of(self, shard: ShardId) -> Time | None:
+        """The time of the shard whose contents the table has. None: it has not, or another program may have changed
+        them. Raises StorageError."""
+        with self._storage.errors("reading the table"):
+            published = self._table.transaction_version(_time_id(shard))
+            own = self._table.transaction_version(_version_id(shard))
+        if published is None or own is None or not self._is_unchanged_since(int(own)):
+            return None
+        return Time(published)
+
+    def commit(self, shard: ShardId, change: Replacement, schema: pa.Schema | None = None) -> None:
+        """Replaces files. `schema`: replaces all files, and the columns. Raises TableMoved where nothing was written,
+        StorageError where the commit may have landed."""
+        adds, commit_id = _adds(change.added), uuid.uuid4().hex
+        removes = [RemoveAction(each.path, True, _now_ms(), each.size, {}) for each in change.removed]
+        with self._storage.errors("committing", writing=True):
+            try:
+                self._table.create_write_transaction(
+                    adds if schema is not None else [*adds, *removes],
+                    "append" if schema is None else "overwrite",
+                    Schema.from_arrow(self.schema if schema is None else schema),
+                    commit_properties=_properties(shard, change.time, self.version + 1, commit_id),
+                )
+            except Exception:
+                entry = self._storage.read(f"{LOG_DIR}/{self.version + 1:020}.json")
+                if entry is None:
+                    raise
+                if commit_id.encode() not in entry:
+                    raise TableMoved(f"{self._options.location}: another program committed first") from None
+
+    def remove_unused(self) -> int:
+        """Deletes files that no version within the retention refers to. Returns how many there were."""
+        with self._storage.errors("removing old files", writing=True):
+            gone = self._table.vacuum(
+                self._options.retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+            )
+        return len(gone)
+
+    def _is_unchanged_since(self, version: int) -> bool:
+        """Whether no later commit changed rows or columns: compaction and vacuum by other programs do not."""
+        for later in range(version + 1, self.version + 1):
+            entry = self._storage.read(f"{LOG_DIR}/{later:020}.json")
+            if entry is None or any(map(_changes_data, entry.splitlines())):
+                return False
+        return True
+
+
+def open_table(options: TableOptions) -> PublishedTable | None:
+    """The table at the location; None where there is none. Raises PublishedByAnother, StorageError."""
+    storage = Storage.at(options.location)
+    try:
+        storage.probe()
+        with storage.errors("opening the table"):
+            table = DeltaTable(storage.location, storage_options=storage.settings)
+            name = table.metadata().name
+    except TableNotFoundError:
+        return None
+    if name != options.owner:
+        raise PublishedByAnother(
+            f"{options.location} holds table {name!r}, not {options.owner!r}: give the view another location, or delete"
+            " that table"
+        )
+    return PublishedTable(options, storage, table)
+
+
+def create_table(options: TableOptions, schema: pa.Schema, shard: ShardId, change: Replacement) -> None:
+    """Creates the table with its first contents, in one commit. Raises StorageError, also where a table is there."""
+    storage = Storage.at(options.location)
+    retention = f"interval {options.retention_hours} hours"
+    with storage.errors("creating the table", writing=True):
+        create_table_with_add_actions(
+            storage.location,
+            Schema.from_arrow(schema),
+            _adds(change.added),
+            mode="error",
+            name=options.owner,
+            description="the current rows of a Tidemark view; Tidemark replaces what other programs write here",
+            configuration={
+                "delta.deletedFileRetentionDuration": retention,
+                "delta.logRetentionDuration": retention,
+            },
+            storage_options=storage.settings,
+            commit_properties=_properties(shard, change.time, 0, uuid.uuid4().hex),
+        )
+
+
+def _adds(files: Iterable[PublishedFile]) -> list[AddAction]:
+    now = _now_ms()
+    return [AddAction(f.path, f.size, {}, now, True, json.dumps({"numRecords": f.rows})) for f in files]
+
+
+def _properties(shard: ShardId, at: Time, version: int, commit_id: str) -> CommitProperties:
+    """No retries: delta-rs would rebase a commit onto files that it did not read."""
+    return CommitProperties(
+        max_commit_retries=0,
+        custom_metadata={TIME_PROPERTY: str(at), COMMIT_PROPERTY: commit_id},
+        app_transactions=[Transaction(_time_id(shard), at), Transaction(_version_id(shard), version)],
+    )
+
+
+def _time_id(shard: ShardId) -> str:
+    return f"tidemark.published/{shard}"
+
+
+def _version_id(shard: ShardId) -> str:
+    return f"tidemark.version/{shard}"
+
+
+def _changes_data(line: bytes) -> bool:
+    action = json.loads(line) if line.strip() else {}
+    files = [action[kind] for kind in ("add", "remove") if kind in action]
+    return "metaData" in action or any(file.get("dataChange", True) for file in files)
+
+
+def _live_files(table: DeltaTable) -> Sequence[PublishedFile]:
+    actions = pa.table(table.get_add_actions(flatten=True))
+    counts = (
+        actions.column("num_records").to_pylist() if "num_records" in actions.column_names else [None] * len(actions)
+    )
+    paths, sizes = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+    return [
+        PublishedFile(path, size, -1 if rows is None else rows)
+        for path, size, rows in zip(paths, sizes, counts, strict=True)
+    ]
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
